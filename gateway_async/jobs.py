@@ -288,7 +288,7 @@ class JobRunner(BatchRunner):
         for first, last in self._gaps():
             indices = [index for index in range(first, last + 1) if not self._has(index)]
             chunk = Chunk(indices, [orders[index] for index in indices])
-            self._add_final(chunk.failed(error, OutcomeStatus.UNKNOWN))
+            self._add_final(chunk.failed(error))
 
     @property
     def _is_exhausted(self) -> bool:
@@ -558,7 +558,7 @@ class JobRunner(BatchRunner):
                 block: ChunkResult = StoredChunk(group)
                 if error is not None:
                     chunk = Chunk([row.index for row in group], [row.order for row in group])
-                    block = chunk.failed(error, OutcomeStatus.NOT_SENT)
+                    block = chunk.failed(error)
                 if self._lost is not None:  # asked anew each time: a caller may take its time
                     block = ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
                 if is_whole or error is None:

@@ -255,8 +255,7 @@ async def carry_out(
             if not ended.done():
                 ended.set_result(None)
 
-    with RequestSpan(session.observer, operation, None) as span:
-        span.attempts = attempts
+    with RequestSpan(session.observer, operation, attempts, None) as span:
         span.begin()
         task = loop.create_task(make(), name=f"gateway_async {operation.name}")
         task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))

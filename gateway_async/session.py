@@ -167,7 +167,8 @@ class Request(Generic[T]):
     Attributes:
         operation: The operation.
         fields: The fields without identity and signature, as text, ready for the wire.
-        decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError`.
+        decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError` or
+            `RejectedError`.
         is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
 
@@ -316,9 +317,9 @@ class Attempts(Generic[T]):
         session: What it shares with the other requests of its client.
         request: The request.
         gate: Whether it may leave.
-        prepare: Awaited when it is the request's turn; if it raises, nothing is sent.
-        retract: Awaited before a request of which nothing was sent waits for its next attempt;
-            then `prepare` is awaited again.
+        prepare: Awaited at each attempt, when it is the request's turn; if it raises, nothing is
+            sent.
+        retract: Awaited before a request of which nothing was sent waits for its next attempt.
         fence: Called right before the first byte is written; if it raises, nothing is sent.
 
     Attributes:
@@ -351,7 +352,6 @@ class Attempts(Generic[T]):
         self._gate = gate
         self._prepare = prepare
         self._retract = retract
-        self._is_prepared = prepare is None
         self._fence = fence
         self._withdrawals = 0
         self._now: Callable[[], float] = asyncio.get_running_loop().time
@@ -419,9 +419,8 @@ class Attempts(Generic[T]):
     async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
         """Prepare the request, and hand it to the transport."""
         gate = self._gate
-        if not self._is_prepared and self._prepare is not None:  # when it is its turn
+        if self._prepare is not None:  # when it is its turn
             await self._prepare()
-            self._is_prepared = True
             gate.check()
         self._began_at = now = self._now()
         self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
@@ -491,9 +490,8 @@ class Attempts(Generic[T]):
         if is_last or wakes >= min(self._ends, gate.deadline):
             return False
         try:
-            if self._retract is not None and self._is_prepared and not self.sent:
+            if self._retract is not None and not self.sent:
                 await self._retract()  # a process that dies while it waits has begun nothing
-                self._is_prepared = False
             await gate.sleep(pause)
         except asyncio.CancelledError:  # the last attempt's result still holds
             gate.stop(CALL_CANCELLED)

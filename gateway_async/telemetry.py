@@ -306,13 +306,24 @@ class BatchSpan:
 class RequestSpan:
     """One request, from its beginning to the end of the `with` block around it.
 
+    Args:
+        owner: What reports.
+        operation: The operation.
+        attempts: Those of the request.
+        orders: How many orders it has; None for a single payment or payout, and for a page.
+
     Attributes:
-        attempts: Its attempts, once they are prepared.
         statuses: The statuses of its orders, as codes.
     """
 
-    def __init__(self, owner: Instrumentation, operation: "Operation", orders: int | None) -> None:
-        self.attempts: Any = None
+    def __init__(
+        self,
+        owner: Instrumentation,
+        operation: "Operation",
+        attempts: Any,  # noqa: ANN401  # those of a session, which stands above
+        orders: int | None,
+    ) -> None:
+        self._attempts = attempts
         self.statuses = b""
         self._owner = owner
         self._operation = operation
@@ -332,29 +343,29 @@ class RequestSpan:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        made = self.attempts
+        made = self._attempts
         unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
-        if unknown or (made is not None and made.error) or _requests.isEnabledFor(logging.DEBUG):
+        if unknown or made.error or _requests.isEnabledFor(logging.DEBUG):
             self._log(unknown)
         hear = self._owner.listener
         if hear is None or self._began is None or self._began[2] is _FAILED:
             return
         start, began_at, token = self._began
-        if made is not None and (made.error is not None or not isinstance(error, Exception)):
+        if made.error is not None or not isinstance(error, Exception):
             error = made.error  # a cancellation that came during a request is not its failure
         end = RequestEnd(
             counts=present_statuses(self.statuses),
-            attempts=made.made if made is not None else (),
-            tries=made.tries if made is not None else 0,
-            sent=made.sent if made is not None else 0,
+            attempts=made.made,
+            tries=made.tries,
+            sent=made.sent,
             error=error,
             seconds=time.perf_counter() - began_at,
         )
         self._owner.call(hear.request_ended, start, end, token)
 
     def _log(self, unknown: int) -> None:
-        made, operation = self.attempts, self._operation
-        problem = made.error if made is not None else None
+        made, operation = self._attempts, self._operation
+        problem = made.error
         orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
         only_reads = operation.is_look_up and operation.name in OPERATIONS
         if isinstance(problem, OutcomeUnknownError):
@@ -363,7 +374,7 @@ class RequestSpan:
         elif unknown:
             what = "found nothing out about" if only_reads else "outcome unknown for"
             _requests.warning("%s%s: %s %d", operation, orders, what, unknown)
-        elif made is not None:
+        else:
             seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.made)
             said = "answered" if problem is None else problem
             _requests.debug("%s%s: %s (%s)", operation, orders, said, seconds or "not sent")

@@ -19,7 +19,7 @@ from gateway_async.errors import (
     InvalidOrderError,
     NotSentError,
 )
-from gateway_async.models.orders import OutcomeStatus, whole_marker
+from gateway_async.models.orders import whole_marker
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass, identity_of
 from gateway_async.session import is_cancelled
@@ -103,9 +103,9 @@ class Chunk:
         markers = () if marker is None else [whole_marker(marker, n) for n in self.indices]
         return encode_chunk(operation, self.orders, dialect, markers)
 
-    def failed(self, error: GatewayError, status: OutcomeStatus) -> FailedChunk:
+    def failed(self, error: GatewayError) -> FailedChunk:
         """Return one outcome for all orders of the chunk."""
-        return FailedChunk(indices=self.indices, orders=self.orders, status=status, error=error)
+        return FailedChunk(indices=self.indices, orders=self.orders, error=error)
 
 
 class Source(abc.ABC):
@@ -420,7 +420,7 @@ class OrderFeed:
         """
         left = self.take_refused()
         chunks = [self._ready, _chunk_of(self._waiting) if self._waiting else None]
-        left += [chunk.failed(error, OutcomeStatus.NOT_SENT) for chunk in chunks if chunk]
+        left += [chunk.failed(error) for chunk in chunks if chunk]
         self._ready, self._waiting = None, []
         if not self.source.ended and self.source.collection is not None:
             self.source.ended = True
@@ -428,7 +428,7 @@ class OrderFeed:
             for start in range(self._pulled, len(orders), _LEFT_IN_A_CHUNK):
                 part = orders[start : start + _LEFT_IN_A_CHUNK]
                 chunk = Chunk(range(start, start + len(part)), part)
-                left.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
+                left.append(chunk.failed(error))
         return left
 
     def _take_in(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> None:
@@ -514,7 +514,7 @@ class OrderFeed:
 
     def _refuse(self, index: int, order: object, error: InvalidOrderError | NotSentError) -> None:
         chunk = Chunk(range(index, index + 1), (order,))
-        self.refused.append(chunk.failed(error, OutcomeStatus.NOT_SENT))
+        self.refused.append(chunk.failed(error))
 
     def _note_new(self, identities: "Collection[Identity]") -> bool:
         """If duplicates are refused: note identities if all are new, else none of them."""

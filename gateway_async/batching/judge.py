@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     Item = Mapping[str, Any]
     Verdict = tuple[OutcomeStatus, GatewayError | None]
+    Overall = tuple[str | None, str | None]
+    """Code and text of the overall result that a reply names."""
 
 _CASELESS = frozenset({"currency", "payment_currency", "source_currency", "request_id"})
 _NAMES = ("transaction_id", "order_no")
@@ -37,7 +39,6 @@ MESSAGES = ("error_message", "refund_message", "failure_reason")
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _NOT_LISTED = "the reply does not list this order"
 _DONE_BEFORE = "the reply names a refund that was done before this request"
-_REFERENCE = "refund_reference_id"
 _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _NO_MEANING = "which has no meaning in the Dialect"
@@ -115,7 +116,7 @@ def _judge_money(
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     match = _match_by_identity(orders, listed)
-    denial = payload if _says_nothing_done(payload, dialect) else None
+    denial = payload if _find_refusal(payload, dialect) else None
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
         if position in match.conflicts:
@@ -125,7 +126,10 @@ def _judge_money(
         else:
             verdict = _judge_items(operation, items, order, denial, dialect)
             before = references.get(order.transaction_id, ())
-            if verdict is _SUCCEEDED and identifier(items[0].get(_REFERENCE)) in before:
+            if (
+                verdict is _SUCCEEDED
+                and identifier(items[0].get(operation.reference_field)) in before
+            ):
                 verdict = _unreadable(_DONE_BEFORE)
             verdicts.append(verdict)
     return Judgement(
@@ -139,9 +143,24 @@ def _judge_money(
     )
 
 
-def _says_nothing_done(payload: "Item", dialect: "Dialect") -> bool:
-    """Whether the overall result of a reply means that nothing was done."""
-    return message(payload.get("return_status")) in dialect.nothing_done_return_statuses
+def overall_of(payload: "Item") -> "Overall":
+    """Return `return_status` and `return_message` of a decoded reply."""
+    code, text = message(payload.get("return_status")), message(payload.get("return_message"))
+    return code, "OK" if text == "OK" else text  # one text for all of a kept result
+
+
+def _shown_overall(payload: "Item") -> str:
+    code, text = overall_of(payload)
+    return f"return_status {code or ''!r}, return_message {text or ''!r}"
+
+
+def _find_refusal(payload: "Item", dialect: "Dialect") -> RejectedError | None:
+    """Return the error of a reply whose overall result means that nothing was done; else None."""
+    code, text = overall_of(payload)
+    if code not in dialect.nothing_done_return_statuses:
+        return None
+    said = _shown_overall(payload)
+    return RejectedError(f"the gateway did nothing: {said}", code=code or "", text=text or "")
 
 
 def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
@@ -149,15 +168,8 @@ def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
     field = operation.status_field or ""
     return _unreadable(
         f"the reply contradicts itself: {field} {message(item.get(field))!r} means done, and "
-        f"{_overall(payload)} is listed in Dialect.nothing_done_return_statuses"
+        f"{_shown_overall(payload)} is listed in Dialect.nothing_done_return_statuses"
     )
-
-
-def _overall(payload: "Item") -> str:
-    """Show the overall result of a reply."""
-    code = message(payload.get("return_status")) or ""
-    text = message(payload.get("return_message")) or ""
-    return f"return_status {code!r}, return_message {text!r}"
 
 
 @attrs.frozen
@@ -206,14 +218,11 @@ def _unique_positions(values: list[str]) -> dict[str, int]:
 
 def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
     """Judge an order that the reply does not list."""
-    code = message(payload.get("return_status")) or ""
-    text = message(payload.get("return_message")) or ""
-    if code in dialect.done_return_statuses:
+    if overall_of(payload)[0] in dialect.done_return_statuses:
         return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
-    said = _overall(payload)
-    if code in dialect.nothing_done_return_statuses:
-        error = RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
-        return OutcomeStatus.DECLINED, error
+    if (refusal := _find_refusal(payload, dialect)) is not None:
+        return OutcomeStatus.DECLINED, refusal
+    said = _shown_overall(payload)
     return _unreadable(f"{_NOT_ACCEPTED}, and does not list this order: {said}")
 
 
@@ -358,12 +367,10 @@ def find_missing_result(
     """Return an error for a reply without a result of the payment or payout; else None."""
     if any(result.get(name) for name in operation.result_fields):
         return None
-    said = _overall(result)
-    if not _says_nothing_done(result, dialect):
-        return ReplyUnreadableError(f"the reply does not say whether it was done: {said}")
-    code = message(result.get("return_status")) or ""
-    text = message(result.get("return_message")) or ""
-    return RejectedError(f"the gateway did nothing: {said}", code=code, text=text)
+    said = _shown_overall(result)
+    return _find_refusal(result, dialect) or ReplyUnreadableError(
+        f"the reply does not say whether it was done: {said}"
+    )
 
 
 def _judge_result(
@@ -376,7 +383,7 @@ def _judge_result(
     if silence is not None:
         verdict: Verdict = OutcomeStatus.UNKNOWN, silence
     else:
-        denial = payload if _says_nothing_done(payload, dialect) else None
+        denial = payload if _find_refusal(payload, dialect) else None
         verdict = _judge_items(operation, (payload,), order, denial, dialect)
     explain(verdict[1], operation, order, dialect)
     return Judgement([verdict], [() if silence is not None else (payload,)], [])
@@ -443,9 +450,8 @@ def _judge_unlisted(
     payload: "Item", dialect: "Dialect", *, listed: list[Any] | None, strangers: bool
 ) -> "Verdict":
     """Judge an order that a look-up's reply does not list."""
-    code = message(payload.get("return_status"))
-    if code not in dialect.done_return_statuses:
-        return _unreadable(f"{_NOT_ACCEPTED}: {_overall(payload)}")
+    if overall_of(payload)[0] not in dialect.done_return_statuses:
+        return _unreadable(f"{_NOT_ACCEPTED}: {_shown_overall(payload)}")
     if listed is None:
         return _unreadable("the reply has no list of records")
     if strangers:

@@ -162,6 +162,8 @@ class Intent:
             DuplicateOrderError: For a payout that another job may have paid; it is held.
             JournalError: If it could not be recorded.
         """
+        if self.request is not None:
+            return
         recorder, request, held = self._recorder, next(self._recorder.requests), ""
 
         def intend(orders: "Orders") -> str:
@@ -245,7 +247,6 @@ class Intent:
                 result = FailedChunk(
                     indices=result.indices,
                     orders=result.orders,
-                    status=OutcomeStatus.UNKNOWN,
                     error=OutcomeUnknownError(
                         "the journal could not record the outcome; resume the job"
                     ),

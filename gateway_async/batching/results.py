@@ -18,7 +18,15 @@ import orjson
 
 from gateway_async.batching.judge import Judgement, all_echoed, judge
 from gateway_async.batching.table import make_rows
-from gateway_async.errors import BatchIncompleteError, GatewayError, ReplyUnreadableError
+from gateway_async.errors import (
+    BatchIncompleteError,
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    RejectedError,
+    ReplyUnreadableError,
+)
 from gateway_async.models.orders import (
     OutcomeStatus,
     count_status,
@@ -27,11 +35,12 @@ from gateway_async.models.orders import (
     statuses_of,
     whole_marker,
 )
-from gateway_async.wire.decode import decode_json, message
+from gateway_async.wire.decode import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gateway_async.batching.judge import Overall
     from gateway_async.dialect import Dialect
     from gateway_async.operations import Operation
 
@@ -40,13 +49,11 @@ O_co = TypeVar("O_co", covariant=True)
 R_co = TypeVar("R_co", covariant=True)
 """A record, or a tuple of them."""
 
-Overall = tuple[str | None, str | None]
-"""Code and text of the overall result that a reply names."""
-
 UNEXPECTED_KEPT = 1000
 UNEXPECTED_BYTES_KEPT = 16 * 1024 * 1024
 _SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
 _WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+_NOT_SENT = (NotSentError, ConfigurationError, InvalidOrderError)
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -86,13 +93,6 @@ class ReplyEnvelope:
     return_message: str | None
     http_status: int
     received_at: datetime
-
-
-def overall_of(payload: Mapping[str, Any]) -> Overall:
-    """Return `return_status` and `return_message` of a decoded reply."""
-    code = message(payload.get("return_status"))
-    text = message(payload.get("return_message"))
-    return code, "OK" if text == "OK" else text  # one text for all of a kept result
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -224,18 +224,24 @@ class FailedChunk:
     Attributes:
         indices: Their positions in the input, ascending.
         orders: The orders.
-        status: The status of each.
-        error: The error of each.
+        error: The error of each, which says their status.
         sending: What recovery must know of the request; None if it was never sent.
         envelope: The reply, where its HTTP status alone says that nothing was done.
     """
 
     indices: Sequence[int]
     orders: Sequence[Any]
-    status: OutcomeStatus
     error: GatewayError
     sending: Sending | None = None
     envelope: ReplyEnvelope | None = None
+
+    @property
+    def status(self) -> OutcomeStatus:
+        """The status of each."""
+        if isinstance(self.error, RejectedError):
+            return OutcomeStatus.DECLINED
+        is_sent = not isinstance(self.error, _NOT_SENT)
+        return OutcomeStatus.UNKNOWN if is_sent else OutcomeStatus.NOT_SENT
 
     @property
     def statuses(self) -> bytes:
@@ -277,7 +283,7 @@ class AnsweredChunk:
         reply: bytes,
         judgement: Judgement | None,
         sending: Sending,
-        overall: Overall,
+        overall: "Overall",
     ) -> None:
         self.indices = indices
         self.orders = orders
@@ -571,6 +577,7 @@ class BatchResult(OutcomeView[O_co, R_co]):
         retries: Attempts beyond the first.
         chunks: Where the outcomes are kept.
         of_one_batch: Whether it is the result of one batch, and not put together of outcomes.
+        record_class: The class of its records, where that is known.
     """
 
     counts: Mapping[OutcomeStatus, int]

@@ -25,7 +25,6 @@ from gateway_async.errors import (
     NotSentError,
     RejectedError,
 )
-from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import REFUND
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_cancelled
 from gateway_async.settings import BatchPolicy
@@ -287,10 +286,8 @@ class BatchRunner:
         self.changed.clear()
         await self.changed.wait()
 
-    def take(self) -> "ChunkResult | None":
-        """Take the outcomes of the next finished chunk, if there is one."""
-        if not self.results.finished:
-            return None
+    def take(self) -> "ChunkResult":
+        """Take the outcomes of the next finished chunk."""
         self.changed.set()
         return self.results.finished.popleft()
 
@@ -482,7 +479,7 @@ class BatchRunner:
             for place, why in barred.items():
                 alike.setdefault(why, []).append(place)
             for why, places in alike.items():
-                self._add(chunk.part(places).failed(why, OutcomeStatus.NOT_SENT))
+                self._add(chunk.part(places).failed(why))
         if not barred:
             return chunk, references
         if len(barred) == len(chunk):

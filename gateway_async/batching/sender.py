@@ -1,4 +1,4 @@
-"""Sends a chunk: has the session send it, judges the reply, records the outcomes.
+"""Sends a chunk: has the session send it, judges the reply, has the outcomes recorded.
 
 Only a chunk that the feed has encoded is judged at a glance; another is encoded here.
 
@@ -10,20 +10,19 @@ import functools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from gateway_async.batching.glance import Glance
-from gateway_async.batching.judge import Judgement, explain, judge
+from gateway_async.batching.judge import Judgement, explain, judge, overall_of
 from gateway_async.batching.results import (
     AnsweredChunk,
     FailedChunk,
     ReplyEnvelope,
     Results,
     Sending,
-    overall_of,
 )
 from gateway_async.errors import (
-    ConfigurationError,
     GatewayError,
-    InvalidOrderError,
     NotSentError,
     RejectedError,
     ReplyUnreadableError,
@@ -34,25 +33,19 @@ from gateway_async.telemetry import RequestSpan
 from gateway_async.wire.decode import decode_json, without_signatures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from gateway_async.batching.alike import References
     from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.judge import Overall
     from gateway_async.batching.recorder import Intent, IntentRecorder
-    from gateway_async.batching.results import Overall
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
 
-    References = Mapping[str, frozenset[str]]
     Reading = tuple[bytes, Overall, Judgement | None]
     """The reply to keep, its overall result, and its judgement; None if a glance proved success."""
 
-_STATUSES: "tuple[tuple[tuple[type[GatewayError], ...], OutcomeStatus], ...]" = (
-    ((NotSentError, ConfigurationError, InvalidOrderError), OutcomeStatus.NOT_SENT),
-    ((RejectedError,), OutcomeStatus.DECLINED),
-    ((GatewayError,), OutcomeStatus.UNKNOWN),
-)
-"""The status of the orders of a request that failed as a whole; the first row that fits."""
 _REFUSED = "the journal could not record the intent"
 
 
@@ -82,9 +75,9 @@ class Sender:
         marker: str | None = None,
         alone: bool = True,
     ) -> None:
-        self.recorder = recorder
-        self.marker: str | None = marker
-        self.alone = alone
+        self._recorder = recorder
+        self._marker = marker
+        self._alone = alone
         self._session = session
         self._operation = operation
         self._gate = gate
@@ -98,7 +91,7 @@ class Sender:
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Return whether a worker has a request under way, or waits for the journal."""
-        is_recording = self.recorder is not None and self.recorder.is_recording(worker)
+        is_recording = self._recorder is not None and self._recorder.is_recording(worker)
         return worker in self._calls or is_recording
 
     def withdraw_unsent(self) -> None:
@@ -109,7 +102,7 @@ class Sender:
 
     def fail(self, chunk: "Chunk", error: GatewayError) -> None:
         """Add the outcomes of a chunk that is not sent."""
-        self._add(_failed(chunk, error))
+        self._add(chunk.failed(error))
 
     async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Send one chunk, and add the outcomes of its orders.
@@ -122,16 +115,24 @@ class Sender:
             The error if there was no readable reply; else None.
         """
         task, observer = asyncio.current_task(), self._session.observer
-        recorder, results = self.recorder, self._results
-        intent = None if recorder is None else recorder.begin(chunk, references, self.marker)
+        recorder, results = self._recorder, self._results
+        intent = None if recorder is None else recorder.begin(chunk, references, self._marker)
         attempts: Attempts[Reading] | None = None
+        problem: GatewayError = NotSentError("nothing was sent: the request could not be written")
+        try:
+            attempts = self._attempts(chunk, references, intent)
+        except GatewayError as error:
+            problem = error.with_traceback(None)
+            return problem
+        finally:
+            if attempts is None:
+                self.fail(chunk, problem)
         result: AnsweredChunk | FailedChunk | None = None
         judgement, has_ended, is_cut = None, False, False
-        with RequestSpan(observer, self._operation, len(chunk.orders)) as span:
+        with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
             try:
                 span.begin()
-                attempts = self._attempts(chunk, references, intent)
-                self._calls[task] = span.attempts = attempts
+                self._calls[task] = attempts
                 await attempts.run()
                 has_ended = True
                 if attempts.value is not None:
@@ -152,12 +153,11 @@ class Sender:
                         overall,
                     )
             finally:  # also if a collaborator raised, or the judge has a defect
-                if attempts is not None:
-                    self._calls.pop(task, None)  # one of its halves may have taken it
-                    if not has_ended:
-                        attempts.give_up(_REFUSED if intent and intent.is_refused else None)
-                    results.requests += attempts.sent
-                    results.retries += max(attempts.tries - 1, 0)
+                self._calls.pop(task, None)  # one of its halves may have taken it
+                if not has_ended:
+                    attempts.give_up(_REFUSED if intent and intent.is_refused else None)
+                results.requests += attempts.sent
+                results.retries += max(attempts.tries - 1, 0)
                 if result is None and not is_cut:
                     result = self._unanswered(chunk, attempts, references)
                 if result is not None:
@@ -172,7 +172,9 @@ class Sender:
         self, chunk: "Chunk", references: "References", intent: "Intent | None"
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
-        encoded = chunk.encoded or chunk.encode(self._operation, self._session.dialect, self.marker)
+        encoded = chunk.encoded or chunk.encode(
+            self._operation, self._session.dialect, self._marker
+        )
         read = functools.partial(self._read, chunk, references)
         request = Request(operation=self._operation, fields=encoded.fields, decode=read)
         if intent is None:
@@ -218,12 +220,9 @@ class Sender:
         return next((error for error in errors if error is not None), None)
 
     def _unanswered(
-        self, chunk: "Chunk", attempts: "Attempts[Reading] | None", references: "References"
+        self, chunk: "Chunk", attempts: "Attempts[Reading]", references: "References"
     ) -> FailedChunk:
         """Return the outcomes of a chunk whose request failed as a whole."""
-        if attempts is None:
-            error = NotSentError("nothing was sent: the request could not be written")
-            return _failed(chunk, error)
         problem = attempts.error or ReplyUnreadableError("the reply could not be judged")
         if self._operation.list_field is None:
             explain(problem, self._operation, chunk.orders[0], self._session.dialect)
@@ -235,30 +234,15 @@ class Sender:
                 http_status=attempts.made[-1].http_status or 0,
                 received_at=datetime.fromtimestamp(attempts.ended_at, UTC),
             )
-        return _failed(chunk, problem, self._sending(attempts, references), envelope)
+        failed = attrs.evolve(chunk.failed(problem), envelope=envelope)
+        if failed.status is OutcomeStatus.NOT_SENT:  # without `sending`, a journal calls them new
+            return failed
+        return attrs.evolve(failed, sending=self._sending(attempts, references))
 
     def _sending(self, attempts: "Attempts[Any]", references: "References") -> Sending:
         return Sending(
-            ended_at=attempts.ended_at, references=references, marker=self.marker, alone=self.alone
+            ended_at=attempts.ended_at,
+            references=references,
+            marker=self._marker,
+            alone=self._alone,
         )
-
-
-def _failed(
-    chunk: "Chunk",
-    error: GatewayError,
-    sending: Sending | None = None,
-    envelope: ReplyEnvelope | None = None,
-) -> FailedChunk:
-    """Return the outcomes of a chunk whose request failed as a whole.
-
-    They have no `sending` if nothing was sent: a journal calls the orders new again.
-    """
-    status = next(status for classes, status in _STATUSES if isinstance(error, classes))
-    return FailedChunk(
-        indices=chunk.indices,
-        orders=chunk.orders,
-        status=status,
-        error=error,
-        sending=None if status is OutcomeStatus.NOT_SENT else sending,
-        envelope=envelope,
-    )

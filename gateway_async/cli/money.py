@@ -27,7 +27,6 @@ from gateway_async.cli.run import DONE, Run, Stop, collect
 from gateway_async.cli.settings import WHO
 from gateway_async.cli.tables import STDIO, open_table
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError
-from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
 from gateway_async.operations import PAYOUT, Operation, OperationClass
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
@@ -227,7 +226,7 @@ async def _first_requests(run: Run, file: OrderFile) -> list[dict[str, str]]:
         if (chunk := feed.take()) is None:
             break
         first.append(_body(file.operation, chunk, run))
-        feed.release(chunk.failed(_NOTHING_SENT, OutcomeStatus.NOT_SENT))
+        feed.release(chunk.failed(_NOTHING_SENT))
     return first
 
 

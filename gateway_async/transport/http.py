@@ -167,7 +167,8 @@ class AiohttpTransport:
         Raises:
             NotSentError: Nothing was sent.
             OutcomeUnknownError: The reply was lost, unreadable or too large.
-            ConfigurationError: The client is closed.
+            ConfigurationError: The client is closed, or the proxy expects another password.
+            Exception: What the hooks of a given session raise.
         """
         opened = self._opened.get(asyncio.get_running_loop())
         if opened is None or self._closed or opened.session.closed:
@@ -332,7 +333,7 @@ class Deadline:
 
     Args:
         alarm: Checks it.
-        tracker: Whether the request got a connection.
+        tracker: Whether its body has begun to be written.
         seconds: How long the whole call may take.
 
     Attributes:
