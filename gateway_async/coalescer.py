@@ -270,17 +270,15 @@ class Coalescer:
         self.unclaimed += kept  # all of them, before anything may go wrong with the log
         forgotten = self.unclaimed[:-UNCLAIMED_KEPT]
         del self.unclaimed[:-UNCLAIMED_KEPT]
-        for outcome in kept:
-            order = outcome.order
-            names = [name for name in ("amount", "refund_amount") if hasattr(order, name)]
-            amounts = ", ".join(f"{name}={getattr(order, name)}" for name in names)
+        for one in kept:
+            amount = getattr(one.order, "refund_amount", one.order.amount)
             _log.warning(
-                "unclaimed, since the caller was cancelled: %s (%s %s) is %s%s",
-                describe(order),
-                amounts,
-                order.currency,
-                outcome.status,
-                f": {outcome.error}" if outcome.error else "",
+                "unclaimed, since the caller was cancelled: %s of %s %s is %s%s",
+                describe(one.order),
+                amount,
+                one.order.currency,
+                one.status,
+                f": {one.error}" if one.error else "",
             )
         for one in forgotten:
             _log.error("unclaimed is full: %s is in the log alone", describe(one.order))
@@ -313,7 +311,11 @@ class Coalescer:
         batch: Batch[Any, Any] = plain_batch(
             self._session, operation, orders, policy=self._policy, recovery=self._recovery
         )
-        outcomes = _alike(leaving, OutcomeUnknownError("its outcome could not be read"))
+        error, status = OutcomeUnknownError("it could not be read"), OutcomeStatus.UNKNOWN
+        outcomes: list[Outcome[Any, Any]] = [
+            Outcome(order=order, index=index, status=status, error=error)
+            for index, order in enumerate(orders)
+        ]
         try:
             await batch
         finally:  # no defect may leave an awaiter hanging, nor one of the program's own logging
@@ -378,20 +380,8 @@ class Coalescer:
 
     def _give_up(self, reason: str) -> None:
         """Tell those who still wait that nothing was sent."""
+        error, status = NotSentError(f"nothing was sent: {reason}"), OutcomeStatus.NOT_SENT
         for queue in self._queues.values():
-            waiting = [*queue.waiting.values()]
-            queue.waiting.clear()
-            told = _alike(waiting, NotSentError(f"nothing was sent: {reason}"))
-            for pending, outcome in zip(waiting, told, strict=True):
-                pending.deliver(outcome)
-
-
-def _alike(
-    leaving: "Iterable[_Pending]", error: NotSentError | OutcomeUnknownError
-) -> list[Outcome[Any, Any]]:
-    is_sent = isinstance(error, OutcomeUnknownError)
-    status = OutcomeStatus.UNKNOWN if is_sent else OutcomeStatus.NOT_SENT
-    return [
-        Outcome(order=pending.order, index=index, status=status, error=error)
-        for index, pending in enumerate(leaving)
-    ]
+            while queue.waiting:
+                _, pending = queue.waiting.popitem()
+                pending.deliver(Outcome(order=pending.order, index=0, status=status, error=error))

@@ -143,7 +143,7 @@ async def test_money_that_had_left_is_kept_and_told_in_the_log(
     (told,) = caplog.records
     assert told.levelno == logging.WARNING
     assert "order_no='N000001', transaction_id='T000001'" in told.getMessage()
-    assert "(amount=10.00, refund_amount=1.00 EUR) is succeeded" in told.getMessage()
+    assert "of 1.00 EUR is succeeded" in told.getMessage()
 
 
 async def test_an_outcome_that_came_in_the_moment_of_the_cancellation_is_kept() -> None:
