@@ -107,6 +107,16 @@ def orders_for(operation: str, orders: Iterable[SeededOrder], **changes: Any) ->
     ]
 
 
+NEEDS: dict[str, Any] = dict.fromkeys(("capture", "cancel", "review"), "authorised")
+"""The status that orders need to have; of other operations, captured."""
+
+
+def seeded(sandbox: Sandbox, count: int, operation: str = "refund", **changes: Any) -> list[Any]:
+    """Return orders that a sandbox can carry out."""
+    held = sandbox.seed(count, status=NEEDS.get(operation, "captured"))
+    return orders_for(operation, held, **changes)
+
+
 def refunds(count: int) -> list[RefundOrder]:
     """Return made-up refunds."""
     return orders_for("refund", made_up(count))

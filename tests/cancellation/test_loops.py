@@ -15,7 +15,7 @@ from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, R
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import client_at, direct_payment, orders_for, refunds
+from tests.orders import client_at, direct_payment, refunds, seeded
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 SIGNER = HmacSigner("sandbox-secret")
@@ -55,7 +55,7 @@ def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has
         async with Sandbox(port=port) as sandbox, contextlib.AsyncExitStack() as stack:
             if way == "entered in each":
                 await stack.enter_async_context(clients[0])
-            orders = orders_for("refund", sandbox.seed(6, status="captured"))
+            orders = seeded(sandbox, 6)
             await clients[0].pay_direct(direct_payment(f"P-{number}"))
             assert (await clients[0].refund(orders)).ok
             return len(sandbox.ledger.payments_of(f"P-{number}"))

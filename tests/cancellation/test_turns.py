@@ -23,7 +23,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import MemoryTransport, client_over
-from tests.orders import client_of, direct_payment, orders_for, payout_request, refunds
+from tests.orders import client_of, direct_payment, payout_request, refunds, seeded
 
 MOST_TURNS = 2000
 SETTINGS: dict[str, Any] = {
@@ -106,10 +106,6 @@ def _run(main: Callable[[Sandbox], Awaitable[None]]) -> None:
     assert loop.complaints == []
 
 
-def _seeded(sandbox: Sandbox) -> list[Any]:
-    return orders_for("refund", sandbox.seed(6, status="captured"))
-
-
 def _effects(sandbox: Sandbox, orders: list[Any]) -> list[int]:
     return [sandbox.ledger.effects("refund", order.transaction_id) for order in orders]
 
@@ -170,7 +166,7 @@ def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation(pay: 
 def test_a_streamed_batch_leaves_nothing_unknown() -> None:
     async def main(sandbox: Sandbox) -> None:
         async def one(turn: int) -> None:
-            orders, seen = _seeded(sandbox), list[Any]()
+            orders, seen = seeded(sandbox, 6), list[Any]()
             batches: list[Batch[Any, Any]] = []
 
             async def stream(client: GatewayClient) -> None:
@@ -199,7 +195,7 @@ def test_a_streamed_batch_leaves_nothing_unknown() -> None:
 
 def test_a_recovery_tells_of_what_it_was_given() -> None:
     async def main(sandbox: Sandbox) -> None:
-        orders, told = _seeded(sandbox), list[Any]()
+        orders, told = seeded(sandbox, 6), list[Any]()
         sandbox.faults.add("refund", faults.DropReply(times=1))
         async with client_of(sandbox, **SETTINGS) as client:
             lost = await client.refund(orders)

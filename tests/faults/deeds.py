@@ -25,7 +25,7 @@ from gateway_async import (
     RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox
-from tests.orders import client_of, direct_payment, orders_for, payout_request
+from tests.orders import client_of, direct_payment, payout_request, seeded
 from tests.support.clock import PATIENT
 
 T = TypeVar("T")
@@ -63,8 +63,7 @@ def references(sandbox: Sandbox, size: int) -> list[Any]:
 
 
 def refunds(sandbox: Sandbox, size: int, reason: str = "returned") -> list[Any]:
-    seeded = sandbox.seed(size, status="captured")
-    return orders_for("refund", seeded, refund_amount="4.00", refund_reason=reason)
+    return seeded(sandbox, size, refund_amount="4.00", refund_reason=reason)
 
 
 DEEDS = {

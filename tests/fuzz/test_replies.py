@@ -11,20 +11,20 @@ from gateway_async import BatchIncompleteError, BatchPolicy, CheckoutPage, Gatew
 from tests.fuzz.examples import times
 from tests.fuzz.mutations import wild
 from tests.memory import QUICK, MemoryTransport, client_over, rewritten
-from tests.orders import LOOK_UPS, made_up
-from tests.support.calls import NEEDS, SINGLES, batch_of
+from tests.orders import LOOK_UPS, MONEY_OPERATIONS, made_up, orders_for
+from tests.support.calls import SINGLES
 
 ORDERS = made_up(5)
 
 
-@pytest.mark.parametrize("name", NEEDS)
+@pytest.mark.parametrize("name", [*MONEY_OPERATIONS, *LOOK_UPS])
 async def test_a_batch_ends_in_one_outcome_an_order(name: str) -> None:
     random = Random(name)
     for _ in range(times(30)):
         transport = MemoryTransport(rewritten(lambda _, right: wild(random, right)))
         policy = BatchPolicy(chunk_size=3, concurrency=1)
         client = client_over(transport, retry=QUICK, policy=policy)
-        result = await batch_of(name, client, ORDERS)
+        result = await client.batch(name, orders_for(name, ORDERS))
         assert [outcome.index for outcome in result] == list(range(len(ORDERS)))
         counts = {status: count for status, count in result.counts.items() if count}
         assert Counter(outcome.status for outcome in result) == counts

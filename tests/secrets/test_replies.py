@@ -13,8 +13,8 @@ from gateway_async import Dialect, GatewayClient, RefundOrder
 from gateway_async.models.values import mask_card
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
 from tests.models.examples import CARD, SECURITY_CODE, direct_payment, redirect_payment
-from tests.orders import LIST_FIELDS, made_up
-from tests.support.calls import SINGLES, batch_of
+from tests.orders import LIST_FIELDS, made_up, orders_for
+from tests.support.calls import SINGLES
 from tests.support.dragnet import Dragnet
 
 SIGNED = "a1b2c3d4e5f60718" * 4
@@ -122,8 +122,8 @@ async def test_a_batch_or_page_keeps_no_secret_of_a_reply(
 
     net.signatures.add(SIGNED)
     client = _client(rewrite, dialect=Dialect(declined_statuses={"3"}))
-    result = await batch_of(name, client, ORDERS)
-    async with batch_of(name, client, ORDERS) as batch:
+    result = await client.batch(name, orders_for(name, ORDERS))
+    async with client.batch(name, orders_for(name, ORDERS)) as batch:
         streamed = [outcome async for outcome in batch]
     assert len(result) == len(streamed) == len(ORDERS)
     for kept in (result, streamed, result.unexpected):
@@ -151,7 +151,7 @@ async def test_a_signature_that_differs_does_not_make_an_item_another() -> None:
         items = [{**item, "encryption_data": n} for n in "12" for item in reply[name]]
         return {**reply, name: items}
 
-    result = await batch_of("capture", _client(twice), ORDERS)
+    result = await _client(twice).batch("capture", orders_for("capture", ORDERS))
     assert len(result.succeeded) == len(list(result.succeeded)) == len(ORDERS)
 
 
@@ -194,7 +194,7 @@ async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> 
 
     client = _client(refuse)
     for name in ("capture", "refund", "query"):
-        result = await batch_of(name, client, ORDERS)
+        result = await client.batch(name, orders_for(name, ORDERS))
         net.catch("outcomes", [*result, *(outcome.error for outcome in result)])
         assert all("no: ***" in str(outcome.error) for outcome in result)
     await _catch(net, client, "recent_refunds", "pay_direct", "payout", "call for JSON")

@@ -26,9 +26,9 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import QUICK, MemoryTransport, client_over
 from tests.models.examples import CARD, payout_request
-from tests.orders import client_at, orders_for
+from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.secrets.conftest import Opened
-from tests.support.calls import NEEDS, SINGLES, batch_of, paid_by_card
+from tests.support.calls import SINGLES, paid_by_card
 from tests.support.diary import Diary
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
 from tests.support.interruptions import WAYS, Way, asked
@@ -38,7 +38,7 @@ from tests.telemetry.recording import Recorder
 SIGNER = HmacSigner(SIGNER_SECRET)
 USUAL = ("pay_direct", "payout", "refund", "query")
 """One operation of each class and of each format on the wire."""
-ALL = (*NEEDS, *SINGLES)
+ALL = (*MONEY_OPERATIONS, *LOOK_UPS, *SINGLES)
 _OTHERS = [name for name in ALL if name not in USUAL]
 
 
@@ -50,7 +50,7 @@ def _some(number: int) -> Sequence[str]:
 async def _call(name: str, client: GatewayClient, sandbox: Sandbox) -> Any:
     if name in SINGLES:
         return await SINGLES[name](client)
-    return await batch_of(name, client, sandbox.seed(3, status=NEEDS[name]))
+    return await client.batch(name, seeded(sandbox, 3, name))
 
 
 async def _drive(
@@ -167,7 +167,7 @@ async def test_a_session_of_the_caller(net: Dragnet, opened: Opened, sandbox: Sa
 
 async def test_what_cannot_be_sent(net: Dragnet, opened: Opened, sandbox: Sandbox) -> None:
     client: Any = opened()
-    paid, (order,) = paid_by_card(), orders_for("refund", sandbox.seed(1, status="captured"))
+    paid, (order,) = paid_by_card(), seeded(sandbox, 1)
     wrong: list[Any] = [
         client.pay_direct(attrs.evolve(paid, amount="1.234")),
         client.pay_direct(payout_request()),

@@ -21,7 +21,7 @@ from gateway_async import (
 )
 from tests.orders import MONEY_OPERATIONS
 from tests.simulation.gateway import BY_HAND, key
-from tests.simulation.running import InputError, LeavingError, LimiterError, Story
+from tests.simulation.running import CallerError, Story
 from tests.simulation.scenario import EPOCH
 
 Outcomes = list[Outcome[Any, Any]]
@@ -186,7 +186,7 @@ def _batch(story: Story) -> Iterator[str]:
         yield from _held_back(story, outcomes)
     if story.recovered is not None:
         yield from _recovered(story, story.recovered)
-    allowed = (asyncio.CancelledError, TimeoutError, InputError, LimiterError, LeavingError)
+    allowed = (asyncio.CancelledError, TimeoutError, CallerError)
     if story.error is not None and not isinstance(story.error, allowed):
         yield f"it raised {story.error!r}"
 

@@ -26,16 +26,8 @@ from tests.support.diary import Diary
 _UNTIL_ALL_HAS_LANDED = 1_000_000
 
 
-class InputError(Exception):
-    """What the caller's own iterator raises."""
-
-
-class LimiterError(Exception):
-    """What the caller's limiter raises."""
-
-
-class LeavingError(Exception):
-    """What the caller raises inside the `async with`."""
+class CallerError(Exception):
+    """What the caller's own iterator raises, its limiter, or the caller inside the `async with`."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -106,11 +98,11 @@ class Story:
         if self.disturbed_at is None:
             self.disturbed_at = asyncio.get_running_loop().time() if at is None else at
 
-    def fail(self, what: str, error: Exception) -> None:
+    def fail(self, what: str) -> None:
         """Raise, as the input or a collaborator; a stream hears of it when it comes to it."""
         self.disturb(what)
         self.is_noticed_later = self.scenario.streamed
-        raise error
+        raise CallerError(what)
 
 
 def run(seed: int) -> Story:
@@ -173,7 +165,7 @@ async def _live(story: Story) -> None:
     if scenario.recovers and story.result is not None:
         if scenario.calms_down:
             story.network.calm_down()
-        with contextlib.suppress(LimiterError):
+        with contextlib.suppress(CallerError):
             story.recovered = await client.recover(story.outcomes)
     await asyncio.sleep(_UNTIL_ALL_HAS_LANDED)
     await client.aclose()
@@ -235,7 +227,7 @@ async def _stream(story: Story, batch: Batch[Any, Any]) -> None:
                 return
         story.disturb("leave")
         if scenario.raises:
-            raise LeavingError
+            raise CallerError
 
 
 # What the caller hands in
@@ -258,7 +250,7 @@ def _generate(story: Story) -> Generator[object, None, None]:
     try:
         for n, order in enumerate([*story.given, None]):
             if n == story.scenario.fails_after:
-                story.fail("the input fails", InputError())
+                story.fail("the input fails")
             if n < len(story.given):
                 story.pulled.append(order)
                 ahead = len(story.pulled) - len(story.yielded)
@@ -318,7 +310,7 @@ class _Limiter:
 
     async def __aenter__(self) -> None:
         if next(self._calls) == self._story.scenario.limiter_fails_at:
-            self._story.fail("the limiter fails", LimiterError())
+            self._story.fail("the limiter fails")
         await self._places.acquire()
 
     async def __aexit__(self, *error: object) -> None:

@@ -1,20 +1,12 @@
-"""Every operation of a client, called once."""
+"""Every call of a client that is no batch, made once."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import attrs
 
-from gateway_async import Batch, DirectPayment, GatewayClient
-from gateway_async.sandbox import SeededOrder
+from gateway_async import DirectPayment, GatewayClient
 from tests.models import examples
-from tests.orders import orders_for
-
-NEEDS: dict[str, Any] = {
-    **dict.fromkeys(("capture", "cancel", "review"), "authorised"),
-    **dict.fromkeys(("refund", "query", "search_refunds"), "captured"),
-}
-"""The batches, each with the status that its orders need to have."""
 
 
 def paid_by_card() -> DirectPayment:
@@ -34,8 +26,3 @@ SINGLES: dict[str, Callable[[GatewayClient], Awaitable[Any]]] = {
     "call for XML": lambda client: client.call("/v1/authorise", {"order_no": "1"}, reply="xml"),
     "call for text": lambda client: client.call("/v1/checkout", {"card": "x"}, reply="text"),
 }
-
-
-def batch_of(name: str, client: GatewayClient, orders: list[SeededOrder]) -> Batch[Any, Any]:
-    """Return a batch of these orders."""
-    return client.batch(name, orders_for(name, orders))

@@ -12,7 +12,7 @@ import pytest
 from gateway_async import BatchPolicy, GatewayClient, RecoveryPolicy, RetryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.orders import client_of, direct_payment, orders_for
+from tests.orders import client_of, direct_payment, seeded
 
 Call = Callable[[GatewayClient, Sandbox], Awaitable[object]]
 
@@ -27,16 +27,12 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
 
 
-def seeded(sandbox: Sandbox, count: int) -> list[Any]:
-    return orders_for("refund", sandbox.seed(count, status="captured"))
-
-
 def _refund(gateway: GatewayClient, sandbox: Sandbox) -> Awaitable[object]:
     return gateway.refund(seeded(sandbox, 4))
 
 
 def _query(gateway: GatewayClient, sandbox: Sandbox) -> Awaitable[object]:
-    return gateway.query(orders_for("query", sandbox.seed(1)))
+    return gateway.query(seeded(sandbox, 1, "query"))
 
 
 LOST = "the request was sent and its reply was lost: ServerDisconnectedError: Server disconnected"

@@ -20,8 +20,9 @@ from gateway_async import (
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import client_of, direct_payment, orders_for, refunds
+from tests.orders import client_of, direct_payment, orders_for, refunds, seeded
 from tests.support.clock import PATIENT, Clock
+from tests.support.interruptions import asked
 from tests.telemetry.recording import Recorder
 
 OPERATION, STATUS = "gateway_async.operation", "gateway_async.outcome.status"
@@ -41,15 +42,11 @@ class Scene:
     client: GatewayClient
     recorder: Recorder
 
-    def seeded(self, count: int) -> list[Any]:
-        return orders_for("refund", self.sandbox.seed(count, status="captured"))
-
     async def cancelled(self, call: Awaitable[object], requests: int = 1) -> None:
         """Cancel a call once so many requests have come."""
         before = self.sandbox.requests.total()
         task = asyncio.ensure_future(call)
-        while self.sandbox.requests.total() < before + requests:  # noqa: ASYNC110  # it has no event
-            await asyncio.sleep(0)
+        await asked(self.sandbox, before + requests)
         active = sum(self.recorder.counts("requests.active", OPERATION).values())
         assert active == requests
         task.cancel()
@@ -71,7 +68,7 @@ Act = Callable[[Scene], Awaitable[None]]
 
 
 async def _is_done(scene: Scene) -> None:
-    await scene.client.refund(scene.seeded(5))
+    await scene.client.refund(seeded(scene.sandbox, 5))
 
 
 async def _is_declined(scene: Scene) -> None:
@@ -86,7 +83,7 @@ async def _is_repeated(scene: Scene) -> None:
 def _struck(fault: faults.Fault) -> Act:
     async def act(scene: Scene) -> None:
         scene.sandbox.faults.add("*", fault)
-        await scene.client.refund(scene.seeded(2))
+        await scene.client.refund(seeded(scene.sandbox, 2))
 
     return act
 
@@ -109,7 +106,7 @@ async def _single_calls(scene: Scene) -> None:
 async def _is_cancelled(scene: Scene) -> None:
     scene.sandbox.faults.add("*", faults.NoReply())
     policy = BatchPolicy(concurrency=2, chunk_size=1, drain_seconds=0)
-    await scene.cancelled(scene.client.refund(scene.seeded(5), policy=policy), 2)
+    await scene.cancelled(scene.client.refund(seeded(scene.sandbox, 5), policy=policy), 2)
 
 
 async def _is_refused(scene: Scene) -> None:
@@ -117,7 +114,7 @@ async def _is_refused(scene: Scene) -> None:
         yield from orders
         raise LookupError("the file ended")
 
-    orders = scene.seeded(2)
+    orders = seeded(scene.sandbox, 2)
     with pytest.raises(InvalidOrderError):
         await scene.client.refund(orders * 2)
     with pytest.raises(InvalidOrderError):
@@ -129,7 +126,7 @@ async def _is_refused(scene: Scene) -> None:
 
 async def _is_streamed(scene: Scene) -> None:
     async def rows() -> AsyncIterator[Any]:
-        for order in scene.seeded(3):
+        for order in seeded(scene.sandbox, 3):
             scene.recorder.tracer.start_span("row").end()
             yield order
 
@@ -145,7 +142,7 @@ async def _at_the_same_time(scene: Scene) -> None:
 
     async def within(count: int) -> None:
         with scene.recorder.tracer.start_as_current_span(f"program {count}"):
-            await scene.client.refund(scene.seeded(count))
+            await scene.client.refund(seeded(scene.sandbox, count))
 
     await asyncio.gather(within(3), within(1))
 
@@ -158,7 +155,7 @@ async def _is_recovered(scene: Scene) -> None:
         "telemetry": scene.recorder.telemetry,
     }
     async with client_of(scene.sandbox, **settings) as client:
-        result = await client.refund(scene.seeded(4))
+        result = await client.refund(seeded(scene.sandbox, 4))
         with scene.recorder.tracer.start_as_current_span("program") as program:
             assert (await client.recover(result)).ok
             assert trace.get_current_span() is program
@@ -337,7 +334,7 @@ async def test_a_reply_that_comes_while_draining_is_no_error(recorder: Recorder)
 async def test_a_job_is_a_batch_that_has_a_name(scene: Scene, journal: Journal) -> None:
     scene.sandbox.faults.add("refund", faults.DropReply(times=1))
     job = journal.job("november")
-    assert (await scene.client.refund(scene.seeded(2), job=job)).ok
+    assert (await scene.client.refund(seeded(scene.sandbox, 2), job=job)).ok
     assert (await scene.client.resume(journal.job("november"))).ok
     assert [line.partition(" attempts=")[0] for line in scene.recorder.tree()] == [
         "refund batch name=november orders=2 requests=3 retries=0 succeeded=2",
