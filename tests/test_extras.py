@@ -18,8 +18,6 @@ WORKERS = "'gateway-async[workers]'"
         ("gateway_async.workers.rabbit", "taskiq", WORKERS),
         ("gateway_async.workers.rabbit", "taskiq_aio_pika", WORKERS),
         ("gateway_async.workers.rate", "psycopg", WORKERS),
-        ("gateway_async.workers.rate", "psycopg_pool", WORKERS),
-        ("gateway_async.workers.rate", "pyrate_limiter", WORKERS),
         ("gateway_async.report", "jinja2", "'gateway-async[cli]'"),
         ("gateway_async.testing", "pytest", "pytest"),
         ("gateway_async.otel", "opentelemetry", "'gateway-async[otel]'"),
