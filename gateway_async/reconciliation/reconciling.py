@@ -5,12 +5,11 @@ is settled exactly once, whatever happens. Look-ups move no money, so leaving wa
 """
 
 import asyncio
-import contextlib
 import functools
 import inspect
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -33,7 +32,7 @@ from gateway_async.session import Gate
 from gateway_async.settings import COUNT, expect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Iterable
+    from collections.abc import AsyncIterable, Callable, Iterable
     from typing import TypeGuard
 
     from gateway_async.batching.batch import Batch
@@ -313,36 +312,34 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     check_orders(ledger, LedgerEntry, "ledger")
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
-    make_case = functools.partial(
-        Case, states=_words(states), refund_statuses=_meanings(refund_statuses)
+    such = "payment_status to a ledger's word or words, such as {'3000': 'paid'}"
+    _check_meanings("states", states, _are_words, such)
+    words = (
+        None
+        if states is None
+        else {s: frozenset([w] if isinstance(w, str) else w) for s, w in states.items()}
     )
+    such = "refund_status to whether money went back, such as {'1': True, '9': False}"
+    _check_meanings("refund_statuses", refund_statuses, lambda done: isinstance(done, bool), such)
+    # What the interface shows means "done", as in `Dialect.done_statuses`.
+    statuses = {"1": True} if refund_statuses is None else dict(refund_statuses)
+    make_case = functools.partial(Case, states=words, refund_statuses=statuses)
     return Reconciliation(gateway, ledger, make_case, policy, expect("window", window, COUNT))
 
 
-def _words(states: Any) -> dict[str, frozenset[str]] | None:  # noqa: ANN401  # anything may be given
-    if states is None:
-        return None
-    with contextlib.suppress(AttributeError, TypeError):  # no mapping, or not of words
-        sets = {s: [words] if isinstance(words, str) else words for s, words in states.items()}
-        found = {status: frozenset(words) for status, words in sets.items()}
-        if all(isinstance(one, str) for status in found for one in (status, *found[status])):
-            return found
-    raise ConfigurationError(
-        "states: expected a mapping from payment_status to a ledger's word or words, such as "
-        f"{{'3000': 'paid'}}, got {states!r}"
-    )
-
-
-def _meanings(statuses: Any) -> dict[str, bool]:  # noqa: ANN401  # the same
-    if statuses is None:
-        return {"1": True}  # what the interface shows means "done", as in `Dialect.done_statuses`
-    if isinstance(statuses, Mapping) and all(
-        isinstance(status, str) and isinstance(done, bool) for status, done in statuses.items()
+def _check_meanings(
+    name: str, meanings: object, is_meaning: "Callable[[Any], bool]", expected: str
+) -> None:
+    if meanings is not None and not (
+        isinstance(meanings, Mapping)
+        and all(isinstance(status, str) and is_meaning(meanings[status]) for status in meanings)
     ):
-        return dict(statuses)
-    raise ConfigurationError(
-        "refund_statuses: expected a mapping from refund_status to whether money went back, such "
-        f"as {{'1': True, '9': False}}, got {statuses!r}"
+        raise ConfigurationError(f"{name}: expected a mapping from {expected}, got {meanings!r}")
+
+
+def _are_words(words: object) -> bool:
+    return isinstance(words, str) or (
+        isinstance(words, Collection) and all(isinstance(word, str) for word in words)
     )
 
 
