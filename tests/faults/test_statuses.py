@@ -1,4 +1,4 @@
-"""Replies that are no answer: other HTTP statuses, error pages, bodies that cannot be read."""
+"""Replies under other HTTP statuses, and in other shapes of HTTP."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from typing import Any
 
 import aiohttp
 
-from gateway_async import ReplyStatusError, ReplyUnreadableError
+from gateway_async import ReplyStatusError
 from gateway_async.sandbox import faults
 from tests.faults.deeds import ATTEMPTS, SUCCEEDED, UNKNOWN, Trial, with_deeds
-from tests.support.servers import End, Proxy, Trouble, body_of, serving, with_body
+from tests.support.servers import End, Proxy, Trouble, body_of, serving
 
 
 @with_deeds("status", [b"201 Created", b"202 Accepted", b"299 OK"])
@@ -21,36 +21,6 @@ async def test_a_right_reply_under_a_status_that_the_interface_does_not_show(
     assert told.status is UNKNOWN
     assert isinstance(told.error, ReplyStatusError)
     assert trial.requests == trial.by_kind(read=ATTEMPTS, money=1)
-
-
-BODIES = {
-    "nothing": b"",
-    "null": b"null",
-    "a list": b"[]",
-    "a text": b'"OK"',
-    "a truncated object": b'{"return_status": "1"',
-    "two objects": b"{}{}",
-    "no UTF-8": b'{"return_message": "\xff\xfe"}',
-    "a NaN": b'{"return_status": NaN}',
-    "a deep nest": b'{"a":' * 5000 + b"1" + b"}" * 5000,
-    "another root": b"<html><body/></html>",
-    "an unknown encoding": b'<?xml version="1.0" encoding="nonsense"?><respon/>',
-    "an unfinished element": b"<respon><order_status>1</order_status>",
-    "a deep element": b"<respon>" + b"<a>" * 5000 + b"</a>" * 5000 + b"</respon>",
-    "an empty object": b"{}",
-    "an empty root": b"<respon/>",
-}
-
-
-@with_deeds("name", BODIES)
-async def test_a_body_that_says_nothing(trial: Trial, proxy: Proxy, name: str) -> None:
-    body = BODIES[name]
-    proxy.always(Trouble(said=lambda reply: with_body(reply, body)))
-    told = await trial.run(proxy.base_url)
-    assert told.status is UNKNOWN
-    assert isinstance(told.error, ReplyUnreadableError)
-    is_an_answer = body == b"{}"
-    assert proxy.requests == trial.by_kind(read=1 if is_an_answer else ATTEMPTS, money=1)
 
 
 OTHER_SHAPES: dict[str, Callable[[bytes], bytes]] = {
