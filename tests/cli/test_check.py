@@ -22,7 +22,6 @@ from gateway_async.cli.check import (
     Finding,
     describe_order,
     excerpt,
-    exit_code,
     masked,
     write_config,
 )
@@ -364,15 +363,6 @@ def test_an_order_without_a_record(
 ) -> None:
     finding, *_ = look(operation=operation, status=outcome)
     assert (finding.status, seen in finding.seen) == (status, True)
-
-
-@pytest.mark.parametrize(
-    ("statuses", "code"),
-    [(("ok", "ask", "skipped"), 0), (("ok", "wrong"), 1), (("wrong", "unknown"), 3)],
-)
-def test_the_exit_code_is_that_of_the_worst_line(statuses: tuple[str, ...], code: int) -> None:
-    lines = [Finding("x", one, "") for one in statuses]
-    assert exit_code(lines) == code
 
 
 def test_what_is_shown_of_a_body_has_no_secret_and_no_card() -> None:

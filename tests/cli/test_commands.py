@@ -28,6 +28,7 @@ from tests.cli.running import (
     write,
     write_refunds,
 )
+from tests.interface_fields import RESULT_FIELDS
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
 IBAN = "DE89370400440532013000"
@@ -120,16 +121,17 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
     orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 2), tmp_path / "out.csv"
-    assert (await run(sandbox, "refund", orders, "--yes", "--out", out)).code == 0
+    for more in ((), ("--again",)):
+        assert (await run(sandbox, "refund", orders, "--yes", "--out", out, *more)).code == 0
     found = tmp_path / "found.csv"
     for command, column, value in (
-        ("search-refunds", "record_refund_amount", "1.00"),
+        ("search-refunds", "record_refund_amount", "1.00;1.00"),  # of two records
         ("query", "record_amount", "9.00"),
     ):
-        by = ("--by", "transaction_id", "--out", found)
-        ended = await run(sandbox, command, out, *by)
-        assert ended.code == 0, ended.stderr
-        assert [row[column] for row in outcomes(found)] == [value] * 2
+        for source, to in ((out, found), (found, tmp_path / "again.csv")):  # as input again
+            ended = await run(sandbox, command, source, "--by", "transaction_id", "--out", to)
+            assert ended.code == 0, ended.stderr
+            assert [row[column] for row in outcomes(to)] == [value] * 2
     first = outcomes(orders)[0]["order_no"]
     write(orders, ("order_no",), [("stranger",), *[(first,)] * 3])  # it does no harm to ask twice
     assert (await run(sandbox, "query", orders, "--out", found)).code == 1
@@ -137,6 +139,16 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
         ("stranger", "absent"),
         *[(first, "succeeded")] * 3,
     ]
+
+
+@pytest.mark.parametrize("command", ["query", "search-refunds", "payout"])
+def test_every_field_that_the_interface_documents_is_in_the_output(command: str) -> None:
+    layout = LAYOUTS[command]
+    assert layout.operation is not None
+    for name in RESULT_FIELDS[layout.operation.record_class.__name__] - {"encryption_data"}:
+        column = f"record_{name}"  # or those of its parts
+        assert any(f"{one}_".startswith(f"{column}_") for one in layout.results), name
+    assert not any("encryption_data" in column for column in layout.results)
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:

@@ -4,11 +4,8 @@ import asyncio
 import io
 import logging
 import re
-from collections.abc import AsyncIterator
-from typing import Self
 
 import pytest
-from rich.console import Console as RichConsole
 
 from gateway_async.cli.console import (
     Console,
@@ -17,8 +14,6 @@ from gateway_async.cli.console import (
     standard_output,
     summary_table,
 )
-from gateway_async.cli.run import Run, Stop, drive
-from gateway_async.errors import ConfigurationError, JobBusyError, JournalError
 
 
 def told() -> tuple[Console, io.StringIO]:
@@ -69,56 +64,3 @@ def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() ->
         "looked at again in 60 s",
         "8 more of these, the last: chunk 8 is unknown",
     ]
-
-
-# Driving
-
-
-class Streamed:
-    """Yields some, ends as a test says, and has the rest as its result."""
-
-    def __init__(self, end: BaseException, *, begins: bool = True) -> None:
-        self._end = end
-        self._begins = begins
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-    async def __aiter__(self) -> AsyncIterator[int]:
-        yield 1
-        yield 2
-        raise self._end
-
-    @property
-    def result(self) -> list[int]:
-        if not self._begins:
-            raise RuntimeError("no result yet")
-        return [3, 4]
-
-
-async def seen(streamed: Streamed) -> tuple[list[int], Exception | None]:
-    told, summary = list[int](), Run(command="refund")
-    with Stop(Console(rich=RichConsole(quiet=True))) as stop:
-        try:
-            await drive(streamed, told.append, summary, stop)
-        except Exception as error:  # noqa: BLE001  # whatever comes is looked at
-            return told, error
-    return told, summary.failure
-
-
-@pytest.mark.parametrize(
-    ("error", "known"),
-    [
-        (JournalError("the disk is full"), [1, 2, 3, 4]),
-        (JobBusyError("another process has it"), [1, 2]),
-    ],
-)
-async def test_what_is_known_is_seen_whatever_ends_it(error: Exception, known: list[int]) -> None:
-    assert await seen(Streamed(error)) == (known, error)
-
-
-async def test_a_run_that_did_not_begin_says_that_nothing_was_sent() -> None:
-    _, error = await seen(Streamed(asyncio.CancelledError(), begins=False))
-    assert isinstance(error, ConfigurationError)

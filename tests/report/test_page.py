@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from datetime import timedelta
 from decimal import Decimal
 from random import Random
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -15,7 +16,6 @@ from defusedxml.ElementTree import fromstring
 from gateway_async import (
     AlikeRefundError,
     BankDetails,
-    BatchPolicy,
     Beneficiary,
     InvalidOrderError,
     NotDoneError,
@@ -24,17 +24,15 @@ from gateway_async import (
     Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
-    RecoveryPolicy,
     RejectedError,
+    TransactionRecord,
 )
 from gateway_async.report import Latencies, Report, render
-from gateway_async.sandbox import faults
-from tests.orders import client_of, orders_for, payout_request
+from tests.orders import payout_request
 from tests.report.runs import HEAD, HOSTILE, KINDLY, LOST, hostile, night, outcomes, refund
 
 if TYPE_CHECKING:
     from gateway_async import GatewayError
-    from gateway_async.sandbox import Sandbox
 
 DECLINED, UNKNOWN = OutcomeStatus.DECLINED, OutcomeStatus.UNKNOWN
 NOT_SENT, SUCCEEDED = OutcomeStatus.NOT_SENT, OutcomeStatus.SUCCEEDED
@@ -288,38 +286,16 @@ def test_a_run_without_anything_to_do_says_so() -> None:
     text = read(seen(None, None, status=SUCCEEDED), unexpected=0).text
     assert "All 2 refunds done: EUR\xa01.10 and USD\xa02.10." in text
     assert "Nothing is left to do." in text
+    report = Report("query")
+    record = TransactionRecord(currency="EUR", amount=Decimal(2))
+    order, found = OrderRef(order_no="A"), {"status": SUCCEEDED, "record": (record,)}
+    report.see(SimpleNamespace(order=order, index=0, error=None, **found))  # type: ignore[arg-type]
+    assert "1 of 1 look-up found: EUR\xa02.00." in read(report).text
     assert "1 of 1 refund done: EUR\xa01.10." in read(seen(None, status=SUCCEEDED)).text
     assert "No orders." in read(Report("refund")).text
     ended = read(Report("refund"), failure="the journal is gone").text
     assert "It ended early: the journal is gone" in ended
     assert "Nothing is left to do" not in ended
-
-
-async def test_outcomes_and_latencies_of_a_real_run(sandbox: "Sandbox") -> None:
-    sandbox.faults.add("refund", faults.DropReply(times=1))
-    sandbox.faults.add("*", faults.Latency(seconds=0.03))
-    report = Report("refund")
-    settings = {
-        "telemetry": report.latencies,
-        "policy": BatchPolicy(chunk_size=2, concurrency=1),
-        "recovery": RecoveryPolicy(record_baseline=True),
-    }
-    orders = orders_for("refund", sandbox.seed(6, status="captured"))
-    async with client_of(sandbox, **settings) as gateway:
-        async with gateway.refund(orders) as batch:
-            async for outcome in batch:
-                report.see(outcome)
-        found = Report("query")
-        async with gateway.query(orders_for("query", [*sandbox.ledger])) as batch:
-            async for looked_up in batch:
-                found.see(looked_up)
-    assert report.latencies.count == 3 + 3 + 3  # baselines, refunds, queries
-    assert report.latencies.longest > 0.03
-    assert report.latencies.failed == 1
-    page = read(report)
-    assert page.tables["latencies"][0][1][0] == "9"
-    assert len(page.column("Transaction")) == 2
-    assert "All 6 look-ups found: EUR\xa0" in read(found).text
 
 
 @pytest.mark.parametrize(
