@@ -27,7 +27,6 @@ from gateway_async.settings import (
     checked_base_url,
     checked_proxy,
     expect,
-    place_of_gateway,
     setting,
 )
 from gateway_async.signing import Credentials
@@ -183,7 +182,7 @@ class GatewayClient:
         self._session = Session(
             transport=self._transport,
             observer=Instrumentation(telemetry, self._transport.base_url),
-            gateway=place_of_gateway(address),
+            gateway=address,
             credentials=credentials,
             dialect=setting("dialect", dialect, Dialect),
             timeouts=timeouts,

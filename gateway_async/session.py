@@ -191,7 +191,7 @@ class Session:
         limiter: Entered around every attempt, if there is one.
         observer: Logs requests, and reports them to the telemetry.
         resending: Operation and transaction of each order that a recovery may be sending again.
-        gateway: The gateway, as `place_of_gateway` writes it.
+        gateway: The gateway, as `checked_base_url` writes it.
     """
 
     transport: "AiohttpTransport"

@@ -267,7 +267,10 @@ _DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def checked_base_url(url: str, *, allow_http: bool = False) -> str:
-    """Return the base URL without a slash at its end.
+    """Return the base URL as that gateway is always written.
+
+    Scheme and host are in lower case, without a default port or a slash at the end: a job compares
+    its gateway by this text.
 
     Args:
         url: The base URL.
@@ -292,19 +295,9 @@ def checked_base_url(url: str, *, allow_http: bool = False) -> str:
             f"base_url: plain http:// is refused except to this machine; use https://{parts.netloc}"
             ", or allow_http where you trust the network"
         )
-    return url.rstrip("/")
-
-
-def place_of_gateway(base_url: str) -> str:
-    """Return a base URL as one gateway is always written: by the same scheme, host, port and path.
-
-    Args:
-        base_url: The base URL, checked.
-    """
-    parts = urlsplit(base_url)
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
-    port = "" if parts.port in {None, _DEFAULT_PORTS.get(parts.scheme)} else f":{parts.port}"
+    port = "" if parts.port in {None, _DEFAULT_PORTS[parts.scheme]} else f":{parts.port}"
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
 

@@ -25,7 +25,6 @@ from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
 from gateway_async.journal import Job, JobState, JobStatus
 from gateway_async.operations import OPERATIONS
-from gateway_async.settings import place_of_gateway
 from gateway_async.signing import Credentials
 
 _DIGITS = 16
@@ -100,9 +99,9 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    gateway, who = place_of_gateway(settings.address), settings.who
+    gateway, who = settings.address, settings.who
     # Without the scheme, which the journal compares: a name that changes sends a file once more.
-    place = gateway.partition("://")[2]
+    place = gateway.partition("://")[2] or gateway
     parts = (operation, place, who["merchant_id"], who["account_id"], orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
     shown = (who["merchant_id"], urlsplit(gateway).netloc)

@@ -309,7 +309,7 @@ class Job:
             merchant_id: The merchant that orders are sent for.
             account_id: The account that orders are sent for.
             pages: The orders, piece by piece.
-            gateway: The gateway that they are sent to, as `place_of_gateway` writes it.
+            gateway: The gateway that they are sent to, as `checked_base_url` writes it.
             chunk_size: How many orders a chunk has; None for as many as a request may have.
             slice_size: How many orders a slice has; 0 where the job stays in one piece.
             repeats: Whether payouts may have a `request_id` that another job has.

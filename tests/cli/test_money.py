@@ -5,12 +5,11 @@ import json
 import signal
 import stat
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from gateway_async.cli.jobs import name_of_orders
+from gateway_async.cli.settings import Settings
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency
 from tests.cli.running import (
@@ -262,15 +261,11 @@ async def test_the_default_journal_is_for_its_user_alone(sandbox: Sandbox, tmp_p
     "url", ["https://gateway.example", "https://GATEWAY.example:443/", "https://gateway.example/"]
 )
 def test_a_gateway_has_one_name_however_its_address_is_written(url: str) -> None:
-    who = {"merchant_id": "M1", "account_id": "A1"}
-    settings: Any = SimpleNamespace(address=url, who=who)
-    name = name_of_orders("refund", settings, "digest")
-    assert (
-        name == "refund-M1-gateway.example-283d1e67ced97b95"
-    )  # another one would send each file once more
-    for other in (
-        *("https://gateway.example:8443", "http://gateway.example:443"),
-        "https://gateway.example/test",
-    ):
-        settings.address = other
-        assert name != name_of_orders("refund", settings, "digest")
+    def name_at(url: str) -> str:
+        settings = Settings(base_url=url, merchant_id="M1", account_id="A1", allow_http=True)
+        return name_of_orders("refund", settings, "digest")
+
+    # Another one would send each file once more.
+    assert name_at(url) == "refund-M1-gateway.example-283d1e67ced97b95"
+    for other in ("https://gateway.example:8443", "http://gateway.example:443", f"{url}/test"):
+        assert name_at(other) != name_at(url)
