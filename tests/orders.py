@@ -1,6 +1,7 @@
 """Orders, payments and clients for tests: made up, or of what a sandbox holds."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +19,7 @@ from gateway_async import (
     RefundOrder,
     ReviewOrder,
 )
-from gateway_async.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox import Sandbox, Transaction
 
 ORDER_CLASSES = {
     "capture": CaptureOrder,
@@ -72,20 +73,21 @@ def payout_request(number: int = 1) -> PayoutRequest:
     )
 
 
-def made_up(count: int, first: int = 0) -> list[SeededOrder]:
+def made_up(count: int, first: int = 0) -> list[Transaction]:
     """Return orders that no gateway holds."""
     return [
-        SeededOrder(
+        Transaction(
             transaction_id=f"T{number:06d}",
             order_no=f"N{number:06d}",
             currency="EUR",
             amount=Decimal("10.00"),
+            created_at=datetime.now(UTC),
         )
         for number in range(first, first + count)
     ]
 
 
-def orders_for(operation: str, orders: Iterable[SeededOrder], **changes: Any) -> list[Any]:
+def orders_for(operation: str, orders: Iterable[Transaction], **changes: Any) -> list[Any]:
     """Return the orders as an operation takes them; look-ups ask by transaction."""
     if operation in LOOK_UPS:
         return [OrderRef(transaction_id=order.transaction_id) for order in orders]

@@ -6,12 +6,12 @@ from decimal import Decimal
 
 from gateway_async import Credentials, GatewayClient, HmacSigner
 from gateway_async.reconciliation import LedgerEntry, reconcile
-from gateway_async.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox import Sandbox, Transaction
 
 MISTAKES = {40: (Decimal("52.00"), Decimal(0)), 70: (Decimal("25.00"), Decimal("5.00"))}
 
 
-def books(payments: list[SeededOrder]) -> Iterator[LedgerEntry]:
+def books(payments: list[Transaction]) -> Iterator[LedgerEntry]:
     """Read the merchant's own books, which are wrong in two places."""
     for number, payment in enumerate(payments):
         amount, refunded = MISTAKES.get(number, (payment.amount, Decimal(0)))

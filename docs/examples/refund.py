@@ -1,11 +1,11 @@
 import asyncio
 
 from gateway_async import Credentials, GatewayClient, HmacSigner, RefundOrder
-from gateway_async.sandbox import Sandbox, SeededOrder  # a gateway inside this program
+from gateway_async.sandbox import Sandbox, Transaction  # a gateway inside this program
 from gateway_async.sandbox.faults import MissingItems
 
 
-def refund_of(paid: SeededOrder) -> RefundOrder:
+def refund_of(paid: Transaction) -> RefundOrder:
     ids = {"transaction_id": paid.transaction_id, "order_no": paid.order_no}
     return RefundOrder(**ids, currency="EUR", amount="25.00", refund_amount="5.00")
 

@@ -13,7 +13,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 
 if TYPE_CHECKING:
-    from gateway_async.sandbox import SeededOrder
+    from gateway_async.sandbox import Transaction
 
 
 def line(span: ReadableSpan) -> str:
@@ -23,7 +23,7 @@ def line(span: ReadableSpan) -> str:
     return f"{span.name}: {outcomes} {span.status.status_code.name}\n"
 
 
-def refund_of(payment: "SeededOrder") -> RefundOrder:
+def refund_of(payment: "Transaction") -> RefundOrder:
     """Give 5.00 back."""
     return RefundOrder(
         transaction_id=payment.transaction_id,

@@ -28,7 +28,7 @@ from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
-from gateway_async.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox import Sandbox, Transaction
 from gateway_async.sandbox.faults import DropReply, Fault, LateEffect, Latency, MissingItems, Status
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
 from gateway_async.signing import Credentials, HmacSigner
@@ -205,7 +205,7 @@ async def sandbox(
 
 
 def write_orders(
-    orders: Sequence[SeededOrder], path: Path, console: Console, *, can_refund: bool
+    orders: Sequence[Transaction], path: Path, console: Console, *, can_refund: bool
 ) -> None:
     """Write orders to a file for the command line."""
     amounts = ["refund_amount"] if can_refund else []

@@ -7,7 +7,7 @@ errors and the signature: a mistake made on both sides in the same way would be 
 from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger, PaymentStatus, Payout, Refund, Transaction
 from gateway_async.sandbox.notifier import Notification
-from gateway_async.sandbox.sandbox import LoggedRequest, RequestLog, Sandbox, SeededOrder
+from gateway_async.sandbox.sandbox import LoggedRequest, RequestLog, Sandbox
 
 __all__ = [
     "Faults",
@@ -19,6 +19,5 @@ __all__ = [
     "Refund",
     "RequestLog",
     "Sandbox",
-    "SeededOrder",
     "Transaction",
 ]

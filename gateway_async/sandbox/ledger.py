@@ -79,7 +79,7 @@ class Refund:
     at: datetime
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, eq=False)
 class Transaction:
     """A payment and all that became of it.
 

@@ -109,23 +109,6 @@ class RequestLog:
         self.last.append(request)
 
 
-@attrs.frozen(kw_only=True)
-class SeededOrder:
-    """An order that the sandbox made without a payment request.
-
-    Attributes:
-        transaction_id: The gateway's identifier.
-        order_no: The merchant's order number.
-        currency: Currency code.
-        amount: Amount in units of the currency.
-    """
-
-    transaction_id: str
-    order_no: str
-    currency: str
-    amount: Decimal
-
-
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -270,8 +253,10 @@ class Sandbox:
         status: str = "authorised",
         amount: Decimal | str = Decimal("10.00"),
         currency: str = "EUR",
-    ) -> list[SeededOrder]:
-        """Make orders as if they had been paid before; no effect is counted for it.
+    ) -> list[Transaction]:
+        """Make orders as if they had been paid before, and return them as the ledger has them.
+
+        No effect is counted for it.
 
         Args:
             count: How many.
@@ -295,14 +280,12 @@ class Sandbox:
                 f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, as '10.00'"
             )
         now, first = self.clock(), len(self.ledger) + 1
-        opened = [
+        return [
             self.ledger.open(
                 order_no=f"S{number:08d}", currency=currency, amount=paid, now=now, status=chosen
             )
             for number in range(first, first + count)
         ]
-        names = [field.name for field in attrs.fields(SeededOrder)]
-        return [SeededOrder(**{name: getattr(one, name) for name in names}) for one in opened]
 
     def land_late_effects(self) -> int:
         """Let every late effect that is still out land now; return how many there were."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway_async import BatchPolicy, GatewayClient, Journal
 from gateway_async.operations import OPERATIONS
-from gateway_async.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox import Sandbox, Transaction
 from gateway_async.sandbox.faults import DropReply
 from tests.cli.running import COLUMNS, run_installed, statuses, write
 from tests.memory import MemoryTransport, client_over
@@ -26,7 +26,7 @@ def journal_in(folder: Path) -> Journal:
     return Journal.open(f"sqlite:///{folder}/jobs.db")
 
 
-def texts_of(seeded: SeededOrder, **more: str) -> dict[str, str]:
+def texts_of(seeded: Transaction, **more: str) -> dict[str, str]:
     """Return the fields of an order as a file has them."""
     return {**{name: str(getattr(seeded, name)) for name in COLUMNS}, **more}
 

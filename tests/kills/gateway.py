@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from gateway_async.sandbox import Faults, PaymentStatus, Sandbox, SeededOrder, faults
+from gateway_async.sandbox import Faults, PaymentStatus, Sandbox, Transaction, faults
 from gateway_async.sandbox.records import CLOSED_ACCOUNT
 from tests.kills.plans import Plan
 from tests.kills.verdict import Books
@@ -167,7 +167,7 @@ def _payouts(plan: Plan) -> list[dict[str, Any]]:
     ]
 
 
-def _fields(plan: Plan, number: int, order: SeededOrder) -> dict[str, Any]:
+def _fields(plan: Plan, number: int, order: Transaction) -> dict[str, Any]:
     fields = {
         "transaction_id": order.transaction_id,
         "order_no": order.order_no,

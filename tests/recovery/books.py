@@ -13,7 +13,7 @@ from gateway_async import (
     RefundOrder,
     RefundRecord,
 )
-from gateway_async.sandbox import Sandbox, SeededOrder
+from gateway_async.sandbox import Sandbox, Transaction
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.orders import orders_for
 
@@ -32,7 +32,7 @@ SUCCEEDED, UNKNOWN, NOT_SENT = (
 MakeClient = Callable[..., GatewayClient]
 
 
-def refund_of(seeded: SeededOrder, amount: str = "1.00", reason: str = "torn") -> RefundOrder:
+def refund_of(seeded: Transaction, amount: str = "1.00", reason: str = "torn") -> RefundOrder:
     order: RefundOrder
     (order,) = orders_for("refund", [seeded], refund_amount=amount, refund_reason=reason)
     return order

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from defusedxml.ElementTree import fromstring
 
-from gateway_async.sandbox import PaymentStatus, Sandbox, SeededOrder
+from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -85,17 +85,17 @@ class Merchant:
             reply: dict[str, Any] = await response.json()
             return reply
 
-    async def order(self, operation: str, *orders: SeededOrder, **changes: str) -> list[Any]:
+    async def order(self, operation: str, *orders: Transaction, **changes: str) -> list[Any]:
         """Ask for a batch; return its records."""
         name = f"{operation}_orders"
         reply = await self.ask(operation, {name: [item(one, **changes) for one in orders]})
         records: list[Any] = reply[name]
         return records
 
-    async def refund(self, *orders: SeededOrder, **changes: str) -> list[dict[str, Any]]:
+    async def refund(self, *orders: Transaction, **changes: str) -> list[dict[str, Any]]:
         return await self.order("refund", *orders, **changes)
 
-    def effects(self, *orders: SeededOrder, operation: str = "refund") -> list[int]:
+    def effects(self, *orders: Transaction, operation: str = "refund") -> list[int]:
         return [self.sandbox.ledger.effects(operation, one.transaction_id) for one in orders]
 
     async def pay(self, fields: dict[str, Any], *, form: bool = True) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def listed_in(model: type[Any]) -> set[str]:
     return {field.name for field in attrs.fields(model)} - {"extra", "unreadable"}
 
 
-def item(order: SeededOrder, **changes: str) -> dict[str, str]:
+def item(order: Transaction, **changes: str) -> dict[str, str]:
     """Write an order for any batch: fields that an operation does not know are ignored."""
     return {
         "transaction_id": order.transaction_id,

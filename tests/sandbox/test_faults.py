@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox import Sandbox, SeededOrder, faults
+from gateway_async.sandbox import Sandbox, Transaction, faults
 from gateway_async.sandbox.faults import Fault, Faults
 from tests.sandbox.conftest import DIRECT, Merchant, item
 
@@ -22,17 +22,17 @@ LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
 
 
 @pytest.fixture
-def orders(sandbox: Sandbox) -> list[SeededOrder]:
+def orders(sandbox: Sandbox) -> list[Transaction]:
     return sandbox.seed(3, status="captured")
 
 
-async def raw(merchant: Merchant, orders: list[SeededOrder]) -> tuple[Any, bytes]:
+async def raw(merchant: Merchant, orders: list[Transaction]) -> tuple[Any, bytes]:
     fields = {"refund_orders": [item(order) for order in orders]}
     async with merchant.post("refund", fields) as response:
         return response.headers, await response.read()
 
 
-async def begin(merchant: Merchant, orders: list[SeededOrder]) -> "asyncio.Task[object]":
+async def begin(merchant: Merchant, orders: list[Transaction]) -> "asyncio.Task[object]":
     """Refund in a task of its own, until the request has come; it is lost in the end."""
 
     async def lose() -> None:
@@ -45,7 +45,7 @@ async def begin(merchant: Merchant, orders: list[SeededOrder]) -> "asyncio.Task[
     return task
 
 
-async def test_a_late_effect_lands_later(merchant: Merchant, orders: list[SeededOrder]) -> None:
+async def test_a_late_effect_lands_later(merchant: Merchant, orders: list[Transaction]) -> None:
     merchant.sandbox.faults.add("refund", faults.LateEffect(3600, times=1))
     await (await begin(merchant, orders))
     assert merchant.effects(*orders) == [0, 0, 0]
@@ -84,7 +84,7 @@ async def test_nothing_is_left_when_the_sandbox_closes(fault: Fault) -> None:
     [faults.HugeReply(10**12), faults.GzipBomb(10**12), faults.Drip(1, 0.0), faults.NoReply()],
 )
 async def test_a_client_that_goes_ends_the_reply(
-    merchant: Merchant, orders: list[SeededOrder], fault: Fault
+    merchant: Merchant, orders: list[Transaction], fault: Fault
 ) -> None:
     merchant.sandbox.faults.add("refund", fault)
     asked = await begin(merchant, orders)
@@ -118,7 +118,7 @@ def is_right(body: bytes) -> bool:
 )
 async def test_the_effect_is_done_and_the_reply_is_another(
     sandbox: Sandbox,
-    orders: list[SeededOrder],
+    orders: list[Transaction],
     fault: Fault,
     named: str,
     is_so: Callable[[bytes], bool],

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway_async import DirectPaymentResult, RefundRecord, TransactionRecord
-from gateway_async.sandbox import PaymentStatus, Sandbox, SeededOrder
+from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction
 from tests.sandbox.conftest import (
     CARD,
     DIRECT,
@@ -23,7 +23,7 @@ from tests.sandbox.conftest import (
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
 
 
-def one(merchant: Merchant, status: str = "captured") -> SeededOrder:
+def one(merchant: Merchant, status: str = "captured") -> Transaction:
     return merchant.sandbox.seed(1, status=status)[0]
 
 
