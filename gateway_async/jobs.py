@@ -460,10 +460,8 @@ class JobRunner(BatchRunner):
             seen[row.order.transaction_id][row.index] = row.state
         if (witness := await self._lease.read(Orders.witness)) is not None:
             known[witness.index] = witness
-        # Each request ended no earlier than this process took the job over: what an earlier process
-        # noted is of a clock that may have been behind.
-        outcomes = [known[index].outcome(ended_by=self._taken_at) for index in sorted(known)]
-        block = ListedOutcomes(tuple(_ended_at(self._taken_at, outcome) for outcome in outcomes))
+        listed = [known[index].outcome(taken_at=self._taken_at) for index in sorted(known)]
+        block = ListedOutcomes(tuple(listed))
         counts = count_statuses(block.statuses)
         given: BatchResult[Any, Any] = BatchResult(counts=counts, chunks=(block,))
         # The run resends by itself: it records an intent first.
@@ -670,14 +668,6 @@ def _for_a_person(row: "Row") -> Known:
         f"cannot be looked up, and decide (`resolve`); {row.known.text}",
         said=row.known.said,
     )
-
-
-def _ended_at(moment: float, outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
-    """Return an outcome whose request ended no earlier than that, in seconds since the epoch."""
-    if outcome.sending is None or outcome.sending.ended_at >= moment:
-        return outcome
-    sending = attrs.evolve(outcome.sending, ended_at=moment)
-    return attrs.evolve(outcome, exchange=attrs.evolve(outcome.exchange, sending=sending))
 
 
 def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known | None:

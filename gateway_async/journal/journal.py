@@ -477,17 +477,7 @@ def _slices(
 ) -> list[SliceStatus]:
     """Return how far the slices of a job have come."""
     found = transaction.run(_SLICES, job=job_id, lowest=lowest, highest=highest).fetchall()
-    return [
-        SliceStatus(
-            number=number,
-            first=first,
-            last=last,
-            total=total,
-            finished=bool(finished),
-            is_running=bool(is_running),
-        )
-        for number, first, last, total, finished, is_running in found
-    ]
+    return [SliceStatus(*row) for row in found]
 
 
 def _postpone(

@@ -396,12 +396,13 @@ class Row:
             return OutcomeStatus.NOT_SENT
         return _STATUSES[self.state]
 
-    def outcome(self, *, ended_by: float = math.inf) -> Outcome[Any, Any]:
+    def outcome(self, *, taken_at: float | None = None) -> Outcome[Any, Any]:
         """Make its outcome.
 
         Args:
-            ended_by: Stands in where the end of its request was not recorded, in seconds since
-                the epoch: by default it may not have ended yet.
+            taken_at: When this process took the job over, in seconds since the epoch: the request
+                ended no earlier than that, since an earlier process may have had a clock that was
+                behind. Without it, a request whose end was not recorded may go on still.
         """
         operation, error = self.operation, _error_of(self)
         if isinstance(error, NotSentError | OutcomeUnknownError):
@@ -426,16 +427,18 @@ class Row:
             items=items,
             exchange=Exchange(
                 record_class=operation.record_class if items else object,
-                sending=self._sending(ended_by),
+                sending=self._sending(taken_at),
             ),
         )
 
-    def _sending(self, ended_by: float) -> Sending | None:
+    def _sending(self, taken_at: float | None) -> Sending | None:
         """Read what was noted of the request that it went out with."""
         if not self.known.sent:
             return None
         ended_at = self.known.ended_at
-        return _read_note(self.known.sent, ended_by if ended_at is None else ended_at)
+        if taken_at is not None:
+            ended_at = max(ended_at or taken_at, taken_at)
+        return _read_note(self.known.sent, math.inf if ended_at is None else ended_at)
 
 
 @functools.lru_cache(maxsize=8)
@@ -583,7 +586,7 @@ class JobStatus:
         return self.imported and self.settled == self.total
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class SliceStatus:
     """How far one slice of a job has come.
 
@@ -600,5 +603,5 @@ class SliceStatus:
     first: int
     last: int
     total: int
-    finished: bool
-    is_running: bool
+    finished: bool = attrs.field(converter=bool)
+    is_running: bool = attrs.field(converter=bool)
