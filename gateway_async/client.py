@@ -302,6 +302,8 @@ class GatewayClient:
     ) -> "Batch[OrderRef, tuple[TransactionRecord, ...]]":
         """Look up transactions (section 4, row 4); an order may have several; see `capture`.
 
+        A reply has 100 records at most. Where it lists each of 100 orders once, further records of
+        theirs may be cut off: `BatchPolicy(chunk_size=99)` rules that out, as `reconcile` does.
         The merchant's addresses must be registered with the gateway first (section 5).
         """
         return self.batch("query", orders, policy=policy)
@@ -309,7 +311,10 @@ class GatewayClient:
     def search_refunds(
         self, orders: "Orders[OrderRef]", *, policy: BatchPolicy | None = None
     ) -> "Batch[OrderRef, tuple[RefundRecord, ...]]":
-        """Look up refunds (section 4, row 9); an order may have several; see `capture`."""
+        """Look up refunds (section 4, row 9); an order may have several; see `capture`.
+
+        For transactions with several refunds each, see `query` on `chunk_size`.
+        """
         return self.batch("search_refunds", orders, policy=policy)
 
     def payouts(

@@ -109,10 +109,18 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
             raise ReplyUnreadableError(contradiction)
         return read_record(operation.record_class, result)
 
+    def find_refusal(result: Any) -> RejectedError | None:  # noqa: ANN401  # what `read` returns
+        status, reason = result.status, result.failure_reason
+        if status not in dialect.payout_declined_statuses:
+            return None
+        said = f"the gateway declined: status {status!r}, {reason!r}"
+        return RejectedError(said, code=status, text=reason or "")
+
     return Request(
         operation=operation,
         fields=encode_fields(sent, dialect),
         decode=read,
+        find_refusal=find_refusal if operation.kind is OperationClass.KEYED else None,
         is_verbatim=operation.reply is ReplyFormat.PAGE,
     )
 

@@ -169,12 +169,17 @@ class Request(Generic[T]):
         fields: The fields without identity and signature, as text, ready for the wire.
         decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError` or
             `RejectedError`.
+        find_refusal: Returns the error of a reply that says that nothing was done, or None. Asked
+            where an earlier attempt was sent: that one may have done it, and be why.
         is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
 
     operation: Operation
     fields: "Mapping[str, str]" = attrs.field(repr=False)
     decode: "Callable[[HttpResponse], T]" = attrs.field(repr=False)
+    find_refusal: "Callable[[T], RejectedError | None] | None" = attrs.field(
+        default=None, repr=False
+    )
     is_verbatim: bool = False
 
 
@@ -446,7 +451,10 @@ class Attempts(Generic[T]):
                 if response.status != HTTP_OK:
                     self._pause_as_asked(response)
                 value = session.decode(self._request, response, message.signature)
+                if self.sent and (find_refusal := self._request.find_refusal) is not None:
+                    _check_refusal(find_refusal(value))
             except GatewayError as problem:
+                value = None
                 error = _bare(problem)
         elif error is not None:
             error = _proved(error, sent=tracker.revoke())
@@ -558,6 +566,16 @@ def _proved(error: GatewayError, *, sent: bool) -> GatewayError:
     if sent or isinstance(error, _BEFORE_SENDING):
         return error
     return NotSentError(f"nothing was sent: {type(error).__name__} was raised before: {error}")
+
+
+def _check_refusal(refusal: RejectedError | None) -> None:
+    """Raise for a refusal that follows an attempt of which the reply was lost."""
+    if refusal is not None:
+        raise OutcomeUnknownError(
+            f"an earlier attempt was sent and its reply lost; sent again, {refusal}",
+            code=refusal.code,
+            text=refusal.text,
+        )
 
 
 def _given_up(*, sent: bool, reason: str | None = None) -> GatewayError:

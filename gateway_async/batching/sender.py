@@ -28,6 +28,7 @@ from gateway_async.errors import (
     ReplyUnreadableError,
 )
 from gateway_async.models.orders import OutcomeStatus
+from gateway_async.operations import OperationClass
 from gateway_async.session import Attempts, Request
 from gateway_async.telemetry import RequestSpan
 from gateway_async.wire.decode import decode_json, without_signatures
@@ -176,7 +177,12 @@ class Sender:
             self._operation, self._session.dialect, self._marker
         )
         read = functools.partial(self._read, chunk, references)
-        request = Request(operation=self._operation, fields=encoded.fields, decode=read)
+        request = Request(
+            operation=self._operation,
+            fields=encoded.fields,
+            decode=read,
+            find_refusal=_find_refusal if self._operation.kind is OperationClass.KEYED else None,
+        )
         if intent is None:
             return Attempts(self._session, request, self._gate)
         return Attempts(
@@ -246,3 +252,9 @@ class Sender:
             marker=self._marker,
             alone=self._alone,
         )
+
+
+def _find_refusal(reading: "Reading") -> RejectedError | None:
+    """Return why the one order of a request was declined; None if it was not."""
+    errors = [] if reading[2] is None else [error for _, error in reading[2].verdicts]
+    return next((error for error in errors if isinstance(error, RejectedError)), None)

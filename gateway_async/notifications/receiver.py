@@ -12,6 +12,7 @@ import contextvars
 import hashlib
 import inspect
 import itertools
+import json
 import logging
 import math
 import traceback
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import attrs
-import orjson
 
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, InvalidOrderError, NotificationError
@@ -28,6 +28,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.notifications.reading import MAX_BYTES, Notification, parse, plain_fields
 from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, expect
 from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.wire.records import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -343,5 +344,6 @@ class NotificationReceiver:
 
 def _digest(fields: "Mapping[str, Any]") -> bytes:
     """Return a few bytes that stand for the fields, whatever their order."""
-    written = orjson.dumps(dict(fields), option=orjson.OPT_SORT_KEYS)
-    return hashlib.blake2b(written, digest_size=16).digest()
+    # Not by orjson, which writes no integer of more than 64 bits; and nothing nested deep is left.
+    written = json.dumps(without_secrets(dict(fields)), sort_keys=True)
+    return hashlib.blake2b(written.encode(), digest_size=16).digest()

@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
 
-DEFAULT_WINDOW = 1600
+DEFAULT_WINDOW = 1500
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 _COMPARED_AT_ONCE = 200
+_ASKED_AT_ONCE = 99
+"""One less than a reply has records: a full reply may lack records of orders that it lists."""
 
 
 class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Difference]):
@@ -237,7 +239,11 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         left = self._gate.deadline - asyncio.get_running_loop().time()
         deadline = None if math.isinf(left) else max(left, 1e-6)
         policy = attrs.evolve(
-            self._policy, deadline_seconds=deadline, drain_seconds=0, duplicates="allow"
+            self._policy,
+            chunk_size=min(self._policy.chunk_size or _ASKED_AT_ONCE, _ASKED_AT_ONCE),
+            deadline_seconds=deadline,
+            drain_seconds=0,
+            duplicates="allow",
         )
         # An iterator, since one reference that cannot be asked for would refuse a whole list.
         batch = look_up(iter(refs), policy=policy)

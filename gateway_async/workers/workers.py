@@ -59,7 +59,7 @@ class SliceEnd(StrEnum):
     """This process was too slow, and another may have it."""
 
     LEFT = "left"
-    """Something is left to do, say because the gateway does not answer; it is due again later."""
+    """Something is left to do: the gateway does not answer, or an order waits for a held one."""
 
 
 async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[JobStatus]":
@@ -221,7 +221,8 @@ class Workers:
         """Wait until a job is done, and return the outcome of every order, in input order.
 
         What is held for an operator is `unknown`, or `not_sent` where it was proved not to be
-        done. The requests of other processes are not counted.
+        done. An order that waits for a held one of its transaction (``duplicates="serialize"``)
+        keeps the job open until a person decides. The requests of other processes are not counted.
 
         Raises:
             JobNotFoundError: If there is no such job.

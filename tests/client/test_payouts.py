@@ -13,11 +13,12 @@ from gateway_async import (
     DuplicateOrderError,
     GatewayClient,
     OutcomeStatus,
+    OutcomeUnknownError,
     PayoutRequest,
     PayoutResult,
 )
 from gateway_async.sandbox import Sandbox
-from tests.memory import MemoryTransport, client_over
+from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import REQUEST_ID, payout_request
 
 
@@ -109,3 +110,31 @@ async def test_what_became_of_a_payout_is_not_guessed(
     if status == "unknown":
         assert "cannot be looked up: ask the gateway" in str(outcome.error)
         assert getattr(outcome.error, "request_id", None) == outcome.order.request_id
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [{"status": "REFUSED", "failure_reason": "used before"}, {"return_status": "9"}],
+    ids=["status", "return_status"],
+)
+async def test_a_refusal_of_what_was_sent_before_may_be_because_that_was_done(
+    refusal: dict[str, Any],
+) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        if len(transport.asked) % 2:
+            raise OutcomeUnknownError("the reply was lost")
+        return {**asked.fields, **refusal}
+
+    transport = MemoryTransport(answer)
+    dialect = Dialect(
+        payout_deduplicates=True,
+        payout_declined_statuses={"REFUSED"},
+        nothing_done_return_statuses={"9"},
+    )
+    client = client_over(transport, dialect=dialect, retry=QUICK)
+    ((outcome,),) = [await client.payouts(requests(1))]
+    assert outcome.status is OutcomeStatus.UNKNOWN
+    assert "an earlier attempt was sent and its reply lost" in str(outcome.error)
+    with pytest.raises(OutcomeUnknownError, match="lost"):
+        await client.payout(payout_request())
+    assert len(transport.asked) == 4

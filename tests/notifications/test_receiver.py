@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from unittest import mock
@@ -250,6 +251,16 @@ async def test_an_answer_that_was_overtaken_is_asked_for_again_but_not_for_ever(
     scene.before |= dict.fromkeys(range(0, 20, 2), lambda: tell(scene.receiver, TOLD))
     assert await scene.tell() == (503, "it cannot be confirmed now")
     assert len(scene.heard) == 5
+
+
+@pytest.mark.parametrize("value", [2023051612301234567890, json.loads("[" * 300 + "]" * 300)])
+async def test_what_orjson_does_not_write_is_handed_on_once(value: object) -> None:
+    heard: list[Any] = []
+    record = {"transaction_id": "T000000", "query_result": "1", "more": value}
+    transport = MemoryTransport(lambda asked: asked.done(orders_list=[record]))
+    receiver = NotificationReceiver(client_over(transport), heard.append)
+    assert [(await tell(receiver, TOLD))[0] for _ in range(2)] == [200, 200]
+    assert len(heard) == 1
 
 
 async def test_a_cancelled_handler_is_not_remembered() -> None:

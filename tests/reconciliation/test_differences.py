@@ -11,7 +11,7 @@ from gateway_async.reconciliation import KINDS, CurrencyTotals, Difference, reco
 from gateway_async.reconciliation.differences import Kind
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Status
-from tests.memory import MemoryTransport, client_over
+from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import reply_to
 from tests.reconciliation.books import Books, entry
 from tests.reconciliation.planting import PLANTS, STATES, entry_of, found, pay
@@ -205,6 +205,19 @@ async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
     result = await reconcile(gateway, [entry(1, refunded="4.00")])
     assert len(result) == 4
     assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
+
+
+async def test_a_second_refund_that_a_full_reply_would_not_list_is_found() -> None:
+    names = [f"T{number:06d}" for number in range(100)]
+    books = Books(refunds={**{name: [{}] for name in names}, names[-1]: [{}, {}]})
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        return reply_to(asked.operation.name, books(asked)[str(asked.operation.list_field)][:100])
+
+    ledger = [entry(number, refunded="1.00") for number in range(100)]
+    result = await reconcile(client_over(MemoryTransport(answer)), ledger)
+    assert [difference.index for difference in result] == [99]
+    assert result.summary.currencies["EUR"].gateway_refunded == Decimal("101.00")
 
 
 async def test_a_record_that_says_no_such_order_is_none() -> None:
