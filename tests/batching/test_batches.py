@@ -276,7 +276,7 @@ async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome()
 # What is bounded
 
 
-async def test_twenty_thousand_orders_take_no_more_tasks_than_workers() -> None:
+async def test_thousands_of_orders_take_no_more_tasks_than_workers() -> None:
     most = 0
 
     async def handler(asked: Asked) -> dict[str, Any]:
@@ -287,7 +287,7 @@ async def test_twenty_thousand_orders_take_no_more_tasks_than_workers() -> None:
 
     before = len(asyncio.all_tasks())
     gateway = client_over(MemoryTransport(handler), policy=BatchPolicy(concurrency=5))
-    assert len(await read(gateway.refund(iter(refunds(20_000))), streamed=True)) == 20_000
+    assert len(await read(gateway.refund(iter(refunds(5000))), streamed=True)) == 5000
     assert most <= before + 5
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gateway_async import (
     BatchIncompleteError,
@@ -63,6 +63,7 @@ _CHUNKS = st.lists(
 ).map(lambda chunks: [status for chunk in chunks for status in chunk])
 
 
+@settings(max_examples=30)
 @given(statuses=_CHUNKS, data=st.data())
 async def test_outcomes_are_in_input_order_and_read_like_a_list(
     statuses: list[OutcomeStatus], data: st.DataObject
