@@ -356,6 +356,9 @@ _SAID = (
 )
 
 
+_SECONDS_APART = 0.1
+
+
 class Stop:
     """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered, within a running loop.
 
@@ -380,12 +383,12 @@ class Stop:
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
-        """Let each signal cancel the running task; one that came before does so at once."""
+        """Let each signal cancel the running task; those that came before do so at once."""
         self._task = task = asyncio.current_task()
         if task is None:
             raise RuntimeError("what is cancelled must be a task")
-        if self._count:
-            task.cancel()
+        for number in range(self._count):
+            self._cancel_after(number)
         try:
             yield
         finally:
@@ -398,8 +401,16 @@ class Stop:
             return
         self._count += 1
         if self._task is not None:
-            self._task.cancel()
             self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
+            self._cancel_after(self._count - 1)
+
+    def _cancel_after(self, others: int) -> None:
+        """Cancel the task; two cancellations in one moment would count as one."""
+        asyncio.get_running_loop().call_later(_SECONDS_APART * others, self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
 
 
 # Driving

@@ -23,18 +23,20 @@ async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(
     sandbox: "Sandbox", tmp_path: "Path"
 ) -> None:
     orders = write_refunds(sandbox, tmp_path / "orders.csv", 60)
+    config = tmp_path / "config.toml"
+    config.write_text("[policy]\ndrain_seconds = 3600\n")
     job = ("--job", "november", "--journal", f"sqlite:///{tmp_path / 'j.db'}")
     night, out = tmp_path / "night.html", tmp_path / "out.csv"
     sandbox.faults.add("refund", NoReply())
-    line = ("refund", orders, "--yes", "--out", out, *job, "--report", night)
+    line = ("refund", orders, "--yes", "--out", out, *job, "--report", night, "--config", config)
     process = await start(sandbox, *line)
     while not sandbox.requests["refund"]:  # noqa: ASYNC110  # the sandbox has no event for it
         await asyncio.sleep(0.01)
     ending = asyncio.create_task(process.communicate())
-    for _ in range(2):  # twice in one moment would count as once
-        process.send_signal(signal.SIGINT)
-        await asyncio.wait({ending}, timeout=0.5)
-    await ending
+    for number in (signal.SIGINT, signal.SIGTERM):  # in one moment; the second does not wait
+        process.send_signal(number)
+    async with asyncio.timeout(120):
+        await ending
     assert process.returncode == 3
     read = _read(night)
     assert "november" in read.text
