@@ -94,11 +94,6 @@ def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
     return tuple(value) if is_list(value) else value
 
 
-def _member_of(kind: type[StrEnum]) -> "Callable[[Any], Any]":
-    """Return what makes a member of a text that names one."""
-    return lambda value: next((member for member in kind if member == value), value)
-
-
 def _field(
     default: Any,  # noqa: ANN401  # of the field
     accepts: "Callable[[Any], bool]",
@@ -145,8 +140,17 @@ def _table(
     return _field({}, is_right, f"a mapping from texts to {expected}", convert)
 
 
-def _quoted(kind: type[StrEnum]) -> str:
-    return " or ".join(repr(str(member)) for member in kind)
+def _members(kind: type[StrEnum], names: "Iterable[str] | None" = None) -> Any:  # noqa: ANN401  # likewise
+    """Declare a mapping to members of a kind, from names out of some, or from any."""
+    expected = " or ".join(repr(str(member)) for member in kind)
+    return _table(
+        lambda value: (
+            all(isinstance(one, kind) for one in value.values())
+            and (names is None or {*names} >= value.keys())
+        ),
+        expected if names is None else f"{expected}, by {', '.join(names)}",
+        read=lambda value: next((member for member in kind if member == value), value),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -203,14 +207,7 @@ class Dialect:
         notification_answer: The body of the reply that takes a notification.
     """
 
-    body_formats: "Mapping[str, BodyFormat]" = _table(
-        lambda value: (
-            OPERATIONS.keys() >= value.keys()
-            and all(isinstance(one, BodyFormat) for one in value.values())
-        ),
-        f"{_quoted(BodyFormat)}, by operation: {', '.join(OPERATIONS)}",
-        read=_member_of(BodyFormat),
-    )
+    body_formats: "Mapping[str, BodyFormat]" = _members(BodyFormat, OPERATIONS)
     json_content_type: str = _field(
         BodyFormat.JSON.value,
         lambda value: isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None,
@@ -266,11 +263,7 @@ class Dialect:
         lambda value: type(value) in (int, float) and abs(value) <= 24,  # noqa: PLR2004  # hours a day
         "a number of hours from -24 to 24",
     )
-    payment_states: "Mapping[str, PaymentState]" = _table(
-        lambda value: all(isinstance(one, PaymentState) for one in value.values()),
-        _quoted(PaymentState),
-        read=_member_of(PaymentState),
-    )
+    payment_states: "Mapping[str, PaymentState]" = _members(PaymentState)
     payout_deduplicates: bool = attrs.field(default=False, validator=check(*FLAG))
     notification_fields: "Mapping[str, Sequence[str]]" = _table(
         lambda value: (

@@ -48,7 +48,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
     (Dialect, "currency_places", ({"JPY": "0"},), "ints of 0 or more"),
     (Dialect, "currency_places", (None, {5: 0}), "a mapping from texts"),
     (Dialect, "body_formats", ({"refund": "json"},), "'application/json'"),
-    (Dialect, "body_formats", ({"pay": ()},), "by operation: pay_direct, "),
+    (Dialect, "body_formats", ({"pay": ()},), "by pay_direct, "),
     (Dialect, "payment_states", ({"3000": "paid"},), "'captured'"),
     (Dialect, "form_nesting", ("php", None), "one of 'json', 'brackets'"),
     *(
