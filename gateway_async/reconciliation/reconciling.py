@@ -114,7 +114,9 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         return self._whole.send(value)
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
-        """Raise an error inside it, as for any coroutine."""
+        """Raise an error inside it, as for any coroutine; not begun, it has an empty result."""
+        if inspect.getcoroutinestate(self._whole) == inspect.CORO_CREATED:
+            self._result = ReconciliationResult(differences=(), summary=self.progress)
         return self._whole.throw(*error)
 
     def close(self) -> None:

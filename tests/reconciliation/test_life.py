@@ -218,6 +218,11 @@ async def test_it_is_used_once_and_says_so(recwarn: pytest.WarningsRecorder) -> 
     with pytest.raises(RuntimeError, match="used once"):
         await _stream(reconciliation, [])
     _begin(entries(1)).close()
+    never_begun = _begin(entries(1))
+    task = asyncio.create_task(never_begun)
+    task.cancel()
+    await asyncio.wait({task})
+    assert (task.cancelled(), never_begun.summary.entries) == (True, 0)
     assert not recwarn.list
 
 
