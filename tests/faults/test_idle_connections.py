@@ -10,11 +10,7 @@ import aiohttp
 import pytest
 import trustme
 
-from gateway_async import (
-    GatewayClient,
-    OutcomeUnknownError,
-    RetryPolicy,
-)
+from gateway_async import GatewayClient, OutcomeUnknownError, RetryPolicy
 from tests.faults.deeds import SUCCEEDED, Trial
 from tests.orders import client_at
 from tests.support.clock import Clock
@@ -22,8 +18,6 @@ from tests.support.servers import End, Proxy, bind, read_message, serving, tls_o
 
 if TYPE_CHECKING:
     import ssl
-
-    from aiohttp.connector import Connection
 
 KEPT_SECONDS, WARY_SECONDS = 1.01, 60.1
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -63,26 +57,6 @@ async def test_a_connection_that_ended_is_not_used(
             if not pause_seconds:
                 await turn_the_loop()
             clock.advance(pause_seconds)
-
-
-async def test_a_connection_that_ends_once_it_is_chosen_is_not_written_to(
-    trial: Trial, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So it goes with a gateway that closes after each reply, and does not say so."""
-    ending, connect = 1, aiohttp.TCPConnector.connect
-
-    async def breaking(self: aiohttp.TCPConnector, *arguments: Any) -> "Connection":
-        nonlocal ending
-        connection = await connect(self, *arguments)
-        if ending and connection.transport is not None:
-            ending -= 1
-            connection.transport.close()
-        return connection
-
-    monkeypatch.setattr(aiohttp.BaseConnector, "connect", breaking)
-    async with trial.client(proxy.base_url) as gateway:
-        assert (await trial.run_with(gateway)).status is SUCCEEDED
-    assert (proxy.requests, ending) == (1, 0)
 
 
 class Abrupt:
