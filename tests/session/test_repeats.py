@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from email.utils import formatdate
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from gateway_async import (
     ConfigurationError,
     Dialect,
     EvidenceError,
+    GatewayClient,
     GatewayError,
     InvalidOrderError,
     NotSentError,
@@ -31,9 +32,9 @@ from gateway_async import (
     Timeouts,
 )
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import made_up, orders_for, payout_request, refunds
+from tests.orders import made_up, orders_for, payout_request, references, refunds
 from tests.simulation.clock import VirtualLoop
-from tests.support.calls import CALLS, READS, Call
+from tests.support.calls import SINGLES
 
 T = TypeVar("T")
 ZONES = ("GMT", "-0000", "")
@@ -51,14 +52,16 @@ FAILURES: dict[str, tuple[GatewayError | HttpResponse, bool, bool]] = {
     },
 }
 """What goes wrong, and whether reads and what moves money are tried again after it."""
-EVERY: dict[str, Call] = {
-    **CALLS,
-    "call": lambda gateway: gateway.call("/v1/payout", {}),
+READS = ("query", "recent_transactions", "recent_refunds", "repeatable call")
+CALLS: dict[str, Callable[[GatewayClient], Awaitable[Any]]] = {
+    **SINGLES,
+    "query": lambda gateway: gateway.query(references(1)),
+    "refund": lambda gateway: gateway.refund(refunds(1)),
     "repeatable call": lambda gateway: gateway.call("/v1/payout", {}, repeatable=True),
 }
 
 
-@pytest.mark.parametrize("call", EVERY)
+@pytest.mark.parametrize("call", CALLS)
 async def test_what_is_tried_again(call: str) -> None:
     """Payouts are like reads where the gateway deduplicates them, and like refunds elsewhere."""
     for (failure, row), deduplicates in itertools.product(FAILURES.items(), (True, False)):
@@ -66,9 +69,8 @@ async def test_what_is_tried_again(call: str) -> None:
         transport = MemoryTransport(_Failing(failing, 1000))
         dialect = Dialect(payout_deduplicates=deduplicates)
         with contextlib.suppress(GatewayError):
-            await EVERY[call](client_over(transport, retry=QUICK, dialect=dialect))
-        reads = call in READS or call == "repeatable call"
-        reads = reads or (call.startswith("payout") and deduplicates)
+            await CALLS[call](client_over(transport, retry=QUICK, dialect=dialect))
+        reads = call in READS or (call.startswith("payout") and deduplicates)
         assert len(transport.asked) == 1 + (if_read if reads else if_money), (failure, deduplicates)
 
 

@@ -1,25 +1,28 @@
-"""Each kind of call that a client can make, by name, of made-up orders."""
+"""Every call of a client that is no batch, made once."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gateway_async import ApmPayment, GatewayClient
-from tests.orders import PAYMENT, direct_payment, payout_request, references, refunds
+import attrs
 
-Call = Callable[[GatewayClient], Awaitable[Any]]
-SINGLES: dict[str, Call] = {
-    "pay_direct": lambda gateway: gateway.pay_direct(direct_payment()),
-    "pay_apm": lambda gateway: gateway.pay_apm(ApmPayment(**PAYMENT, payment_method="pix")),
-    "payout": lambda gateway: gateway.payout(payout_request()),
-}
-"""Those that move money for one payment."""
-READS: dict[str, Call] = {
-    "query": lambda gateway: gateway.query(references(1)),
-    "page": lambda gateway: gateway.recent_transactions(),
-}
-CALLS: dict[str, Call] = {
-    **SINGLES,
-    **READS,
-    "refund": lambda gateway: gateway.refund(refunds(1)),
-    "payouts": lambda gateway: gateway.payouts([payout_request()]),
+from gateway_async import DirectPayment, GatewayClient
+from tests.models import examples
+
+
+def paid_by_card() -> DirectPayment:
+    """Return a payment without the token that a result would give the program."""
+    return attrs.evolve(examples.direct_payment(), token_id=None)
+
+
+SINGLES: dict[str, Callable[[GatewayClient], Awaitable[Any]]] = {
+    "recent_transactions": lambda client: client.recent_transactions(),
+    "recent_refunds": lambda client: client.recent_refunds(),
+    "pay_direct": lambda client: client.pay_direct(paid_by_card()),
+    "pay_apm": lambda client: client.pay_apm(examples.apm_payment()),
+    "checkout": lambda client: client.checkout(examples.redirect_payment()),
+    "payout": lambda client: client.payout(examples.payout_request()),
+    "payouts": lambda client: client.payouts([examples.payout_request()]),
+    "call for JSON": lambda client: client.call("/v1/retrievalTrans", {"order_no": "1"}),
+    "call for XML": lambda client: client.call("/v1/authorise", {"order_no": "1"}, reply="xml"),
+    "call for text": lambda client: client.call("/v1/checkout", {"card": "x"}, reply="text"),
 }
