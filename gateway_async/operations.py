@@ -105,11 +105,6 @@ class Operation:
         return self.kind is OperationClass.READ
 
     @property
-    def is_money_batch(self) -> bool:
-        """Whether it moves money, for a list of orders a request."""
-        return self.list_field is not None and not self.is_look_up
-
-    @property
     def takes_batch(self) -> bool:
         """Whether it takes any number of orders: for a list, or, as payouts are, one a request."""
         return self.list_field is not None or self.kind is OperationClass.KEYED

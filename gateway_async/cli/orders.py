@@ -61,7 +61,7 @@ def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
 
 def _results(operation: Operation) -> tuple[str, ...]:
     """Return the columns of all of a record; of money, what the journal keeps of it."""
-    if operation.is_money_batch:
+    if operation.takes_jobs and operation.list_field:
         return tuple(filter(None, (operation.reference_field,)))
     columns = columns_of(operation.record_class, RECORD)
     return tuple(name for name in columns if not name.endswith(_NEVER_WRITTEN))

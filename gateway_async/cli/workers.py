@@ -32,7 +32,9 @@ _POLICY = WorkerPolicy()
 if TYPE_CHECKING:
     Operation = str
 else:
-    Operation = Literal[tuple(name for name, row in OPERATIONS.items() if row.is_money_batch)]
+    Operation = Literal[
+        tuple(name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field)
+    ]
 
 
 def _make(
