@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 _DEEPEST = 32
+_MOST_TAGS = 100_000
+"""A tree takes up to 90 times the memory of its text."""
 
 _LONGEST_PLAIN = 65_536
 """Bytes; matching takes several times the memory of what it matches."""
@@ -45,15 +47,16 @@ def decode_respon(body: bytes) -> dict[str, Any]:
 
     Raises:
         ReplyUnreadableError: For anything else, for a document type definition or an entity
-            declaration, and for elements nested more than 32 deep.
+            declaration, for more than 100,000 tags, and for elements nested more than 32 deep.
     """
     trimmed = body.strip()
     if len(trimmed) < _LONGEST_PLAIN and (plain := _plain_fields(trimmed)) is not None:
         return plain
     problem = "XML with another root element"
     try:
-        root = fromstring(trimmed, forbid_dtd=True)
-        if _local_name(root) == "respon":
+        if trimmed.count(b"<") > _MOST_TAGS:
+            problem = f"XML with more than {_MOST_TAGS:,} tags"
+        elif _local_name(root := fromstring(trimmed, forbid_dtd=True)) == "respon":
             value = _value_of(root)
             return value if isinstance(value, dict) else {"#text": value} if value.strip() else {}
     except DefusedXmlException:

@@ -87,6 +87,7 @@ REFUSALS: dict[str, list[tuple[bytes, str]]] = {
         (b"<!DOCTYPE r [<!ENTITY a '5ecret'>]><respon>&a;</respon>", "document type definition"),
         (b"<!DOCTYPE r SYSTEM 'file:///etc/passwd'><respon/>", "document type definition"),
         (b"<respon>" * 40 + b"</respon>" * 40, "nested more than 32 deep"),
+        (b"<respon>" + b"<a>" * 100_000, "more than 100,000 tags"),
     ],
     "page": [
         (b' {"return_message": "<div>5ecret</div>"}', "a JSON object"),
