@@ -11,9 +11,9 @@ import pytest
 from gateway_async import OutcomeUnknownError
 from gateway_async.sandbox import Sandbox, faults
 from tests.faults.deeds import SUCCEEDED, Trial
+from tests.support.calls import paid_by_card
 from tests.support.dragnet import Dragnet, links_of
 from tests.support.faults import LARGE, ROWS, Row
-from tests.support.singles import paid_by_card
 
 
 def _tried(row: Row) -> list[tuple[str, Row]]:

@@ -12,7 +12,7 @@ from tests.fuzz.examples import times
 from tests.fuzz.mutations import wild
 from tests.memory import QUICK, MemoryTransport, client_over, rewritten
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, made_up, orders_for
-from tests.support.singles import SINGLES
+from tests.support.calls import SINGLES
 
 ORDERS = made_up(5)
 

@@ -14,8 +14,8 @@ from gateway_async.models.values import mask_card
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
 from tests.models.examples import CARD, SECURITY_CODE, direct_payment, redirect_payment
 from tests.orders import LIST_FIELDS, made_up, orders_for
+from tests.support.calls import SINGLES
 from tests.support.dragnet import Dragnet
-from tests.support.singles import SINGLES
 
 SIGNED = "a1b2c3d4e5f60718" * 4
 SIGNS: dict[str, Any] = {"encryption_data": SIGNED}

@@ -28,11 +28,11 @@ from tests.memory import QUICK, MemoryTransport, client_over
 from tests.models.examples import CARD, payout_request
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.secrets.conftest import Opened
+from tests.support.calls import SINGLES, paid_by_card
 from tests.support.diary import Diary
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
 from tests.support.interruptions import WAYS, Way, asked
 from tests.support.servers import bind, body_of, read_message, serving
-from tests.support.singles import SINGLES, paid_by_card
 from tests.telemetry.recording import Recorder
 
 SIGNER = HmacSigner(SIGNER_SECRET)
