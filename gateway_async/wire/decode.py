@@ -86,7 +86,8 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
     else:
         meta = _META.search(body, 0, 1024) if body.lstrip()[:1] == b"<" else None
         labels = [charset_of(content_type), meta[1].decode() if meta else None]
-        codecs = ["utf-8", *[codec_of(label) for label in labels if label]]
+        is_wide = b"\0" in body[:4]  # ASCII in UTF-16 would pass for UTF-8
+        codecs = [None if is_wide else "utf-8", *[codec_of(label) for label in labels if label]]
     for codec in filter(None, codecs):
         if codec == codecs[-1] == "utf-8":
             break  # it is read as such in any case

@@ -317,6 +317,7 @@ async def test_a_page_is_read_in_its_charset() -> None:
         ("Grüße", "utf-8", "iso-8859-1"),
         ("Grüße", "latin1", "iso-8859-1"),
         ("Grüße", "utf-16", "utf-16"),
+        ("Gruesse", "utf-16-be", "utf-16be"),
         ('<meta charset="utf-8">载入中', "utf-8", "gbk"),
         ('<meta charset="gbk">载入中', "gbk", "utf-8"),
         ('<meta http-equiv="Content-Type" content="text/html; charset=latin1">ü', "latin1", ""),
