@@ -300,8 +300,12 @@ class JobRunner(BatchRunner):
             await self._input.aclose()
 
     def _end_unsent(self) -> None:
-        if self._limit is not None:
+        if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
+        elif self._limit is not None:  # it takes its time to end: its limit takes back one alone
+            for conductor in self._workers:
+                conductor.cancel()
+                conductor.uncancel()
         super()._end_unsent()
 
     def abandon(self) -> None:

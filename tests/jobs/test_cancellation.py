@@ -120,3 +120,26 @@ async def test_a_second_cancellation_ends_the_drain(
     assert await counts(journal) == {JobState.UNKNOWN: 4, JobState.NEW: 2}
     sandbox.faults.clear()
     await _check_after(sandbox, make(recovery=RESENDING), journal, "job", orders)
+
+
+async def test_a_second_cancellation_ends_an_input_that_takes_its_time_to_end(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders, begun, ending = seeded(sandbox, ORDERS), asyncio.Event(), asyncio.Event()
+
+    async def given() -> Any:
+        try:
+            yield orders[0]
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(_awaited(make().refund(given(), job=journal.job("job"))))
+    for reached in (begun, ending):
+        await reached.wait()
+        task.cancel()
+    await asyncio.wait({task}, timeout=20)
+    assert task.cancelled()
+    assert effects(sandbox, orders) == [0] * ORDERS
