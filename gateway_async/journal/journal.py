@@ -41,7 +41,6 @@ from gateway_async.settings import is_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
-    from types import TracebackType
 
     from gateway_async.batching.results import Outcome
     from gateway_async.journal.database import Transaction
@@ -141,12 +140,7 @@ class Journal:
         self._database = database
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: "TracebackType | None",
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """Carry out what was asked for, and end the thread."""
         database, self._database = self._database, None
         if database is not None:

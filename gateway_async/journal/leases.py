@@ -256,21 +256,18 @@ class Lease:
             self.key.verify(transaction, alive=alive)
             return operation(self.key.orders(transaction))
 
-        def note(done: "asyncio.Future[T]") -> None:
-            error = None if done.cancelled() else done.exception()
-            if isinstance(error, JournalError):
-                self.failure = self.failure or error
+        return self._run(what, change, is_change=True)
 
-        done = self._run(what, change)
-        done.add_done_callback(note)
-        return done
-
-    def _run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
+    def _run(
+        self, what: str, operation: "Callable[[Transaction], T]", *, is_change: bool = False
+    ) -> "asyncio.Future[T]":
         def note(done: "asyncio.Future[T]") -> None:
             error = None if done.cancelled() else done.exception()
             if isinstance(error, LeaseLostError):
                 self._is_lost = True
                 self.on_lost(error)
+            if is_change and isinstance(error, JournalError):
+                self.failure = self.failure or error
 
         done = self._database.run(f"job {self.key.name!r}: cannot {what}", operation)
         done.add_done_callback(note)
