@@ -77,6 +77,9 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
     header, and the `meta` element of a page. Header and page count only for what is not UTF-8:
     servers have a standing header for all they send. What fits none of them stays as it is.
     """
+    charset = charset_of(content_type)
+    if body[:1] == b"{" and (charset is None or charset.lower() == "utf-8"):
+        return body  # as most are
     mark = next((mark for mark in _MARKS if body.startswith(mark)), b"")
     declared = _DECLARATION.match(body)
     if mark:
@@ -85,7 +88,7 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
         codecs = [codec_of(declared[1].decode())]  # where that is not known, the body stays
     else:
         meta = _META.search(body, 0, 1024) if body.lstrip()[:1] == b"<" else None
-        labels = [charset_of(content_type), meta[1].decode() if meta else None]
+        labels = [charset, meta[1].decode() if meta else None]
         is_wide = b"\0" in body[:4]  # ASCII in UTF-16 would pass for UTF-8
         codecs = [None if is_wide else "utf-8", *[codec_of(label) for label in labels if label]]
     for codec in filter(None, codecs):
