@@ -224,7 +224,8 @@ class Run:
             try:
                 with out_file(files.out or STDIO, self.console.warn) as out:
                     ask()
-                    asyncio.run(self._work_and_write(work, write, out))
+                    stop = opened.enter_context(Stop(self.console))
+                    asyncio.run(self._work_and_write(work, write, out, stop))
             except OSError as error:
                 if not self.has_begun:
                     raise
@@ -249,21 +250,21 @@ class Run:
         work: Callable[[TextIO, "Stop"], Awaitable[None]],
         write: Callable[[TextIO], Awaitable[None]] | None,
         out: TextIO,
+        stop: "Stop",
     ) -> None:
-        with Stop(self.console) as stop:
-            try:
-                await work(out, stop)
-            except GatewayError as error:
-                if not self.has_begun:
-                    raise
-                self.failure = error
-            try:
-                if write is not None:
-                    await write(out)
-            except JobConflictError:  # the file is of other orders: none of them was sent
+        try:
+            await work(out, stop)
+        except GatewayError as error:
+            if not self.has_begun:
                 raise
-            except GatewayError as error:
-                raise OSError(0, str(error)) from None
+            self.failure = error
+        try:
+            if write is not None:
+                await write(out)
+        except JobConflictError:  # the file is of other orders: none of them was sent
+            raise
+        except GatewayError as error:
+            raise OSError(0, str(error)) from None
 
     def _tell(self, head: Head) -> None:
         """Say what it came to, and what to do."""
@@ -360,7 +361,7 @@ _SECONDS_APART = 0.1
 
 
 class Stop:
-    """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered, within a running loop.
+    """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered.
 
     Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
     not wait. Outside, it is only counted, so that what is known is written whatever happens.
@@ -369,48 +370,52 @@ class Stop:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._count = 0
-        self._task: asyncio.Task[Any] | None = None
+        self._before: dict[signal.Signals, Any] = {}
+        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                asyncio.get_running_loop().add_signal_handler(number, self._come, number)
+                self._before[number] = signal.signal(number, self._come)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().remove_signal_handler(number)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
         """Let each signal cancel the running task; those that came before do so at once."""
-        self._task = task = asyncio.current_task()
+        task = asyncio.current_task()
         if task is None:
             raise RuntimeError("what is cancelled must be a task")
+        self._target = asyncio.get_running_loop(), task
         for number in range(self._count):
-            self._cancel_after(number)
+            self._heed(number)
         try:
             yield
         finally:
-            self._task = None
+            self._target = None
             while task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
-    def _come(self, number: int) -> None:
+    def _come(self, number: int, frame: object) -> None:
+        del frame
         if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
             return
+        if self._target is not None:  # nothing is printed here: a line may be half written
+            self._target[0].call_soon_threadsafe(self._heed, self._count)
         self._count += 1
-        if self._task is not None:
-            self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
-            self._cancel_after(self._count - 1)
 
-    def _cancel_after(self, others: int) -> None:
+    def _heed(self, others: int) -> None:
         """Cancel the task; two cancellations in one moment would count as one."""
-        asyncio.get_running_loop().call_later(_SECONDS_APART * others, self._cancel)
+        if self._target is not None:
+            self._console.say(_SAID[min(others, len(_SAID) - 1)])
+            self._target[0].call_later(_SECONDS_APART * others, self._cancel)
 
     def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if self._target is not None:
+            self._target[1].cancel()
 
 
 # Driving
