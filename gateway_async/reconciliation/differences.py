@@ -21,26 +21,25 @@ from gateway_async.models.values import Identifier, Model, checked, describe, to
 _OfPayment = Literal["absent_at_gateway", "several_transactions", "order_no", "amount", "currency"]
 _OfRefunds = Literal["refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway"]
 Kind = Literal[_OfPayment, _OfRefunds, "state", "unreadable", "unanswered"]
-KINDS: Mapping[Kind, str] = MappingProxyType(
-    {
-        "absent_at_gateway": "the gateway lists no such payment; `ledger` is the reference that was "
-        "looked up, and refunds are compared only if it lists some",
-        "several_transactions": "an `order_no` has several, in `gateway`; nothing else is compared, "
-        "since nothing says with which",
-        "order_no": "the transaction belongs to another order",
-        "amount": "as numbers: 10 and 10.00 are equal",
-        "currency": "without case; also where a refund is in another currency than its payment",
-        "refunded_total": "both know of refunds, and the sums differ",
-        "refund_unknown_to_ledger": "the gateway gave money back, and the ledger says 0",
-        "refund_absent_at_gateway": "the ledger says it was given back, and the gateway lists nothing "
-        "that was",
-        "state": "the ledger's word is none of those that you gave for the `payment_status`, which are "
-        "in `means`",
-        "unreadable": "a `field` of a record cannot be read, is missing, or has a value without a "
-        "known meaning; what depends on it is not compared",
-        "unanswered": "one of the two look-ups had no answer; nothing of the entry is compared",
-    }
-)
+_KINDS: dict[Kind, str] = {
+    "absent_at_gateway": "the gateway lists no such payment; `ledger` is the reference that was "
+    "looked up, and refunds are compared only if it lists some",
+    "several_transactions": "an `order_no` has several, in `gateway`; nothing else is compared, "
+    "since nothing says with which",
+    "order_no": "the transaction belongs to another order",
+    "amount": "as numbers: 10 and 10.00 are equal",
+    "currency": "without case; also where a refund is in another currency than its payment",
+    "refunded_total": "both know of refunds, and the sums differ",
+    "refund_unknown_to_ledger": "the gateway gave money back, and the ledger says 0",
+    "refund_absent_at_gateway": "the ledger says it was given back, and the gateway lists nothing "
+    "that was",
+    "state": "the ledger's word is none of those that you gave for the `payment_status`, which are "
+    "in `means`",
+    "unreadable": "a `field` of a record cannot be read, is missing, or has a value without a "
+    "known meaning; what depends on it is not compared",
+    "unanswered": "one of the two look-ups had no answer; nothing of the entry is compared",
+}
+KINDS: Mapping[Kind, str] = MappingProxyType(_KINDS)
 """Every kind of difference, and what it means."""
 
 _Record = TypeVar("_Record", bound=Record)
