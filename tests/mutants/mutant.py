@@ -82,7 +82,7 @@ class Mutant:
         slots[0].replace(self.by)
         if ast.dump(scope) == before:
             raise ValueError(f"{self.rule}: {self.place} is the same without it")
-        return path, ast.fix_missing_locations(tree)
+        return path, tree
 
     def _find_place(self, package: Path) -> tuple[Path, ast.Module, ast.AST]:
         module, _, name = self.place.rpartition(":")
