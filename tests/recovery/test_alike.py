@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -56,31 +55,6 @@ async def test_the_same_refunds_in_another_batch_are_not_sent_and_the_others_are
         assert f"{error.reference!r}, refund_date {error.refund_date}" in str(error)
         assert pickle.loads(pickle.dumps(error)).reference == error.reference  # noqa: S301  # our own
     assert {sandbox.ledger.effects("refund", order.transaction_id) for order in orders} == {1}
-
-
-@pytest.mark.parametrize("recovery", [NO_BASELINE, attrs.evolve(REFERENCES, hold_alike_hours=None)])
-async def test_without_a_baseline_or_where_it_is_switched_off_they_are_sent(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
-) -> None:
-    orders = refunds(sandbox)
-    for _ in range(2):
-        assert (await client(recovery).refund(orders)).ok
-    assert {sandbox.ledger.effects("refund", order.transaction_id) for order in orders} == {2}
-
-
-async def test_refunds_of_another_amount_and_alike_ones_of_one_batch_are_sent(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    seeded = sandbox.seed(3, status="captured")
-    gateway = client(REFERENCES)
-    assert (await gateway.refund([refund_of(one, "2.00") for one in seeded])).ok
-    orders = [refund_of(one) for one in [*seeded, *seeded]]
-    for duplicates in ("serialize", "allow"):
-        policy = BatchPolicy(chunk_size=2, concurrency=1, duplicates=duplicates)
-        result = await gateway.refund(orders, policy=policy)
-        held = duplicates == "allow"  # those of the batch before
-        assert Counter(statuses(result)) == {NOT_SENT if held else SUCCEEDED: 6}
-    assert {sandbox.ledger.effects("refund", one.transaction_id) for one in seeded} == {3}
 
 
 @pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from datetime import timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gateway_async import GatewayError
 
 DECLINED, UNKNOWN = OutcomeStatus.DECLINED, OutcomeStatus.UNKNOWN
+BIG = Decimal("9" * 30 + ".99")
 NOT_SENT, SUCCEEDED = OutcomeStatus.NOT_SENT, OutcomeStatus.SUCCEEDED
 
 
@@ -101,19 +102,26 @@ def seen(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "expected"),
+    ("seconds", "took", "latency"),
     [
-        (-1, "0.0 s"),
-        (59.94, "59.9 s"),
-        (59.96, "1 min 0 s"),
-        (119.6, "2 min 0 s"),
-        (3599.9, "1 h 0 min 0 s"),
-        (7322, "2 h 2 min 2 s"),
+        (-1, "0.0 s", None),
+        (0.0123456, "0.0 s", "12.3 ms"),
+        (0.9999, "1.0 s", "1,000 ms"),
+        (4.5678, "4.6 s", "4.57 s"),
+        (59.96, "1 min 0 s", "60 s"),
+        (119.6, "2 min 0 s", "120 s"),
+        (3599.9, "1 h 0 min 0 s", "3,600 s"),
+        (12345, "3 h 25 min 45 s", "12,300 s"),
     ],
 )
-def test_how_long_it_took_is_rounded_as_a_whole(seconds: float, expected: str) -> None:
-    ended = HEAD.started_at + timedelta(seconds=seconds)
-    assert f" UTC, {expected}" in read(Report("refund"), ended_at=ended).text
+def test_a_duration_is_rounded_as_a_whole(seconds: float, took: str, latency: str | None) -> None:
+    report = Report("refund")
+    if latency is not None:
+        report.latencies.add(seconds)
+    found = read(report, ended_at=HEAD.started_at + timedelta(seconds=seconds))
+    assert f" UTC, {took}" in found.text
+    shown = [rows[1][4].replace("\xa0", " ") for rows in found.tables["latencies"]]
+    assert shown[:1] == [latency] * (latency is not None)
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
@@ -130,9 +138,17 @@ def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
     assert any((value or "").startswith("default-src 'none'; ") for _, value in found.attributes)
 
 
-def test_all_is_counted_and_added_up() -> None:
+def total(amounts: list[Decimal]) -> Decimal:
+    with localcontext(prec=60):
+        return sum(amounts, Decimal(0))
+
+
+def test_all_is_counted_and_added_up_exactly() -> None:
     made = [*outcomes(2000)]
-    found = read(night())
+    made.append(attrs.evolve(made[0], order=refund(0, amount=BIG, refund_amount=BIG)))
+    report = night()
+    report.see(made[-1])
+    found = read(report)
     (money,) = found.tables["money"]
     assert [row[0] for row in money[1:]] == ["EUR", "JPY", "USD"]
     done: list[str] = []
@@ -145,14 +161,14 @@ def test_all_is_counted_and_added_up() -> None:
                 if status in (one.status, None) and one.order.currency == row[0]
             ]
             name = "All" if status is None else status.replace("_", " ").capitalize()
-            expected = f"{sum(amounts):,f}{len(amounts):,}" if amounts else ""
+            expected = f"{total(amounts):,f}{len(amounts):,}" if amounts else ""
             assert cells.get(name, "") == expected
             if status is SUCCEEDED:
-                done.append(f"{row[0]} {sum(amounts):,f}")
+                done.append(f"{row[0]} {total(amounts):,f}")
     (headline,) = found.texts["h1"]
     succeeded = sum(one.status is SUCCEEDED for one in made)
     sums = f"{done[0]}, {done[1]} and {done[2]}"
-    assert headline.replace("\xa0", " ") == f"{succeeded:,} of 2,000 refunds done: {sums}."
+    assert headline.replace("\xa0", " ") == f"{succeeded:,} of 2,001 refunds done: {sums}."
     left = [text.split(" (")[0] for text in found.left()]
     counts = [sum(one.status is status for one in made) for status in (UNKNOWN, DECLINED)]
     invalid = sum(isinstance(one.error, InvalidOrderError) for one in made)
@@ -164,15 +180,6 @@ def test_all_is_counted_and_added_up() -> None:
         f"{counts[1]} declined",
     ]
     assert found.left()[1].endswith("): send again.")
-
-
-def test_amounts_are_exact() -> None:
-    report = Report("refund")
-    big = Decimal("9" * 30 + ".99")
-    for index, amount in enumerate((big, Decimal("0.01"), big)):
-        order = refund(0, amount=big, refund_amount=amount)
-        report.see(Outcome(order=order, index=index, status=SUCCEEDED))
-    assert f"{2 * 10**30 - 1:,}.99" in read(report).text
 
 
 @pytest.mark.parametrize(
@@ -298,24 +305,8 @@ def test_a_run_without_anything_to_do_says_so() -> None:
     assert "Nothing is left to do" not in ended
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [(0.0123456, "12.3 ms"), (0.9999, "1,000 ms"), (4.5678, "4.57 s"), (12345, "12,300 s")],
-)
-def test_a_latency_is_written_without_an_exponent(seconds: float, expected: str) -> None:
-    report = Report("refund")
-    report.latencies.add(seconds)
-    (_, row), *_ = read(report).tables["latencies"]
-    assert row[4] == expected.replace(" ", "\xa0")
-
-
 def test_percentiles_are_right_within_two_percent() -> None:
-    alike = Latencies()
-    for _ in range(100):
-        alike.add(0.12)
-    assert [alike.percentile(percent) for percent in (50, 95, 99)] == [0.12] * 3
     assert Latencies().percentile(50) is None
-
     random = Random(3)
     taken = [min(max(random.lognormvariate(-2, 1.5), 0.001), 800) for _ in range(1234)]
     found = Latencies()
