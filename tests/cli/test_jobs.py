@@ -87,15 +87,27 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     assert done == [int(row["status"] == "succeeded") for row in end]
 
 
-async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decided_on(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
     await held(sandbox, tmp_path)
+    told = ("jobs", "outcomes", "night", "--state", "held", "--out", "held.csv", *CONFIGURED)
+    assert (await run(sandbox, *told, cwd=tmp_path)).code == 0
+    requests = sandbox.requests["refund"]
+    for path, more in (("held.csv", ()), ("held.csv", ("--job", "other")), ("out.csv", ())):
+        line = ("refund", path, "--yes", "--out", "o.csv", *more, *CONFIGURED)
+        refused = await run(sandbox, *line, cwd=tmp_path)
+        assert refused.code == 2
+        assert "column in_job: this order is in job 'night': go on" in refused.stderr
+        assert "jobs resume" in refused.stderr
+    assert sandbox.requests["refund"] == requests
 
     async def resolve(*words: object) -> Ended:
         return await run(sandbox, "jobs", "resolve", "night", *words, *CONFIGURED, cwd=tmp_path)
 
     async def states() -> list[str]:
-        told = ("jobs", "outcomes", "night", "--out", "states.csv", *CONFIGURED)
-        assert (await run(sandbox, *told, cwd=tmp_path)).code == 0
+        every = ("jobs", "outcomes", "night", "--out", "states.csv", *CONFIGURED)
+        assert (await run(sandbox, *every, cwd=tmp_path)).code == 0
         return [row["state"] for row in outcomes(tmp_path / "states.csv")]
 
     before = ["held"] * 50 + ["succeeded"] * 10
@@ -122,43 +134,27 @@ async def test_several_orders_are_decided_on_at_once(sandbox: Sandbox, tmp_path:
     assert await states() == ["declined" if i in declined else s for i, s in enumerate(before)]
     done = await resolve("40-59", "succeeded", "--state", "held", "--note", "seen")
     assert "10 orders are succeeded" in done.stderr
-    done = await resolve("not_sent", "--state", "held", "--state", "unknown", "--note", "not seen")
-    assert "34 orders are not_sent" in done.stderr
+    await resolve("declined", "--state", "held", "--state", "unknown", "--note", "no")
     resume = ("jobs", "resume", "night", "--out", "end.csv", "--yes", *CONFIGURED)
     again = await run(sandbox, *resume, cwd=tmp_path)
     assert again.code == 1, again.stderr
-    assert statuses(tmp_path / "end.csv") == {"succeeded": 54, "declined": 6}
+    assert statuses(tmp_path / "end.csv") == {"succeeded": 20, "declined": 40}
 
-
-async def test_what_a_job_has_is_not_sent_past_it(sandbox: Sandbox, tmp_path: Path) -> None:
-    await held(sandbox, tmp_path)
-    told = ("jobs", "outcomes", "night", "--state", "held", "--out", "held.csv", *CONFIGURED)
-    assert (await run(sandbox, *told, cwd=tmp_path)).code == 0
-    before = sandbox.requests["refund"]
-    for path, more in (("held.csv", ()), ("held.csv", ("--job", "other")), ("out.csv", ())):
-        line = ("refund", path, "--yes", "--out", "o.csv", *more, *CONFIGURED)
-        refused = await run(sandbox, *line, cwd=tmp_path)
-        assert refused.code == 2
-        assert "column in_job: this order is in job 'night': go on" in refused.stderr
-        assert "jobs resume" in refused.stderr
-    assert sandbox.requests["refund"] == before
-
-    decided = ("jobs", "resolve", "night", "declined", "--state", "held", "--note", "no")
-    assert (await run(sandbox, *decided, *CONFIGURED, cwd=tmp_path)).code == 0
     page = ("--report", "declined.html", *CONFIGURED)
-    declined = (*told[:3], "--state", "declined", "--out", "declined.csv", *page)
-    assert (await run(sandbox, *declined, cwd=tmp_path)).code == 0
-    assert {row["error"] for row in outcomes(tmp_path / "declined.csv")} == {
-        "decided by a person: no"
+    declined_ones = (*told[:3], "--state", "declined", "--out", "declined.csv", *page)
+    assert (await run(sandbox, *declined_ones, cwd=tmp_path)).code == 0
+    rows = outcomes(tmp_path / "declined.csv")
+    assert {row["error"] for row in rows} == {
+        "decided by a person: no",
+        "decided by a person: not theirs",
     }
     assert "or a person decided so" in (tmp_path / "declined.html").read_text(encoding="utf-8")
-    rows = outcomes(tmp_path / "declined.csv")
     columns = [name for name in rows[0] if name != "in_job"]  # as the refusal advises
     write(tmp_path / "again.csv", columns, [[row[name] for name in columns] for row in rows])
     line = ("refund", "again.csv", "--yes", "--out", "o.csv", *CONFIGURED)
     sent = await run(sandbox, *line, cwd=tmp_path)
     assert sent.code == 0, sent.stderr
-    assert statuses(tmp_path / "o.csv") == {"succeeded": 50}
+    assert statuses(tmp_path / "o.csv") == {"succeeded": 40}
 
 
 async def test_a_job_that_was_never_submitted_to_its_end_is_not_done(

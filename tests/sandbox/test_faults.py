@@ -45,16 +45,6 @@ async def begin(merchant: Merchant, orders: list[Transaction]) -> "asyncio.Task[
     return task
 
 
-async def test_a_late_effect_lands_later(merchant: Merchant, orders: list[Transaction]) -> None:
-    merchant.sandbox.faults.add("refund", faults.LateEffect(3600, times=1))
-    await (await begin(merchant, orders))
-    assert merchant.effects(*orders) == [0, 0, 0]
-    assert [merchant.sandbox.land_late_effects() for _ in range(2)] == [1, 0]
-    await merchant.refund(*orders)
-    assert merchant.effects(*orders) == [2, 2, 2]
-    assert merchant.sandbox.faults.struck == {"LateEffect": 1}
-
-
 async def test_a_reset_is_a_reset(merchant: Merchant) -> None:
     merchant.sandbox.faults.add("refund", faults.ResetAfterEffect())
     host, port = merchant.sandbox.base_url.removeprefix("http://").split(":")
