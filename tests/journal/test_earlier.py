@@ -6,11 +6,7 @@ killed, with jobs in every state; its program is in the history of this folder, 
 
 import asyncio
 import json
-import os
-import shutil
 import sqlite3
-import subprocess
-import sys
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -20,15 +16,12 @@ import attrs
 import psycopg
 import pytest
 
-import gateway_async
-from gateway_async import NotDoneError, RecoveryPolicy, RetryPolicy
+from gateway_async import NotDoneError, RecoveryPolicy
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import JobState, Journal
-from gateway_async.sandbox import Sandbox
-from tests.jobs.books import Interposed, make_client, refuse
 from tests.journal.tables import Tables
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import orders_for
+from tests.orders import refunds
 from tests.postgres import emptied
 
 HERE = Path(__file__).parent
@@ -231,57 +224,44 @@ async def test_several_that_upgrade_at_once(url: str) -> None:
         await journal.__aexit__(None, None, None)
 
 
-@pytest.fixture(scope="session")
-def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A newer release, whose refunds have two more fields; the folder that holds it."""
-    folder = tmp_path_factory.mktemp("newer")
-    package = Path(gateway_async.__file__).parent
-    shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
-    module = folder / package.name / "models" / "orders.py"
-    last = '    refund_reason: str = ""\n'
-    added = (
-        '    urgency: str = "low"\n'
-        '    fee: Decimal = attrs.field(default="0.00", converter=to_amount)\n'
-    )
-    text = module.read_text(encoding="utf-8")
-    assert last in text
-    module.write_text(text.replace(last, last + added), encoding="utf-8")
-    return folder
+def changed_fields(file: sqlite3.Connection, change: Any) -> None:
+    """Change the stored fields of the orders of every job that was begun just now."""
+    which = "job_id IN (SELECT id FROM gateway_jobs WHERE name LIKE 'new %')"
+    select = f"SELECT job_id, first, bodies FROM gateway_orders WHERE {which}"  # noqa: S608  # ours
+    for job_id, first, bodies in file.execute(select).fetchall():
+        stored = json.loads(bodies)
+        change(stored)
+        update = "UPDATE gateway_orders SET bodies = ? WHERE job_id = ? AND first = ?"
+        file.execute(update, (json.dumps(stored), job_id, first))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_a_release_with_more_fields_finishes_a_job_and_this_one_refuses_its_orders(
-    url: str, sandbox: Sandbox, newer: Path
+async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_are_refused(
+    url: str, path: Path
 ) -> None:
-    orders = orders_for("refund", sandbox.seed(3, status="captured"))
-    refusing = make_client(sandbox, retry=RetryPolicy(attempts=1))
-    Interposed(refusing, before=refuse)
+    transport = MemoryTransport()
+    gateway, orders = client_over(transport), refunds(3)
     async with Journal.open(url) as journal:
-        assert len((await refusing.refund(orders, job=journal.job("tonight"))).not_sent) == 3
-    command = [sys.executable, str(HERE / "newer_release.py"), str(newer), url, sandbox.base_url]
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        command,
-        env={**os.environ, "PYTHONPATH": str(newer)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads(ended.stdout)
-    assert found["fields"] == [["low", "0.00"]]
-    assert "which differs in urgency" in found["conflict"]
-    assert set(found["statuses"]) == {"succeeded"}
-    assert [sandbox.ledger.effects("refund", each.transaction_id) for each in orders] == [1] * 3
-    sandbox.requests.clear()
-    words = "job 'newer': .* unexpected .* 'urgency'; finish the job with the release that stored"
-    async with Journal.open(url) as journal, make_client(sandbox) as gateway:
-        assert (await journal.status("newer")).counts[JobState.NEW] == 3
-        with pytest.raises(JournalError, match=words) as caught:
-            await gateway.resume(journal.job("newer"), slice_number=1)
-        assert caught.value.job == "newer"
-        with pytest.raises(JournalError, match=words):
-            await gateway.submit("refund", [], job=journal.job("newer"))
-    assert sandbox.requests.total() == 0
+        job = journal.job("new one")
+        await gateway.submit("refund", orders, job=job, slice_size=3)
+        with closing(sqlite3.connect(path)) as file, file:
+            changed_fields(file, lambda stored: stored.pop("refund_reason"))
+        assert [outcome.order async for outcome in journal.outcomes(job.name)] == orders
+        other = [attrs.evolve(orders[0], refund_reason="another"), *orders[1:]]
+        with pytest.raises(JobConflictError, match="which differs in refund_reason"):
+            await gateway.submit("refund", other, job=job)
+        assert await gateway.submit("refund", orders, job=job) == 3
+        assert (await gateway.resume(job, slice_number=1)).ok
+        assert [transport.effects[order.transaction_id] for order in orders] == [1] * 3
+        before = len(transport.asked)
+        job = journal.job("new two")
+        await gateway.submit("refund", orders, job=job, slice_size=3)
+        with closing(sqlite3.connect(path)) as file, file:
+            changed_fields(file, lambda stored: stored.update(urgency=["low"] * 3))
+        words = "'new two': .* unexpected .* 'urgency'; finish the job with the release that stored"
+        assert (await journal.status(job.name)).counts[JobState.NEW] == 3
+        for refused in (gateway.resume(job, slice_number=1), gateway.submit("refund", [], job=job)):
+            with pytest.raises(JournalError, match=words) as caught:
+                await refused
+            assert caught.value.job == job.name
+        assert len(transport.asked) == before
