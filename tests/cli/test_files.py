@@ -292,12 +292,6 @@ def test_what_is_wrong_for_one_reason_is_said_once(lines: Sequence[int], place: 
     assert str(many).splitlines()[-1] == "... and 1,980 more"
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a.jsonl", "a.csv.gz"])
-def test_an_ending_of_another_format_is_refused(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"expected CSV, such as"), open_table(Path(name)):
-        pytest.fail("it was read")
-
-
 def test_what_changes_in_a_file_meanwhile_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,8 @@ async def test_a_transaction_is_read_whole_with_fields_that_are_not_listed() -> 
         ("transaction_date", " ", None),
         ("fraud_check_result", "", ()),
         ("fraud_check_result", {"status": "REJECT"}, (FraudCheckResult(status="REJECT"),)),
+        ("delivery_information", {}, DeliveryInformation()),
+        ("delivery_information", [], None),  # also where an empty object came before
         ("delivery_information", "", None),
         ("delivery_information", [{"delivery_city": "B"}], DeliveryInformation(delivery_city="B")),
     ],
@@ -151,12 +153,6 @@ async def test_only_an_integer_keeps_its_digits(number: str) -> None:
     is_kept = number.isdigit()
     assert record.reference_no == (number if is_kept else None)
     assert ("reference_no" in record.unreadable) is not is_kept
-
-
-async def test_what_stands_for_nothing_is_none_where_an_empty_object_came_before() -> None:
-    for came, expected in (({}, DeliveryInformation()), ([], None), ("", None)):
-        record = await transaction_of({"delivery_information": came})
-        assert (record.delivery_information, record.unreadable) == (expected, {})
 
 
 async def test_a_list_is_read_whole_and_one_of_records_entry_by_entry() -> None:
