@@ -14,7 +14,7 @@ TOLD = [
     *(Told(1, DECLINED), Told(2, UNKNOWN), Told(3, UNKNOWN), Told(4, NOT_SENT)),
 ]
 TRUE = [TOLD[0], TOLD[1], Told(4, UNKNOWN), Told(1, NOT_SENT)]
-LOST = ([], TOLD[:-1], [*TOLD, TOLD[2]], [*TOLD, Told(5, UNKNOWN)])
+LOST: tuple[list[Told], ...] = ([], TOLD[:-1], [*TOLD, TOLD[2]], [*TOLD, Told(5, UNKNOWN)])
 LIES = (
     *(Told(0, DECLINED), Told(2, NOT_SENT), Told(3, SUCCEEDED)),
     *(Told(4, SUCCEEDED, "T4-01"), Told(0, SUCCEEDED, "T2-01")),

@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +11,7 @@ from taskiq import InMemoryBroker
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.sandbox import Sandbox
-from gateway_async.workers import WorkerPolicy, Workers
+from gateway_async.workers import Workers
 from gateway_async.workers.rabbit import rabbit_broker
 from tests.jobs.books import effects, make_client, seeded
 from tests.orders import client_at
@@ -76,23 +74,6 @@ async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sa
 def test_a_broker_of_a_wrong_figure_is_not_made(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name}: expected"):
         rabbit_broker("amqp://host/", **{name: value})
-
-
-def test_other_wrong_settings_are_refused(shop: Shop) -> None:
-    with pytest.raises(ConfigurationError, match="journal URL"):
-        Workers(shop.enqueue, lambda: make_client(shop.sandbox), "mysql://host/database")
-    with pytest.raises(ConfigurationError, match=r"WorkerPolicy\.slice_size"):
-        WorkerPolicy(slice_size=0)
-
-
-@pytest.mark.slow
-def test_importing_the_package_loads_neither_queue_nor_database() -> None:
-    code = (
-        "import sys, gateway_async.workers; "
-        "print([name for name in ('taskiq', 'sqlalchemy', 'psycopg') if name in sys.modules])"
-    )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)  # noqa: S603  # ours
-    assert said.stdout.strip() == b"[]"
 
 
 async def test_queues_of_any_kind_that_is_asynchronous(shop: Shop, sandbox: Sandbox) -> None:

@@ -1,11 +1,9 @@
 """`submit`, `worker` and `watch`: once as a user runs them, on a real RabbitMQ."""
 
 import asyncio
-import csv
 import functools
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,55 +14,32 @@ import pytest
 from gateway_async.cli.app import run
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.sandbox import Sandbox
+from tests.cli.running import COLUMNS as ORDER_COLUMNS, start, write
 from tests.jobs.books import effects, seeded
 from tests.orders import refunds
 from tests.workers.rabbit import own_queue, server_url
 
-START = "from gateway_async.cli import main; main()"
-COLUMNS = ("transaction_id", "order_no", "currency", "amount", "refund_amount")
+COLUMNS = (*ORDER_COLUMNS, "refund_amount")
 
 
-async def start(
-    sandbox: Sandbox, url: str, *arguments: object, broker: str = ""
-) -> asyncio.subprocess.Process:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    settings = {
-        "GATEWAY_BASE_URL": sandbox.base_url,
-        "GATEWAY_MERCHANT_ID": sandbox.merchant_id,
-        "GATEWAY_ACCOUNT_ID": sandbox.account_id,
-        "GATEWAY_SECRET": sandbox.secret,
-        "GATEWAY_JOURNAL": url,
-        "GATEWAY_BROKER": broker,
-        "COLUMNS": "200",
-    }
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", START, *map(str, arguments)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**kept, **settings},
-    )
-
-
-def write_orders(orders: Sequence[object], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        writer.writerows([getattr(order, name) for name in COLUMNS] for order in orders)
+def write_orders(orders: Sequence[object], path: Path) -> Path:
+    return write(path, COLUMNS, [[getattr(order, name) for name in COLUMNS] for order in orders])
 
 
 @pytest.mark.slow
 async def test_a_file_is_submitted_worked_on_and_watched(
     sandbox: Sandbox, url: str, tmp_path: Path
 ) -> None:
-    orders, file = seeded(sandbox, 30), tmp_path / "refunds.csv"
-    write_orders(orders, file)
+    orders = seeded(sandbox, 30)
+    file = write_orders(orders, tmp_path / "refunds.csv")
     async with own_queue() as name:
-        begin = functools.partial(start, sandbox, url, broker=server_url())
+        begin = functools.partial(
+            start, sandbox, env={"GATEWAY_JOURNAL": url, "GATEWAY_BROKER": server_url()}
+        )
         worker = await begin("worker", "--slices", 2, "--queue", name)
         try:
-            assert worker.stderr is not None
-            assert f"working for queue {name}".encode() in await worker.stderr.readline()
+            _, stderr = worker._output
+            assert f"working for queue {name}".encode() in await stderr.readline()
             submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes")
             submitting = await begin(*submit, "--queue", name)
             said = (await submitting.communicate())[1].decode()
@@ -93,8 +68,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Path:
     given = {"MERCHANT_ID": "M1", "ACCOUNT_ID": "A1", "SECRET": "secret", "JOURNAL": url}
     for name, value in {**given, "BASE_URL": "https://gateway.example"}.items():
         monkeypatch.setenv(f"GATEWAY_{name}", value)
-    write_orders(refunds(5), tmp_path / "refunds.csv")
-    return tmp_path / "refunds.csv"
+    return write_orders(refunds(5), tmp_path / "refunds.csv")
 
 
 @pytest.mark.slow
