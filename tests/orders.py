@@ -113,7 +113,9 @@ NEEDS: dict[str, Any] = dict.fromkeys(("capture", "cancel", "review"), "authoris
 """The status that orders need to have; of other operations, captured."""
 
 
-def seeded(sandbox: Sandbox, count: int, operation: str = "refund", **changes: Any) -> list[Any]:
+def seeded(
+    sandbox: Sandbox, count: int = 6, operation: str = "refund", **changes: Any
+) -> list[Any]:
     """Return orders that a sandbox can carry out."""
     held = sandbox.seed(count, status=NEEDS.get(operation, "captured"))
     return orders_for(operation, held, **changes)

@@ -24,7 +24,7 @@ from gateway_async.errors import NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.memory import HttpRequest, HttpResponse, put_transport
-from tests.orders import client_of, orders_for
+from tests.orders import client_of
 
 Make = Callable[..., GatewayClient]
 
@@ -37,7 +37,6 @@ SUCCEEDED, DECLINED, UNKNOWN, NOT_SENT = (
 POLICY = BatchPolicy(concurrency=2, chunk_size=2)
 AT_ONCE = RecoveryPolicy(settle_seconds=0)
 RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
-NEEDS = {"capture": "authorised", "cancel": "authorised", "review": "captured"}
 
 
 def make_client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
@@ -48,14 +47,6 @@ def make_client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
         "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
     }
     return client_of(sandbox, **{**quick, **settings})
-
-
-def seeded(
-    sandbox: Sandbox, count: int = 6, operation: str = "refund", **changes: Any
-) -> list[Any]:
-    """Return orders that the sandbox can carry out."""
-    held = sandbox.seed(count, status=NEEDS.get(operation, "captured"))
-    return orders_for(operation, held, **changes)
 
 
 def payouts_of(count: int, **changes: Any) -> list[PayoutRequest]:

@@ -25,10 +25,10 @@ from tests.jobs.books import (
     effects,
     kept,
     references_of,
-    seeded,
     statuses,
 )
 from tests.memory import HttpRequest
+from tests.orders import seeded
 
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")
 

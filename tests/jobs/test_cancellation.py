@@ -22,10 +22,10 @@ from tests.jobs.books import (
     effects,
     kept,
     refuse,
-    seeded,
     sent,
     statuses,
 )
+from tests.orders import seeded
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 

@@ -10,9 +10,9 @@ from gateway_async.errors import JobConflictError, JobNotFoundError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
-from tests.jobs.books import Make, counts, make_client, seeded, streamed
+from tests.jobs.books import Make, counts, make_client, streamed
 from tests.journal.tables import Tables
-from tests.orders import LOOK_UPS, references
+from tests.orders import LOOK_UPS, references, seeded
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from tests.jobs.books import (
     Make,
     check_books,
     effects,
-    seeded,
     statuses,
 )
 from tests.journal.tables import Tables
 from tests.memory import HttpRequest, fields_of
+from tests.orders import seeded
 
 LEASE = ("keep the lease", "release the lease")
 

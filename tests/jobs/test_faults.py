@@ -24,9 +24,9 @@ from tests.jobs.books import (
     effects,
     kept,
     references_of,
-    seeded,
     statuses,
 )
+from tests.orders import seeded
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 

@@ -21,12 +21,11 @@ from tests.jobs.books import (
     kept,
     references_of,
     refuse,
-    seeded,
     statuses,
     streamed,
 )
 from tests.journal.tables import Tables
-from tests.orders import MONEY_OPERATIONS, refunds
+from tests.orders import MONEY_OPERATIONS, refunds, seeded
 
 on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 

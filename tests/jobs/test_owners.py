@@ -23,11 +23,11 @@ from tests.jobs.books import (
     check_books,
     counts,
     effects,
-    seeded,
     statuses,
 )
 from tests.journal.tables import Tables, submitted
 from tests.memory import HttpRequest
+from tests.orders import seeded
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""

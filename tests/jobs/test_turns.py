@@ -19,9 +19,9 @@ from tests.jobs.books import (
     check_conserved,
     counts,
     effects,
-    seeded,
     statuses,
 )
+from tests.orders import seeded
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 

@@ -29,7 +29,7 @@ from gateway_async import (
 )
 from gateway_async.operations import REFUND, Operation
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import effects, seeded
+from tests.jobs.books import effects
 from tests.memory import MemoryTransport, client_over
 from tests.orders import (
     MONEY_OPERATIONS,
@@ -39,6 +39,7 @@ from tests.orders import (
     payout_request,
     references,
     refunds,
+    seeded,
 )
 
 FORM = "application/x-www-form-urlencoded"

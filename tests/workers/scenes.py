@@ -19,7 +19,8 @@ from taskiq.exceptions import SendTaskError
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from gateway_async.workers import WorkerPolicy, Workers
-from tests.jobs.books import SUCCEEDED, check_conserved, effects, seeded, statuses
+from tests.jobs.books import SUCCEEDED, check_conserved, effects, statuses
+from tests.orders import seeded
 from tests.postgres import postgres_url
 from tests.workers.app import make_workers
 from tests.workers.processes import WorkerProcess, worker_processes

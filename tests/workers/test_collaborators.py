@@ -13,8 +13,8 @@ from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import Workers
 from gateway_async.workers.rabbit import rabbit_broker
-from tests.jobs.books import effects, make_client, seeded
-from tests.orders import client_at
+from tests.jobs.books import effects, make_client
+from tests.orders import client_at, seeded
 from tests.workers.conftest import Shop
 
 

@@ -12,8 +12,7 @@ from gateway_async import NotSentError
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers.rate import shared_rate
-from tests.jobs.books import seeded
-from tests.orders import client_of
+from tests.orders import client_of, seeded
 from tests.postgres import postgres_url
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import seeded
+from tests.orders import seeded
 from tests.workers.app import make_workers
 from tests.workers.rabbit import own_queue, server_url
 
