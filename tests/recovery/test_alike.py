@@ -55,6 +55,8 @@ async def test_the_same_refunds_in_another_batch_are_not_sent_and_the_others_are
         assert f"{error.reference!r}, refund_date {error.refund_date}" in str(error)
         assert pickle.loads(pickle.dumps(error)).reference == error.reference  # noqa: S301  # our own
     assert {sandbox.ledger.effects("refund", order.transaction_id) for order in orders} == {1}
+    assert (await client(NO_BASELINE).refund(done)).ok  # without a baseline nothing is held
+    assert {sandbox.ledger.effects("refund", order.transaction_id) for order in done} == {2}
 
 
 @pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])
