@@ -42,7 +42,6 @@ def _with(told: Told) -> list[Told]:
         *(({"told": _with(lie)}, {Wrong.REPORTED}) for lie in NOT_KEPT),
         *(({"earlier": [told]}, {Wrong.REPORTED}) for told in NOT_KEPT_EARLIER),
     ],
-    ids=str,
 )
 def test_what_is_wrong_is_noticed_and_nothing_else(
     given: dict[str, Any], wrong: set[Wrong]
