@@ -1,6 +1,9 @@
 """How Sphinx builds this site: `nox -s docs`."""
 
+import re
 from importlib.metadata import version as version_of
+
+from sphinx.application import Sphinx
 
 project = "gateway_async"
 author = "The gateway_async authors"
@@ -49,3 +52,12 @@ html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "tango"
+
+
+def setup(app: Sphinx) -> None:
+    """Leave out the lines that lead a reader of the repository to a part that the site includes."""
+
+    def leave_out(_app: Sphinx, _page: str, source: list[str]) -> None:
+        source[0] = re.sub(r"^In the repository, .*$", "", source[0], flags=re.MULTILINE)
+
+    app.connect("source-read", leave_out)
