@@ -65,7 +65,7 @@ class _Pending:
 
     identity: "Identity"
     order: Any
-    waiters: list[asyncio.Future[Outcome[Any, Any]]] = attrs.field(factory=list)
+    waiters: set[asyncio.Future[Outcome[Any, Any]]] = attrs.field(factory=set)
 
     @property
     def is_wanted(self) -> bool:
@@ -222,10 +222,11 @@ class Coalescer:
             )
         queue, pending = self._join(OPERATIONS[operation], order)
         waiter: asyncio.Future[Outcome[Any, Any]] = loop.create_future()
-        pending.waiters.append(waiter)
+        pending.waiters.add(waiter)
         try:
             return await waiter
         except asyncio.CancelledError:
+            pending.waiters.discard(waiter)
             if queue.waiting.get(pending.identity) is pending:
                 if not pending.is_wanted:
                     del queue.waiting[pending.identity]  # it is withdrawn

@@ -1,6 +1,7 @@
 """Awaiters are cancelled, something fails, or the coalescer ends: no order is lost, none hangs."""
 
 import asyncio
+import gc
 import logging
 import random
 from collections.abc import Coroutine
@@ -84,6 +85,29 @@ def test_an_order_is_asked_for_again_in_the_step_that_cancels_its_awaiter(
     transport = MemoryTransport(all_done)
     on_virtual_time(work())
     assert len(transport.asked) == 1
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+async def test_nothing_is_kept_of_an_awaiter_that_gave_up(has_left: bool) -> None:
+    """While another one waits for the same look-up."""
+
+    def futures() -> int:
+        return sum(type(one) is asyncio.Future for one in gc.get_objects())
+
+    held, (order,) = HeldReplies(), references(1)
+    linger = 0.0 if has_left else LONG
+    async with held.client().coalesced(linger_seconds=linger) as single:
+        patient = start(single.query(order))
+        joined = [start(single.query(order)) for _ in range(100)]
+        await settle_down()
+        assert held.asked.is_set() is has_left
+        before = futures()
+        await _cancel(*joined)
+        joined.clear()  # a task that was cancelled has the frames of its traceback
+        gc.collect()
+        assert futures() < before / 2
+        held.goes_on.set()
+    assert (await patient).status is SUCCEEDED
 
 
 def test_the_second_leaves_in_time_where_the_first_is_withdrawn() -> None:
