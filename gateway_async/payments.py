@@ -228,11 +228,24 @@ def _text_field(name: object, value: object) -> tuple[str, str]:
             return to_text(name), format(value, "f")
         if isinstance(value, int | dict | list | tuple):
             text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+            _check_keys(value)
             return to_text(name), JsonText(to_text(text))
         problem = f"expected str, int, Decimal, dict or list, got {type(value).__name__}"
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         problem = str(error)
     raise TypeError(f"fields[{name!r}]: {problem}")
+
+
+def _check_keys(value: object) -> None:
+    """Refuse keys that JSON would make text of: two of them may come to the same name."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"expected a str as each key, got {type(key).__name__}")
+        value = [*value.values()]
+    if isinstance(value, list | tuple):
+        for one in value:
+            _check_keys(one)
 
 
 async def carry_out(
