@@ -41,7 +41,7 @@ from gateway_async.payments import recent_request
 from gateway_async.settings import RecoveryPolicy, checked_proxy
 from gateway_async.signing import SIGNATURE_FIELD, Credentials, HmacSigner
 from gateway_async.transport import SendTracker
-from gateway_async.wire.decode import decode_json
+from gateway_async.wire.decode import decode_json, in_utf8
 
 _TEXTS = tomllib.loads(files(__package__).joinpath("check.toml").read_text(encoding="utf-8"))
 QUESTIONS: Mapping[str, Mapping[str, str]] = _TEXTS["questions"]
@@ -291,7 +291,7 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
         return Answer(asked_at=started, error=error)
     asked_at, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
     try:
-        payload = decode_json(response.body)
+        payload = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
         session.decode(request, response, message.signature)
     except GatewayError as error:
         failure = error

@@ -58,6 +58,12 @@ class KnownJob:
         return self.status is not None and _is_done(self.status)
 
     @property
+    def states(self) -> dict[str, int]:
+        """How many of its orders are in each state; empty where it is new."""
+        counts = {} if self.status is None else self.status.counts
+        return {str(state): count for state, count in counts.items() if count}
+
+    @property
     def asked(self) -> str:
         """Its description where a person is asked whether to go on."""
         if not self.before:
@@ -187,9 +193,10 @@ def run_job(
     run.job = known.name
 
     def ask() -> None:
-        if question and not known.is_done:
+        if question and not (known.is_done or yes):
             confirm(console, f"{known.asked}: {question}", yes=yes)
-        console.note(known.described + "; nothing is sent" * known.is_done)
+        else:
+            console.note(known.asked + "; nothing is sent" * known.is_done)
 
     async def work(_: TextIO, stop: Stop) -> None:
         if known.is_done and not may_differ:

@@ -20,7 +20,7 @@ from gateway_async.batching.feed import Chunk, OrderFeed
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
-from gateway_async.cli.jobs import find_job, name_of_orders, run_job
+from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import DONE, Run, Stop, collect
@@ -99,14 +99,15 @@ def send(
             console.warn(f"the job was not looked for: {error}")
             return _show_plan(run, file)
         if credentials is None:
-            console.note(known.described + "; nothing would be sent" * known.is_done)
-            return _show_plan(run, file)
+            console.note(known.asked + "; nothing would be sent" * known.is_done)
+            return _show_plan(run, file, known)
         question = ""
         if file.operation.confirms or known.before:
             question = file.question(settings.address)
             question += "; payouts that other jobs have are paid again" * (is_payout and again)
         if file.unread and (yes or not question):
-            console.note(f"columns that are not sent: {file.unread}")
+            say = console.warn if file.is_misspelt else console.note
+            say(f"columns that are not sent: {file.unread}")
         return run_job(
             run,
             known,
@@ -184,21 +185,28 @@ def _open_orders(run: Run, layout: Layout, *, dry_run: bool) -> Iterator[OrderFi
 # Dry runs
 
 
-def _show_plan(run: Run, file: OrderFile) -> int:
-    """Show what would be sent: totals, and the first requests, unsigned; no network at all."""
+def _show_plan(run: Run, file: OrderFile, known: KnownJob | None = None) -> int:
+    """Show what would be sent: totals, and the first requests, unsigned; no network at all.
+
+    Of a job that has begun, only its journal knows which orders are new: they are counted.
+    """
+    states = known.states if known is not None else {}
     settings, recovery, totals = run.settings, run.settings.recovery, file.totals
     url = f"{file.operation.path} of {settings.address}"
     if "base_url" in settings.who:
         url = f"{settings.address}{file.operation.path}"
     limit = file.operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
-    count, first = -(-totals.orders // size), asyncio.run(_first_requests(run, file))
+    left = states.get("new", 0) if states else totals.orders
+    count, first = -(-left // size), [] if states else asyncio.run(_first_requests(run, file))
     if run.files.json:
         amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
         facts = {"dry_run": True, "command": run.command, "orders": totals.orders, "url": url}
-        print_json({**facts, "amounts": amounts, "requests": count, "first": first})
+        job = {} if known is None else {"job": known.name, "states": states}
+        print_json({**facts, **job, "amounts": amounts, "requests": count, "first": first})
         return DONE
-    lines = [f"{run.command}: {totals}"]
+    new = f" in the file, {left:,} of them new" if states else ""
+    lines = [f"{run.command}: {totals}{new}"]
     if file.unread:
         lines.append(f"columns that are not sent: {file.unread}")
     lines.append(
@@ -211,6 +219,8 @@ def _show_plan(run: Run, file: OrderFile) -> int:
     for number, body in enumerate(first, 1):
         lines.append(f"request {number}, without identity and signature:")
         lines += [f"{name} = {text}" for name, text in body.items()]
+    if first and count > len(first):
+        lines.append(f"and {count - len(first):,} more")
     for line in [*lines, "nothing was sent"]:
         standard_output().print(line, soft_wrap=True)
     return DONE

@@ -11,6 +11,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -37,6 +38,7 @@ IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
+_MEANT = "did you mean"
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
@@ -226,7 +228,14 @@ class OrderFile:
         """Names the columns that nothing is made of, and that no command wrote."""
         names = [name for name in self.table.header if name not in {*self.layout.inputs, *_WRITTEN}]
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        return ", ".join(map(repr, names[:_NAMED])) + more
+        near = [get_close_matches(name, self.layout.inputs, 1) for name in names[:_NAMED]]
+        meant = [f" ({_MEANT} {found[0]}?)" if found else "" for found in near]
+        return ", ".join(f"{n!r}{hint}" for n, hint in zip(names, meant, strict=False)) + more
+
+    @property
+    def is_misspelt(self) -> bool:
+        """Whether one of these may be the mistyped name of a column that is read."""
+        return _MEANT in self.unread
 
     def question(self, address: str) -> str:
         """Return what is asked before its orders are sent."""

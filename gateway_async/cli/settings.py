@@ -259,7 +259,8 @@ class Settings(Network):
                 path.touch(mode=0o600)
             except OSError as error:
                 raise ConfigurationError(
-                    f"--journal: {path} cannot be made: {error.strerror or error}"
+                    f"--journal: {path} cannot be made: {error.strerror or error}; the folder has "
+                    "to be there"
                 ) from None
         url = locate(self.journal).absolute_url
         return Journal.open(url, lease_seconds=self.journal_lease_seconds, create=create)

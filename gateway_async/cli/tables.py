@@ -175,6 +175,9 @@ def _checked(line: int, header: list[str]) -> list[str]:
         raise TableError([Problem(line, None, reason)])
     if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
         reason = "more than one column has {} name"
+        if not any(name.isidentifier() for name in header if name):
+            reason = "there seems to be no header: the first line must name the columns"
+            raise TableError([Problem(line, None, reason)])
         raise TableError(
             Problem(line, name or None, reason.format("this" if name else "no")) for name in twice
         )

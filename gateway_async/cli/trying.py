@@ -84,7 +84,7 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
                 for one in paid[::_REFUNDED_EVERY]
             ]
             lost = await run("refund", gateway.refund(refunds, policy=_FEW_IN_A_REQUEST))
-            settled = await run("recover", gateway.recover(lost))
+            settled = await run("recover", gateway.recover(lost.unknown))
             refs = [OrderRef(transaction_id=one.transaction_id) for one in paid]
             await run("query", gateway.query(refs))
             refs = [OrderRef(transaction_id=one.order.transaction_id) for one in settled.succeeded]
@@ -92,7 +92,11 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
     console.rich.print(summary_table(stages))
     mistakes = [
         f"{operation} of {one.order.transaction_id}: {one.status}, but done {effects} times"
-        for operation, outcomes in (("capture", captures), ("refund", settled))
+        for operation, outcomes in (
+            ("capture", captures),
+            ("refund", lost.succeeded),
+            ("refund", settled),
+        )
         for one in outcomes
         if (effects := sandbox.ledger.effects(operation, one.order.transaction_id))
         not in _EFFECTS[one.status]

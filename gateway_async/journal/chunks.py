@@ -351,8 +351,11 @@ class Orders:
         given = {"request": request, "ended_at": ended_at, "listed": written(listed)}
         if known.count(DONE) == len(known) and self._is_whole(_SUCCEED, indices, **given):
             return
-        each = zip(indices, known, listed, strict=True)
-        found = {index: one._replace(reference=reference) for index, one, reference in each}
+        found = {
+            # What a reply calls an order that did not succeed is no refund of this job's.
+            index: one._replace(reference=reference) if one.state == JobState.SUCCEEDED else one
+            for index, one, reference in zip(indices, known, listed, strict=True)
+        }
         self._put(Transition.SETTLE, found, request, ended_at)
 
     def hold(self, found: "Mapping[int, Known]") -> None:

@@ -344,6 +344,9 @@ class NotificationReceiver:
 
 def _digest(fields: "Mapping[str, Any]") -> bytes:
     """Return a few bytes that stand for the fields, whatever their order."""
-    # Not by orjson, which writes no integer of more than 64 bits; and nothing nested deep is left.
-    written = json.dumps(without_secrets(dict(fields)), sort_keys=True)
+    # Not by orjson, which writes no integer of more than 64 bits.
+    try:
+        written = json.dumps(dict(fields), sort_keys=True)
+    except RecursionError:  # of what is nested deep, only the upper part counts
+        written = json.dumps(without_secrets(dict(fields)), sort_keys=True)
     return hashlib.blake2b(written.encode(), digest_size=16).digest()

@@ -98,7 +98,7 @@ class LedgerEntry(Model):
                 )
         if self.order_no is None and self.transaction_id is None:
             raise InvalidOrderError(
-                f"{describe(self)}: order_no and transaction_id are both None; give one of them"
+                f"{describe(self)}: order_no and transaction_id are both missing; give one of them"
             )
 
     @property

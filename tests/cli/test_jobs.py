@@ -204,6 +204,11 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(
     done = "is done: 3 succeeded; nothing would be sent"
     assert (again.code, again.stderr.endswith(f" in {tmp_path}/j.db {done}\n")) == (0, True)
     assert (tmp_path / "j.db").read_bytes() == before
+    assert "3 orders, EUR" in again.stdout
+    assert "in the file, 0 of them new" in again.stdout
+    assert "request 1" not in again.stdout
+    facts = json.loads((await run(None, *dry, "--json", cwd=tmp_path)).stdout)
+    assert (facts["job"], facts["states"], facts["requests"]) == ("night", {"succeeded": 3}, 0)
 
     (tmp_path / "j.db").write_text("no journal")
     broken = await run(None, *dry, cwd=tmp_path)

@@ -38,7 +38,7 @@ UNNAMED = [
     ("reconcile much.csv", "line 2, column amount: 'much' is not a finite number"),
     ("reconcile less.csv", "line 2, column refunded: -1 is negative"),
     ("reconcile bare.csv", "line 2, column currency: empty"),
-    ("reconcile none.csv", "line 2: order_no and transaction_id are both None"),
+    ("reconcile none.csv", "line 2: order_no and transaction_id are both missing"),
     ("reconcile orders.csv --state 3000", "such as 3000=paid"),
     ("reconcile orders.csv --state 3000=paid,", "such as 3000=paid"),
     ("reconcile orders.csv --refund-status 1=maybe", "such as 2=no"),

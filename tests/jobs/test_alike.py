@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, RecoveryPolicy
+from gateway_async import BatchPolicy, Dialect, RecoveryPolicy, RefundOrder
 from gateway_async.errors import AlikeRefundError, NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
@@ -27,8 +28,8 @@ from tests.jobs.books import (
     references_of,
     statuses,
 )
-from tests.memory import HttpRequest
-from tests.orders import seeded
+from tests.memory import Asked, HttpRequest, MemoryTransport, client_over
+from tests.orders import reply_to, seeded
 
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")
 
@@ -143,3 +144,30 @@ async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job_or_witho
     off = RecoveryPolicy(settle_seconds=0, hold_alike_hours=None)
     assert (await make(recovery=off).refund(parts, job=journal.job("again"))).ok
     assert effects(sandbox, orders) == [4, 4]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_refund_that_was_declined_and_is_listed_holds_the_next_like_it(
+    journal: Journal,
+) -> None:
+    listed: list[dict[str, str]] = []
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        if asked.operation.name == "refund":
+            (item,) = asked.fields["refund_orders"]
+            done = {**item, "refund_reference_id": f"R-{len(listed)}", "refund_status": "1"}
+            status = "1" if listed else "5"
+            listed.append(done)
+            return reply_to("refund", [{**done, "refund_status": status}])
+        return reply_to("search_refunds", listed)
+
+    gateway = client_over(
+        MemoryTransport(answer),
+        dialect=Dialect(declined_statuses={"5"}),
+        recovery=RecoveryPolicy(settle_seconds=0),
+    )
+    given = {"transaction_id": "T1", "currency": "EUR", "amount": "50.00"}
+    orders = [RefundOrder(**given, order_no=name, refund_amount="5.00") for name in ("A", "B")]
+    result = await gateway.refund(orders, job=journal.job("job"), policy=SERIAL)
+    assert statuses(result) == [DECLINED, NOT_SENT]
+    assert len(listed) == 1
