@@ -140,10 +140,12 @@ class Database:
         """
         self._is_closed = True
         if not self._is_at_home():
-            self._queue.put(None)
+            if self._loop.is_running():
+                self._call_in_loop(self._end)  # only there is known what was gathered
+            else:
+                self._end()
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
-        self._hand_over()
-        self._queue.put(None)
+        self._end()
         interruption: asyncio.CancelledError | None = None
         while not self._ended.done():
             try:
@@ -165,6 +167,10 @@ class Database:
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
         self._queue.put(gathered)
+
+    def _end(self) -> None:
+        self._hand_over()
+        self._queue.put(None)
 
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop

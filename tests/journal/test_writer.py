@@ -243,6 +243,24 @@ async def test_another_event_loop_is_refused(
     assert {thread for _, thread in handed_over} == {threading.current_thread()}
 
 
+async def test_what_was_asked_for_is_done_when_another_event_loop_closes(
+    url: str, tables: Tables
+) -> None:
+    journal = await Journal.open(url).__aenter__()
+
+    async def close() -> None:
+        with pytest.raises(JournalError, match="entered in another event loop"):
+            await journal.__aexit__(None, None, None)
+
+    asked = writing(journal, 1)
+    other = threading.Thread(target=asyncio.run, args=(close(),))
+    other.start()
+    other.join()  # while this loop stands still, with what was asked for
+    async with asyncio.timeout(30):
+        await asked
+    assert written(tables) == [1]
+
+
 def test_a_journal_of_a_loop_that_is_gone_ends_its_thread(url: str) -> None:
     before = set(threading.enumerate())
     journal = Journal.open(url)
