@@ -91,6 +91,12 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
             await asyncio.sleep(max(seconds, _SHARE_OF_LOOKING * took))
 
 
+async def _stop(sweeper: "asyncio.Task[None]") -> None:
+    """Cancel the sweeper, and let it give back to the journal what it did not hand over."""
+    sweeper.cancel()
+    await asyncio.wait([sweeper])
+
+
 @hide_arguments
 class Workers:
     """Jobs of one merchant at one gateway, in one journal, that many processes share.
@@ -340,7 +346,7 @@ class Workers:
             gateway = await stack.enter_async_context(self._make_gateway())
             if sweeps:
                 sweeper = asyncio.get_running_loop().create_task(self.keep_sweeping())
-                stack.callback(sweeper.cancel)
+                stack.push_async_callback(_stop, sweeper)
             self._exits = stack.pop_all()
         self._open_ones = journal, gateway  # not before both are open
 

@@ -1,5 +1,6 @@
 """What `Workers` are given: a queue, and what makes a client."""
 
+import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator
@@ -15,7 +16,7 @@ from gateway_async.workers import Workers
 from gateway_async.workers.rabbit import rabbit_broker
 from tests.jobs.books import effects, make_client
 from tests.orders import client_at, seeded
-from tests.workers.conftest import Shop
+from tests.workers.conftest import POLICY, Shop
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,27 @@ async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sa
         await jobs.submit("refund", orders, job="job")
         assert (await jobs.result("job")).ok
     assert effects(sandbox, orders) == [1] * 3
+
+
+async def test_a_broker_that_ends_while_the_queue_is_slow_leaves_its_slices_due(
+    shop: Shop, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def hang(*_: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    broker = InMemoryBroker()
+    broker.is_worker_process = True
+    jobs = Workers(broker, lambda: make_client(sandbox), shop.url, policy=POLICY)
+    async with jobs:
+        await jobs.submit("refund", seeded(sandbox, 10), job="job", wake=False)
+        monkeypatch.setattr(broker, "kick", hang)
+        async with asyncio.timeout(30):
+            await asked.wait()
+    async with shop.workers() as others:
+        assert await others.sweep() == 3
 
 
 @pytest.mark.parametrize(
