@@ -208,7 +208,8 @@ async def test_the_card_of_a_payment_is_masked_however_its_reply_writes_it(
         said = f"0005: {SPACED.replace(' ', between)} {asked.fields['encryption_data']}"
         return _xml({"respon": {"result_info": said, "connector": CARD * 500}}).encode("utf-16")
 
-    parted = f"<respon><order_no>N-1</order_no><note>{CARD[:6]}<!-- 9 -->{CARD[6:]}</note></respon>"
+    parted = f"<recurring_id>{CARD[:6]}<!-- 9 -->{CARD[6:]}</recurring_id><result_info>1"
+    parted = f"<respon>{parted}</result_info></respon>"
     net.catch("parted", await _client(lambda *_: parted).pay_direct(direct_payment()))
     result = await _client(quote).pay_direct(direct_payment())
     net.catch("result", result)
