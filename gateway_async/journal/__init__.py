@@ -1,6 +1,7 @@
-"""Durable storage of jobs, in SQLite or PostgreSQL; it needs the extra `gateway-async[journal]`.
+"""Durable storage of jobs, in SQLite or PostgreSQL.
 
-Importing this loads no database library; entering a `Journal` does.
+PostgreSQL, and a journal of an earlier version, need the extra `gateway-async[journal]`. Importing
+this loads no database library; entering a `Journal` does.
 
 Read it from the caller down to the tables:
 

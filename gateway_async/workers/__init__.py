@@ -1,6 +1,6 @@
 """Jobs that many processes share: the journal is the truth, and a task queue wakes the workers.
 
-Running slices needs the extra `gateway-async[journal]`; a taskiq broker needs
+Running slices on PostgreSQL needs the extra `gateway-async[journal]`; a taskiq broker needs
 `gateway-async[workers]`, which has both. Importing this loads neither.
 """
 
