@@ -39,6 +39,11 @@ IN_JOB = "in_job"
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
 _MEANT = "did you mean"
+_MAY_BE_DONE = {
+    "succeeded": "succeeded in the run that wrote this file",
+    "unknown": "may have been done by the run that wrote this file",
+}
+_ANOTHER_OPERATION = "only for another operation, take out the columns that the run added"
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
@@ -253,13 +258,8 @@ class OrderFile:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
         layout, tree = self.layout, dict[str, Any]()
-        if layout.moves_money and (job := row.cells.get(IN_JOB, "").strip()):
-            reason = (
-                f"this order is in job {job!r}: go on with that job (`gateway-async jobs resume`), "
-                "or decide on what it holds (`gateway-async jobs "
-                "resolve`); for another operation take this column out"
-            )
-            raise _WrongCellError(IN_JOB, reason)
+        if layout.moves_money:
+            _check_not_sent(row.cells)
         for column, cell in row.cells.items():
             if not cell or column not in layout.inputs:
                 continue
@@ -336,6 +336,20 @@ class OrderFile:
             advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
             reason = f"the same order as in line {first}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
+
+
+def _check_not_sent(cells: Mapping[str, str]) -> None:
+    """Refuse the row of an outcome file that a job has, or that was done, or may have been."""
+    status = cells.get("status", "").strip().lower()
+    if job := cells.get(IN_JOB, "").strip():
+        reason = (
+            f"this order is in job {job!r}: go on with that job (`gateway-async jobs resume`), "
+            "or decide on what it holds (`gateway-async jobs resolve`)"
+        )
+        raise _WrongCellError(IN_JOB, f"{reason}; {_ANOTHER_OPERATION}")
+    if status in _MAY_BE_DONE and cells.keys() >= {*OUTCOME_COLUMNS}:
+        reason = f"this order {_MAY_BE_DONE[status]}: go on with the file that the run was given"
+        raise _WrongCellError("status", f"{reason}; {_ANOTHER_OPERATION}")
 
 
 def _listed(column: str, cell: str) -> list[Any]:

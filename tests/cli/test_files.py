@@ -142,6 +142,11 @@ def test_a_bad_cell_is_named_by_line_and_column(row: str, column: str, reason: s
         ("refund", rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
         ("refund", rows('T1,O1,EUR,1,1,"a"b'), "line 2: not CSV from here on"),
         ("refund", f"{HEADER},in_job\nT1,O1,EUR,1,1,,night", "line 2, column in_job: "),
+        (
+            "refund",
+            f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,Unknown ,,",
+            "line 2, column status: this order may have been done by the run that wrote this file",
+        ),
         ("review", "transaction_id,order_no,currency,amount\nT1,O1,EUR,1", "review_flag: missing"),
         (
             "review",
@@ -178,6 +183,10 @@ def test_columns_that_are_not_read_are_named_as_far_as_a_line_has_room() -> None
 
 def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
     assert [*read(f"{HEADER},status,in_job\nT1,O1,EUR,1,1,,not_sent,").orders()]
+    for status in ("declined", "not_sent", "absent"):
+        assert [*read(f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,{status},,").orders()]
+    assert [*read(f"{HEADER},status,code\nT1,O1,EUR,1,1,,succeeded,").orders()]  # a merchant's own
+    assert [*read("order_no,status,code,error\nO1,succeeded,,", "query").orders()]
     looked_up = read("order_no,transaction_id\nO1,\n,T2", "query").orders()
     assert [*looked_up] == [OrderRef(order_no="O1"), OrderRef(transaction_id="T2")]
     chosen = OrderFile(

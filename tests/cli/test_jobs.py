@@ -149,7 +149,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
         "decided by a person: not theirs",
     }
     assert "or a person decided so" in (tmp_path / "declined.html").read_text(encoding="utf-8")
-    columns = [name for name in rows[0] if name != "in_job"]  # as the refusal advises
+    columns = [name for name in rows[0] if name != "in_job"]  # what was declined may be sent
     write(tmp_path / "again.csv", columns, [[row[name] for name in columns] for row in rows])
     line = ("refund", "again.csv", "--yes", "--out", "o.csv", *CONFIGURED)
     sent = await run(sandbox, *line, cwd=tmp_path)

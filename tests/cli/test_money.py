@@ -121,6 +121,38 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(
             assert (sandbox.requests["refund"], names(tmp_path)) == (before, there)
 
 
+@pytest.mark.parametrize("left_out", [["in_job"], []])
+async def test_what_a_file_of_outcomes_says_was_done_is_not_sent_again(
+    sandbox: Sandbox, tmp_path: Path, left_out: list[str]
+) -> None:
+    """With a row less, so that it is no job that is there; another operation takes its orders."""
+    payments = sandbox.seed(3, status="authorised", amount="9.00")
+    rows = [(p.transaction_id, p.order_no, p.currency, p.amount, "1.00") for p in payments]
+    write(tmp_path / "orders.csv", (*COLUMNS, "refund_amount"), rows)
+    line = ("--yes", "--out", "out.csv", *KEPT)
+    assert (await run(sandbox, "capture", "orders.csv", *line, cwd=tmp_path)).code == 0
+
+    def without(*columns: str) -> None:
+        kept = [name for name in outcomes(tmp_path / "out.csv")[0] if name not in columns]
+        done = outcomes(tmp_path / "out.csv")[1:]
+        write(tmp_path / "fewer.csv", kept, [[row[name] for name in kept] for row in done])
+
+    without(*left_out)
+    for command in ("capture", "refund"):
+        refused = await run(sandbox, command, "fewer.csv", *line, cwd=tmp_path)
+        assert refused.code == 2, refused.stderr
+        assert "only for another operation, take out the columns" in refused.stderr
+        assert ("this order succeeded in the run that wrote" in refused.stderr) == bool(left_out)
+    assert sandbox.requests["capture"] == 1
+    assert sandbox.requests["refund"] == 0
+    without("status", "code", "error", "in_job", "decision_note")
+    refunded = await run(sandbox, "refund", "fewer.csv", *line, cwd=tmp_path)
+    assert refunded.code == 0, refunded.stderr
+    for payment in payments[1:]:
+        assert sandbox.ledger.effects("refund", payment.transaction_id) == 1
+        assert sandbox.ledger.effects("capture", payment.transaction_id) == 1
+
+
 async def test_captures_cancels_and_reviews(sandbox: Sandbox, tmp_path: Path) -> None:
     rows = [
         (p.transaction_id, p.order_no, p.currency, p.amount)
