@@ -250,6 +250,10 @@ def test_nested_parts_are_dotted_columns_and_lists_json() -> None:
         ({"source_currency": "euro"}, "column source_currency: 'euro' is not a code of three"),
         ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number such"),
         ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
+        (
+            {"status": "succeeded", "code": "", "error": ""},
+            "column status: this order succeeded in the run that wrote this file",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, str], words: str) -> None:
