@@ -2,8 +2,9 @@
 
 Nothing leaves unless the store, the journal's PostgreSQL, granted it; where it cannot be asked,
 nothing is sent. A turn is a row with its time, by the database's clock: now, or once the window of
-the turn that is `requests` before it is over. The journal's `Database` asks for it, off the event
-loop, and ends every wait.
+the turn that is `requests` before it is over. A turn is taken only shortly before it is due, since
+a process that is killed leaves its turns behind. The journal's `Database` asks for it, off the
+event loop, and ends every wait; other event loops of the process ask through the one that has it.
 """
 
 import asyncio
@@ -39,6 +40,8 @@ __all__ = ["SharedRate", "shared_rate"]
 # A request leaves a moment after its turn: so much longer, at most, is the window of turns.
 _LATE_SHARE = 0.1
 _LATE_SECONDS = 0.1
+# How long before it is due a turn may be taken.
+_AHEAD_SECONDS = 1.0
 _LOCK_OF_TABLE = 0x6761_7261_7465
 
 _MAKE = """
@@ -46,10 +49,12 @@ CREATE TABLE IF NOT EXISTS gateway_rate_turns (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, at DOUBLE PRECISION NOT NULL
 )"""
 _TAKE = """
-INSERT INTO gateway_rate_turns (id, name, at)
-SELECT :id, :name, greatest(NOW_SECONDS, :window + coalesce((
+WITH next AS (SELECT greatest(0, :window - NOW_SECONDS + coalesce((
     SELECT at FROM gateway_rate_turns WHERE name = :name ORDER BY at DESC LIMIT 1 OFFSET :others
-), 0)) RETURNING at - NOW_SECONDS"""
+), 0)) AS wait), taken AS (
+    INSERT INTO gateway_rate_turns (id, name, at)
+    SELECT :id, :name, NOW_SECONDS + wait FROM next WHERE wait <= :ahead
+) SELECT wait FROM next"""
 _FORGET = "DELETE FROM gateway_rate_turns WHERE name = :name AND at < NOW_SECONDS - :window"
 _GIVE_BACK = "DELETE FROM gateway_rate_turns WHERE id = :id"
 
@@ -57,11 +62,14 @@ _GIVE_BACK = "DELETE FROM gateway_rate_turns WHERE id = :id"
 class SharedRate:
     """A `limiter=` for `GatewayClient`; made by `shared_rate`.
 
-    Entering it waits for a turn. It raises `NotSentError` where the store cannot be asked.
+    Entering it waits for a turn, in any event loop while the one that opened it runs. It raises
+    `NotSentError` where the store cannot be asked.
     """
 
     def __init__(self, database: Database, name: str, requests: int, window: float) -> None:
         self._database = database
+        self._home = asyncio.get_running_loop()
+        self._queue = asyncio.Lock()
         self._name = name
         self._requests = requests
         self._window = window
@@ -71,20 +79,12 @@ class SharedRate:
         return f"<SharedRate {self._name!r}>"
 
     async def __aenter__(self) -> None:
-        turn = {"id": uuid.uuid4().hex}
-        rate = {"name": self._name, "window": self._window}
-
-        def take(transaction: "Transaction") -> float:
-            transaction.lock(self._lock)
-            transaction.run(_FORGET, **rate)
-            row = transaction.run(_TAKE, **turn, **rate, others=self._requests - 1).fetchone()
-            return float(row[0])
-
         try:
-            await asyncio.sleep(await self._database.run("cannot take a turn", take))
-        except asyncio.CancelledError:
-            self._database.post("cannot give back", lambda tx: tx.run(_GIVE_BACK, **turn))
-            raise
+            if asyncio.get_running_loop() is not self._home and self._home.is_running():
+                asked = asyncio.run_coroutine_threadsafe(self._wait_for_turn(), self._home)
+                await asyncio.wrap_future(asked)
+            else:
+                await self._wait_for_turn()
         except JournalError as error:
             raise NotSentError(
                 f"nothing was sent: the shared rate could not be asked ({error})"
@@ -92,6 +92,35 @@ class SharedRate:
 
     async def __aexit__(self, *error: object) -> None:
         pass
+
+    async def _wait_for_turn(self) -> None:
+        turn = uuid.uuid4().hex
+        try:
+            wait = math.inf
+            if not self._queue.locked():
+                wait = await self._take(turn)
+            if wait > _AHEAD_SECONDS:
+                async with self._queue:  # one of this process asks again, in its order
+                    wait = await self._take(turn)
+                    while wait > _AHEAD_SECONDS:
+                        await asyncio.sleep(_AHEAD_SECONDS / 2)
+                        wait = await self._take(turn)
+            await asyncio.sleep(wait)
+        except asyncio.CancelledError:
+            self._database.post("cannot give back", lambda tx: tx.run(_GIVE_BACK, id=turn))
+            raise
+
+    def _take(self, turn: str) -> "asyncio.Future[float]":
+        """Take the next turn, if it is due soon; return the seconds until it is due."""
+        rate = {"name": self._name, "window": self._window}
+        limits = {"others": self._requests - 1, "ahead": _AHEAD_SECONDS}
+
+        def take(transaction: "Transaction") -> float:
+            transaction.lock(self._lock)
+            transaction.run(_FORGET, **rate)
+            return float(transaction.run(_TAKE, id=turn, **rate, **limits).fetchone()[0])
+
+        return self._database.run("cannot take a turn", take)
 
 
 @hide_given

@@ -101,10 +101,67 @@ async def test_one_who_gives_up_leaves_the_turn_to_others() -> None:
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
+            while len(_turns(url)) > 1:  # noqa: ASYNC110  # the database has no event
+                await asyncio.sleep(0)
             (first,) = _turns(url)
             async with limiter:
                 pass
             assert _turns(url)[-1] - first < 2 * 0.3
+
+
+ASKING = """
+import asyncio, sys
+from gateway_async.workers.rate import shared_rate
+
+async def main(url):
+    async with shared_rate(url, "M1", requests=1) as limiter:
+
+        async def ask():
+            async with limiter:
+                print("asked", flush=True)
+
+        await asyncio.gather(*(ask() for _ in range(60)))
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+async def test_a_process_that_is_killed_leaves_no_turns_far_ahead() -> None:
+    with postgres_url() as url, psycopg.connect(url) as connection:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", ASKING, url), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        for _ in range(2):  # by the second turn, all have asked
+            assert await process.stdout.readline() == b"asked\n"
+        process.kill()
+        await process.wait()
+        ahead = connection.execute(
+            "SELECT max(at) - extract(epoch FROM clock_timestamp())::float FROM gateway_rate_turns"
+        ).fetchone()
+    assert ahead is not None
+    assert ahead[0] <= 1
+
+
+@pytest.mark.slow
+async def test_other_event_loops_take_turns_as_long_as_the_first_one_runs() -> None:
+    with postgres_url() as url:
+        shared = shared_rate(url, "M1", requests=1, seconds=0.3)
+        async with shared as limiter:
+            for _ in range(2):
+                await asyncio.to_thread(asyncio.run, limiter.__aenter__())
+            assert len(_turns(url)) == 2
+        with pytest.raises(NotSentError, match="the journal was closed"):
+            await asyncio.to_thread(asyncio.run, limiter.__aenter__())
+
+
+@pytest.mark.slow
+def test_nothing_is_sent_once_the_first_event_loop_has_ended() -> None:
+    with postgres_url() as url:
+        limiter = asyncio.run(shared_rate(url, "M1", requests=1).__aenter__())
+        with pytest.raises(NotSentError, match="could not be asked"):
+            asyncio.run(limiter.__aenter__())
 
 
 def _turns(url: str) -> list[float]:
