@@ -87,7 +87,7 @@ async def _stream(reconciliation: Reconciliation, seen: list[Difference]) -> Non
         ({"amount": "1e100"}, r"\.amount: .*100 digits"),
         ({"refunded": "1e-101"}, r"\.refunded: .*100 digits"),
         ({"amount": 12.5}, r"\.amount: .*float"),
-        ({"transaction_id": None, "order_no": None}, "both None"),
+        ({"transaction_id": None, "order_no": None}, "both missing"),
     ],
 )
 def test_wrong_entries(changes: dict[str, Any], text: str) -> None:
