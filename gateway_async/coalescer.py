@@ -272,7 +272,7 @@ class Coalescer:
         forgotten = self.unclaimed[:-UNCLAIMED_KEPT]
         del self.unclaimed[:-UNCLAIMED_KEPT]
         for one in kept:
-            amount = getattr(one.order, "refund_amount", one.order.amount)
+            amount = getattr(one.order, queue.operation.moved_field)
             _log.warning(
                 "unclaimed, since the caller was cancelled: %s of %s %s is %s%s",
                 describe(one.order),

@@ -344,4 +344,5 @@ def acquire(transaction: "Transaction", wanted: LeaseKey, seconds: float) -> Lea
 
 def release(transaction: "Transaction", key: LeaseKey) -> None:
     """End a lease, if it is its owner's still, also where it is not known whether it was taken."""
+    transaction.leases.clear()  # else a later operation of the transaction takes it for live
     transaction.run(_RELEASE, name=key.name, slice=key.slice_number, owner=key.owner)
