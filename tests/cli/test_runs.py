@@ -29,6 +29,7 @@ from tests.cli.running import (
     write_refunds,
 )
 from tests.cli.terminal import CTRL_C, Terminal
+from tests.jobs.books import sent
 
 # In a terminal
 
@@ -62,6 +63,7 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(
         await terminal.until("150 of 500")
         await terminal.until("150 succeeded")
         assert "/s, 150 succeeded" in terminal.text
+        await sent(sandbox, 4)
         terminal.type(CTRL_C)
         await terminal.until("stopping: waiting for what is in flight")
         terminal.type(CTRL_C)
