@@ -127,8 +127,9 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 
 def _may_hold(body: bytes, card: str) -> bool:
     """Return False if no text of a reply holds a card number, however it is grouped."""
-    # What may join digits that stand apart, or make some: references, escapes, comments.
-    is_written = any(mark in body for mark in (b"&", b"\\", b"<!", b"<?"))
+    # What may join digits that stand apart, or make some: references, escapes, comments. A body may
+    # begin with a declaration, before all digits.
+    is_written = any(mark in body[1:] for mark in (b"&", b"\\", b"<!", b"<?"))
     return is_written or card.encode() in body.translate(None, _NO_DIGITS)
 
 
