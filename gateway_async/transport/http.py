@@ -176,9 +176,7 @@ class AiohttpTransport:
         deadline = Deadline(opened.alarm, tracker, seconds)
         failure: Exception | None = None
         try:
-            # Try again if a used connection could not take the request: nothing was sent.
-            while failure is None or (tracker.problem and tracker.teach and not deadline.missed):
-                tracker.problem, tracker.teach = "", None
+            while True:
                 payload = TrackedPayload(request, tracker, deadline.restart)
                 try:
                     return await self._post(opened.session, request.path, payload, deadline)
@@ -192,16 +190,19 @@ class AiohttpTransport:
                     failure = error
                 finally:
                     payload.abort_closed()
+                # Try again if a used connection could not take the request: nothing was sent.
+                if deadline.missed or not (payload.problem and payload.on_end):
+                    break
         finally:
             deadline.end()
-        _note_end(tracker, is_lost=isinstance(failure, _ENDED))
+        payload.note_end(is_lost=isinstance(failure, _ENDED))
         # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
         may_be_hooks = self._given is not None and not opened.session.closed
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
         if may_be_hooks and not isinstance(failure, _FAILURES):
             raise _bare(failure)
         cause = None if _quotes_reply(failure) or _names_proxy(failure) else _bare(failure)
-        raise _translate(failure, tracker) from cause
+        raise _translate(failure, payload) from cause
 
     async def aclose(self) -> None:
         """Close the session that was opened on the running loop; a caller's own is left alone.
@@ -237,13 +238,13 @@ class AiohttpTransport:
         )
         try:
             if not payload.tracker.started:
-                _check_unasked(response, payload.tracker)
+                _check_unasked(response, payload)
             body = await self._read(response.content, deadline)
         except BaseException:
             response.close()
             raise
         response.release()
-        _note_end(payload.tracker, is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+        payload.note_end(is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
         return HttpResponse(response.status, response.headers, body)
 
     async def _read(self, content: aiohttp.StreamReader, deadline: "Deadline") -> bytes:
@@ -415,7 +416,7 @@ class Pool(aiohttp.TCPConnector):
         protocol, transport = connection.protocol, connection.transport
         if protocol is not None and transport is not None and isinstance(req.body, TrackedPayload):
             if protocol in self._arrivals:
-                req.body.tracker.teach = functools.partial(self.note, is_trial=self._distrust())
+                req.body.on_end = functools.partial(self.note, is_trial=self._distrust())
             else:
                 self._arrivals[protocol] = arrivals_on(transport)
             req.body.arrivals = self._arrivals[protocol]
@@ -456,33 +457,27 @@ class Pool(aiohttp.TCPConnector):
         return is_due
 
 
-def _note_end(tracker: SendTracker, *, is_lost: bool) -> None:
-    """Tell our pool how a request ended that was written."""
-    if tracker.teach is not None and tracker.started:
-        tracker.teach(is_lost=is_lost)
-
-
-def _check_unasked(response: aiohttp.ClientResponse, tracker: SendTracker) -> None:
+def _check_unasked(response: aiohttp.ClientResponse, payload: TrackedPayload) -> None:
     """Raise for a reply to a request that was not written.
 
     Raises:
         aiohttp.ClientConnectionError: Where it lay in the connection before.
         EvidenceError: Where aiohttp wrote something, and the tracker did not notice.
     """
-    if not tracker.problem and wrote_nothing(response):
-        tracker.problem = UNREQUESTED
-    if tracker.problem:
-        raise aiohttp.ClientConnectionError(tracker.problem)
-    tracker.revoke()
+    if not payload.problem and wrote_nothing(response):
+        payload.problem = UNREQUESTED
+    if payload.problem:
+        raise aiohttp.ClientConnectionError(payload.problem)
+    payload.tracker.revoke()
     raise EvidenceError(
         f"a reply (HTTP {response.status}) came to a request that was never written; the evidence "
         "of sending cannot be trusted with this aiohttp or this mock"
     )
 
 
-def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
+def _translate(error: Exception, payload: TrackedPayload) -> GatewayError:
     """Map an exception of aiohttp to one of ours; the only place that does."""
-    sent, what = tracker.revoke(), _describe(error)
+    sent, what = payload.tracker.revoke(), _describe(error)
     if not sent and isinstance(error, aiohttp.ClientHttpProxyError):
         problem = f"nothing was sent: the proxy opened no connection (HTTP {error.status})"
         if error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:  # each try may lock the user
@@ -491,7 +486,7 @@ def _translate(error: Exception, tracker: SendTracker) -> GatewayError:
     if not sent and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
     if not sent:
-        return NotSentError(f"nothing was sent: {tracker.problem or what}")
+        return NotSentError(f"nothing was sent: {payload.problem or what}")
     if isinstance(error, _SHOWS_REPLY):
         return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")
     return OutcomeUnknownError(f"the request was sent and its reply was lost: {what}")

@@ -64,16 +64,11 @@ class SendTracker:
         fence: Called right before the first byte is written; if it raises, nothing is written.
         started: Whether it was asked to write; from then on anything may have been sent.
         revoked: Whether it must not be written any more; a late write raises.
-        problem: Why its connection could not take it, so that nothing was written; or empty.
-        teach: Called with `is_lost`, whether the connection ended in place of the reply; None
-            unless our pool has used the connection before.
     """
 
     fence: "Callable[[], None] | None" = None
     started: bool = False
     revoked: bool = False
-    problem: str = ""
-    teach: "Callable[..., None] | None" = None
 
     def begin(self) -> None:
         """Note that the body is about to be written.
@@ -101,6 +96,8 @@ class TrackedPayload(aiohttp.BytesPayload):
         tracker: Set before the first byte is written.
         arrivals: Polls the connection for bytes that have arrived; None if the connection is not
             one of our own pool.
+        on_end: Called by `note_end`; None unless our pool has used the connection before.
+        problem: Why its connection could not take it, so that nothing was written; or empty.
 
     Args:
         request: The request.
@@ -116,6 +113,8 @@ class TrackedPayload(aiohttp.BytesPayload):
         self._size = len(request.body)
         self.tracker = tracker
         self.arrivals: Callable[[], object] | None = None
+        self.on_end: Callable[..., None] | None = None
+        self.problem: str = ""
         self._on_written = on_written
         self._transport: asyncio.WriteTransport | None = None
 
@@ -130,7 +129,7 @@ class TrackedPayload(aiohttp.BytesPayload):
         if isinstance(writer, StreamWriter):
             self._transport = writer.transport
             if problem := await self._connection_problem(writer):
-                self.tracker.problem = problem
+                self.problem = problem
                 raise ConnectionAbortedError(problem)
         self.tracker.begin()
         await super().write_with_length(writer, content_length)
@@ -144,6 +143,11 @@ class TrackedPayload(aiohttp.BytesPayload):
         """Abort its connection if that is closing: over TLS, it would wait for the peer."""
         if self._transport is not None and self._transport.is_closing():
             self._transport.abort()
+
+    def note_end(self, *, is_lost: bool) -> None:
+        """Tell our pool, once it was written, whether the connection ended in place of a reply."""
+        if self.on_end is not None and self.tracker.started:
+            self.on_end(is_lost=is_lost)
 
     async def _connection_problem(self, writer: StreamWriter) -> str:
         """Return why the connection cannot take the request, or an empty text.
