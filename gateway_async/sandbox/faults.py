@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EVERY_OPERATION = "*"
-_BATCHES = ("capture", "cancel", "review", "refund")
 _NOTIFIED = sorted(op.name for op in (PAY_DIRECT, PAY_APM, CHECKOUT, PAYOUT))
-_STATUSES = ("query_result", *(f"{of}_status" for of in (*_BATCHES, "order")))
+_STATUSES = ("order_status", *(op.status_field for op in OPERATIONS.values() if op.status_field))
 _AMOUNTS = ("amount", "refund_amount", "payment_amount", "source_amount")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _ERROR_PAGE = b"<html><head><title>Error</title></head><body><h1>Error</h1></body></html>"

@@ -1,5 +1,6 @@
 """The records of a reply, field by field as in sections 2.3 to 2.8 of the interface."""
 
+import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,7 @@ DONE, REFUSED = "1", "0"
 
 # Cards: any other number than these is authorised
 
-_SHORTEST, _LONGEST = 12, 19
-_SHOWN_HEAD, _SHOWN_TAIL = 6, 4
-
-
+_CARD_NUMBER = re.compile("[0-9]{12,19}")
 AUTHORISED, DECLINED = "0000:success", "2001:declined"
 NOT_A_CARD, UNKNOWN_TOKEN = "2000:not a card number", "2016:unknown token"
 BLOCKED = "2015:blocked by the fraud check"
@@ -40,17 +38,14 @@ TEST_CARDS = {
 def card_result(number: str) -> str:
     """Return the `result_info` of a payment with this card."""
     digits = number.replace(" ", "")
-    if not (digits.isascii() and digits.isdigit() and _SHORTEST <= len(digits) <= _LONGEST):
-        return NOT_A_CARD
-    return TEST_CARDS.get(digits, AUTHORISED)
+    return TEST_CARDS.get(digits, AUTHORISED) if _CARD_NUMBER.fullmatch(digits) else NOT_A_CARD
 
 
 def masked(number: str) -> str:
     """Return the first six and last four digits, and nothing of what is no card number."""
     digits = number.replace(" ", "")
-    if card_result(digits) == NOT_A_CARD:
-        return "***"
-    return digits[:_SHOWN_HEAD] + "*" * (len(digits) - 10) + digits[-_SHOWN_TAIL:]
+    is_card = _CARD_NUMBER.fullmatch(digits)
+    return f"{digits[:6]}{'*' * (len(digits) - 10)}{digits[-4:]}" if is_card else "***"
 
 
 # Records
@@ -204,14 +199,14 @@ def payout_problem(fields: Fields) -> str:
     amount, currency = payout_sum(fields)
     beneficiary = read_nested(fields.get("beneficiary"))
     bank = beneficiary.get("bank_details") if isinstance(beneficiary, dict) else None
+    account_number = bank.get("account_number") if isinstance(bank, dict) else None
     checks = {
         "request_id is missing": not fields.get("request_id"),
         "payment_amount, or source_amount in its place, is not above zero": not amount,
         "payment_currency, or source_currency in its place, is missing": not currency,
         "beneficiary.bank_details is missing": not isinstance(bank, dict),
+        "the beneficiary's account is closed": account_number == CLOSED_ACCOUNT,
     }
-    if isinstance(bank, dict) and bank.get("account_number") == CLOSED_ACCOUNT:
-        checks["the beneficiary's account is closed"] = True
     return next((text for text, failed in checks.items() if failed), "")
 
 

@@ -313,8 +313,7 @@ class Sandbox:
             ledger=self.ledger,
             deduplicate_payouts=self.deduplicate_payouts,
             base_url=self._base_url,
-            return_url=self.return_url,
-            cancel_url=self.cancel_url,
+            ways={"return_url": self.return_url, "cancel_url": self.cancel_url},
         )
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.add_routes([web.post(path, self._merchant_request) for path in PATHS])

@@ -60,9 +60,8 @@ class Service:
         ledger: Where everything is entered.
         deduplicate_payouts: Whether a `request_id` is paid once only.
         base_url: Where shoppers reach the pages.
-        return_url: Where they go afterwards, if the payment does not say so; `{order_no}` in it
-            stands for the order number.
-        cancel_url: Where they go when they leave without a choice, likewise.
+        ways: Where they go, as a payment's `return_url` and `cancel_url` say it, if a payment says
+            nothing; `{order_no}` in it stands for the order number.
     """
 
     identity: Fields
@@ -70,8 +69,7 @@ class Service:
     ledger: Ledger
     deduplicate_payouts: bool
     base_url: str
-    return_url: str
-    cancel_url: str
+    ways: Fields
 
     # Who asks
 
@@ -231,10 +229,9 @@ class Service:
 
     def _ways(self, fields: Fields) -> dict[str, str]:
         """Return the `return_url` and `cancel_url` of a payment, as far as there are any."""
-        order_no = quote(fields.get("order_no", ""), safe="")
+        order_no = quote(fields["order_no"], safe="")
         ways = {
-            name: fields.get(name) or url.replace("{order_no}", order_no)
-            for name, url in (("return_url", self.return_url), ("cancel_url", self.cancel_url))
+            n: fields.get(n) or url.replace("{order_no}", order_no) for n, url in self.ways.items()
         }
         return {name: url for name, url in ways.items() if url}
 
