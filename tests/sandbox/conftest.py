@@ -1,9 +1,11 @@
 """A sandbox, and a merchant who writes bodies and signatures by hand."""
 
+import contextlib
 import hashlib
 import hmac
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
@@ -12,9 +14,6 @@ import pytest
 from defusedxml.ElementTree import fromstring
 
 from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 PATHS = {
     "query": "/v1/retrievalTrans",
@@ -92,9 +91,6 @@ class Merchant:
         records: list[Any] = reply[name]
         return records
 
-    async def refund(self, *orders: Transaction, **changes: str) -> list[dict[str, Any]]:
-        return await self.order("refund", *orders, **changes)
-
     def effects(self, *orders: Transaction, operation: str = "refund") -> list[int]:
         return [self.sandbox.ledger.effects(operation, one.transaction_id) for one in orders]
 
@@ -142,15 +138,16 @@ def item(order: Transaction, **changes: str) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-async def sandbox(caplog: pytest.LogCaptureFixture) -> "AsyncIterator[Sandbox]":
-    """A sandbox in which no handler breaks: aiohttp would log it and answer 500."""
-    async with Sandbox(notify_pauses=(0.0, 0.0)) as sandbox:
-        yield sandbox
-    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
-
-
-@pytest.fixture
-async def merchant(sandbox: Sandbox) -> "AsyncIterator[Merchant]":
-    async with aiohttp.ClientSession() as http:
+@contextlib.asynccontextmanager
+async def merchant_of(**settings: Any) -> AsyncIterator[Merchant]:
+    """A merchant of a sandbox with these settings, who sees bodies as they come."""
+    async with aiohttp.ClientSession(auto_decompress=False) as http, Sandbox(**settings) as sandbox:
         yield Merchant(sandbox=sandbox, http=http)
+
+
+@pytest.fixture
+async def merchant(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Merchant]:
+    """A merchant of a sandbox in which no handler breaks: aiohttp would log it and answer 500."""
+    async with merchant_of(notify_pauses=(0.0, 0.0)) as merchant:
+        yield merchant
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []

@@ -13,17 +13,22 @@ import aiohttp
 import pytest
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox import Sandbox, Transaction, faults
+from gateway_async.sandbox import Transaction, faults
 from gateway_async.sandbox.faults import Fault, Faults
-from tests.sandbox.conftest import DIRECT, Merchant, item
+from tests.sandbox.conftest import DIRECT, Merchant, item, merchant_of
 
 NUMBERS = ["S00000001", "S00000002", "S00000003"]
 LOST = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError)
 
 
 @pytest.fixture
-def orders(sandbox: Sandbox) -> list[Transaction]:
-    return sandbox.seed(3, status="captured")
+def orders(merchant: Merchant) -> list[Transaction]:
+    return merchant.sandbox.seed(3, status="captured")
+
+
+async def connect(merchant: Merchant) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = merchant.sandbox.base_url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
 
 
 async def raw(merchant: Merchant, orders: list[Transaction]) -> tuple[Any, bytes]:
@@ -47,8 +52,7 @@ async def begin(merchant: Merchant, orders: list[Transaction]) -> "asyncio.Task[
 
 async def test_a_reset_is_a_reset(merchant: Merchant) -> None:
     merchant.sandbox.faults.add("refund", faults.ResetAfterEffect())
-    host, port = merchant.sandbox.base_url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    reader, writer = await connect(merchant)
     writer.write(b"POST /v1/refund HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
     with pytest.raises(ConnectionResetError):
         await reader.read()
@@ -57,16 +61,14 @@ async def test_a_reset_is_a_reset(merchant: Merchant) -> None:
 
 @pytest.mark.parametrize("fault", [faults.NoReply(), faults.Latency(3600), faults.LateEffect(3600)])
 async def test_nothing_is_left_when_the_sandbox_closes(fault: Fault) -> None:
-    async with aiohttp.ClientSession() as http:
-        before = asyncio.all_tasks()
-        async with Sandbox() as sandbox:
-            sandbox.faults.add("refund", fault)
-            orders = sandbox.seed(1, status="captured")
-            held = await begin(Merchant(sandbox=sandbox, http=http), orders)
-        await held
-        assert asyncio.all_tasks() == before
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await http.get(sandbox.base_url)
+    before = asyncio.all_tasks()
+    async with merchant_of() as merchant:
+        merchant.sandbox.faults.add("refund", fault)
+        held = await begin(merchant, merchant.sandbox.seed(1, status="captured"))
+    await held
+    assert asyncio.all_tasks() == before
+    with pytest.raises(ConnectionRefusedError):
+        await connect(merchant)
 
 
 @pytest.mark.parametrize(
@@ -107,16 +109,14 @@ def is_right(body: bytes) -> bool:
     ],
 )
 async def test_the_effect_is_done_and_the_reply_is_another(
-    sandbox: Sandbox,
+    merchant: Merchant,
     orders: list[Transaction],
     fault: Fault,
     named: str,
     is_so: Callable[[bytes], bool],
 ) -> None:
-    sandbox.faults.add("refund", fault)
-    async with aiohttp.ClientSession(auto_decompress=False) as http:
-        merchant = Merchant(sandbox=sandbox, http=http)
-        headers, body = await raw(merchant, orders)
+    merchant.sandbox.faults.add("refund", fault)
+    headers, body = await raw(merchant, orders)
     assert is_so(body)
     assert named in f"{headers['Content-Type']} {headers.get('Content-Encoding')}"
     if isinstance(fault, faults.NumbersForText):

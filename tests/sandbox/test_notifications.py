@@ -5,17 +5,15 @@ import json
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl
 
 import aiohttp
 import attrs
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from defusedxml.ElementTree import fromstring
 
-from gateway_async.sandbox import Sandbox, notifier
+from gateway_async.sandbox import notifier
 from gateway_async.sandbox.faults import (
     LateNotification,
     LostNotification,
@@ -23,7 +21,8 @@ from gateway_async.sandbox.faults import (
     OvertakenNotification,
     RepeatedNotification,
 )
-from tests.sandbox.conftest import DIRECT, PAYOUT, Merchant, sign
+from tests.sandbox.conftest import DIRECT, PAYOUT, Merchant, merchant_of, sign
+from tests.support.servers import answering
 
 NASTY = "</respon>\r\n&amp;\x01 \"'🎉 中文"
 
@@ -37,53 +36,41 @@ READERS: dict[str, Callable[[bytes], dict[str, str]]] = {
 }
 
 
-@attrs.frozen
-class Told:
-    content_type: str
-    body: bytes
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The fields, read as what the content type says."""
-        return READERS[self.content_type.partition(";")[0]](self.body)
-
-
-@attrs.frozen
+@attrs.define(eq=False)
 class Shop:
-    """A merchant's server that keeps what it is told, and answers as it is told to."""
+    """A merchant's server that keeps what it is told.
 
-    url: str
-    statuses: list[int]
-    told: list[Told]
-    heard: asyncio.Event
+    Attributes:
+        statuses: What it answers, before it answers 200.
+        told: Content type and body of each notification.
+    """
+
+    url: str = ""
+    statuses: list[int] = attrs.field(factory=list)
+    told: list[tuple[str, bytes]] = attrs.field(factory=list)
+    heard: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    async def notify(self, request: web.Request) -> web.Response:
+        self.told.append((request.headers["Content-Type"], await request.read()))
+        self.heard.set()
+        status = self.statuses.pop(0) if self.statuses else 200
+        return web.Response(status=status, headers={"Location": "/elsewhere"})
+
+    def fields(self, number: int = 0) -> dict[str, str]:
+        """Return the fields of a notification, read as what the content type says."""
+        content_type, body = self.told[number]
+        return READERS[content_type.partition(";")[0]](body)
 
     @property
     def orders(self) -> list[str]:
-        return [one.fields["order_no"] for one in self.told]
+        return [self.fields(number)["order_no"] for number in range(len(self.told))]
 
 
 @pytest.fixture
 async def shop() -> AsyncIterator[Shop]:
-    statuses: list[int] = []
-    told: list[Told] = []
-    heard = asyncio.Event()
-
-    async def notify(request: web.Request) -> web.Response:
-        told.append(Told(request.headers["Content-Type"], await request.read()))
-        heard.set()
-        elsewhere = {"Location": "/elsewhere"}
-        return web.Response(status=statuses.pop(0) if statuses else 200, headers=elsewhere)
-
-    app = web.Application()
-    app.router.add_post("/notify", notify)
-    async with TestServer(app, host="127.0.0.1") as server:
-        yield Shop(str(server.make_url("/notify")), statuses, told, heard)
-
-
-@asynccontextmanager
-async def merchant_of(sandbox: Sandbox) -> AsyncIterator[Merchant]:
-    async with sandbox, aiohttp.ClientSession() as http:
-        yield Merchant(sandbox=sandbox, http=http)
+    shop = Shop()
+    async with answering(shop.notify) as shop.url:
+        yield shop
 
 
 @pytest.mark.parametrize(
@@ -92,14 +79,13 @@ async def merchant_of(sandbox: Sandbox) -> AsyncIterator[Merchant]:
 async def test_a_payment_is_notified_in_the_format_that_is_asked_for(
     shop: Shop, *, notify_format: str, signed: bool
 ) -> None:
-    sandbox = Sandbox(notify_format=notify_format, notify_signed=signed)
-    async with merchant_of(sandbox) as merchant:
+    async with merchant_of(notify_format=notify_format, notify_signed=signed) as merchant:
         await merchant.pay({**DIRECT, "order_no": NASTY, "notify_url": shop.url})
-        assert await sandbox.deliver_notifications() == 1
-    fields = shop.told[0].fields
+        assert await merchant.sandbox.deliver_notifications() == 1
+    fields = shop.fields()
     signature = fields.pop("encryption_data", None)
     assert signature == (sign(fields) if signed else None)
-    (transaction,) = sandbox.ledger.payments_of(NASTY)
+    (transaction,) = merchant.sandbox.ledger
     assert fields == {
         "merchant_id": "M1",
         "account_id": "A1",
@@ -114,14 +100,14 @@ async def test_a_payment_is_notified_in_the_format_that_is_asked_for(
 
 
 async def test_a_payout_is_notified_once_and_what_is_refused_is_not(shop: Shop) -> None:
-    async with merchant_of(Sandbox(deduplicate_payouts=True)) as merchant:
+    async with merchant_of(deduplicate_payouts=True) as merchant:
         wrong = {**PAYOUT, "payment_amount": "x", "notify_url": shop.url}
         assert (await merchant.ask("payout", wrong))["status"] == "FAILED"
         await merchant.pay({**DIRECT, "amount": "x", "notify_url": shop.url})
         for _ in range(2):
             await merchant.ask("payout", {**PAYOUT, "notify_url": shop.url})
         assert await merchant.sandbox.deliver_notifications() == 1
-    fields = shop.told[0].fields
+    fields = shop.fields()
     signature = fields.pop("encryption_data")
     assert signature == sign(fields)
     assert (fields["request_id"], fields["status"]) == (PAYOUT["request_id"], "COMPLETED")
@@ -135,7 +121,7 @@ async def test_it_is_tried_again_with_the_same_bytes_which_you_may_send_yourself
     shop: Shop, statuses: list[int], attempts: int, *, delivered: bool
 ) -> None:
     shop.statuses.extend(statuses)
-    async with merchant_of(Sandbox(notify_pauses=(0.0, 0.0, 0.0))) as merchant:
+    async with merchant_of(notify_pauses=(0.0, 0.0, 0.0)) as merchant:
         await merchant.pay({**DIRECT, "card": "4000000000009995", "notify_url": shop.url})
         await merchant.sandbox.deliver_notifications()
         (sent,) = merchant.sandbox.notifications
@@ -143,8 +129,8 @@ async def test_it_is_tried_again_with_the_same_bytes_which_you_may_send_yourself
         await merchant.http.post(sent.url, data=sent.body, headers=named)
     assert (sent.operation, sent.attempts, sent.delivered) == ("pay_direct", attempts, delivered)
     assert shop.told == [shop.told[0]] * (attempts + 1)
-    assert shop.told[0].fields["result_info"] == "2011:insufficient funds"
-    assert shop.told[0].fields["encryption_data"] not in repr(sent)
+    assert shop.fields()["result_info"] == "2011:insufficient funds"
+    assert shop.fields()["encryption_data"] not in repr(sent)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +227,7 @@ async def test_late_ones_go_when_they_are_asked_for_and_only_a_bounded_number_wa
 
 
 async def test_what_is_under_way_at_the_end_is_given_up(shop: Shop) -> None:
-    async with merchant_of(Sandbox()) as merchant:
+    async with merchant_of() as merchant:
         merchant.sandbox.faults.add("*", OvertakenNotification())
         await pay_each(merchant, shop, "A", "B")
     assert shop.orders == []

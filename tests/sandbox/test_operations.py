@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway_async import DirectPaymentResult, RefundRecord, TransactionRecord
-from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction
+from gateway_async.sandbox import PaymentStatus, Transaction
 from tests.sandbox.conftest import (
     CARD,
     DIRECT,
@@ -17,6 +17,7 @@ from tests.sandbox.conftest import (
     Merchant,
     item,
     listed_in,
+    merchant_of,
     sign,
 )
 
@@ -42,7 +43,7 @@ async def test_a_refund_is_carried_out_each_time_while_money_is_left(merchant: M
     for shown in (record, found):
         assert (shown["refund_status"], shown["refund_amount"]) == ("1", "4.00")
         assert shown["refund_reference_id"] == f"{order.transaction_id}-01"
-    messages = [(await merchant.refund(order))[0]["refund_message"] for _ in range(2)]
+    messages = [(await merchant.order("refund", order))[0]["refund_message"] for _ in range(2)]
     assert [message.split(":")[0] for message in messages] == ["V0000", "2203"]
     assert (merchant.effects(order), ledger.refusals("refund", order.transaction_id)) == ([2], 1)
     booked = ledger.transaction(order.transaction_id)
@@ -192,7 +193,7 @@ async def test_no_reply_lists_more_than_a_hundred(merchant: Merchant) -> None:
     refused = await merchant.ask("query", {"order_no": ",".join(map(str, range(101)))}, form=True)
     assert (refused["return_status"], refused["orders_list"]) == ("0", [])
     for _ in range(3):
-        await merchant.refund(*orders[:40], refund_amount="1.00")
+        await merchant.order("refund", *orders[:40], refund_amount="1.00")
     asked = ",".join(order.transaction_id for order in orders[:40])
     reply = await merchant.ask("search_refunds", {"transaction_id": asked}, form=True)
     assert len(reply["refund_orders"]) == 100
@@ -265,13 +266,12 @@ async def test_a_payout_is_echoed_with_what_the_gateway_adds(merchant: Merchant)
 
 @pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])
 async def test_a_repeated_payout_is_paid_again_unless_it_is_deduplicated(
-    merchant: Merchant, *, deduplicates: bool, paid: int
+    *, deduplicates: bool, paid: int
 ) -> None:
-    async with Sandbox(deduplicate_payouts=deduplicates) as sandbox:
-        other = Merchant(sandbox=sandbox, http=merchant.http)
-        first, second = [await other.ask("payout", PAYOUT) for _ in range(2)]
+    async with merchant_of(deduplicate_payouts=deduplicates) as merchant:
+        first, second = [await merchant.ask("payout", PAYOUT) for _ in range(2)]
     assert (first == second) is deduplicates
-    assert len(sandbox.ledger.payouts_of(PAYOUT["request_id"])) == paid
+    assert len(merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"])) == paid
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,14 @@
 import json
 import re
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import aiohttp
 import pytest
 
 from gateway_async import RedirectPayment
-from gateway_async.sandbox import PaymentStatus, Sandbox
+from gateway_async.sandbox import PaymentStatus
 from tests.interface_fields import names
-from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, listed_in, sign
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, listed_in, merchant_of, sign
 
 GATEWAY_SET = names("""
     gbc_id connector_code account_name webSite pm_id apm_type descriptor orderprefix rrtimezone
@@ -37,14 +33,6 @@ _OTHER_NAMES = """
 OTHER_NAMES = dict(pair.split("=") for pair in _OTHER_NAMES.split())
 OF_NO_REDIRECT = ("cardType", "card_type", "APMType", "payment_method")
 SHOP = "http://127.0.0.1:1"
-
-
-@pytest.fixture
-async def merchant_with_portal() -> "AsyncIterator[Merchant]":
-    """A merchant who told the gateway once where shoppers go."""
-    ways = {"return_url": f"{SHOP}/orders/{{order_no}}?done=1", "cancel_url": f"{SHOP}/cart"}
-    async with Sandbox(**ways) as sandbox, aiohttp.ClientSession() as http:  # type: ignore[arg-type]  # texts
-        yield Merchant(sandbox=sandbox, http=http)
 
 
 async def begin(merchant: Merchant, fields: dict[str, Any]) -> tuple[str, dict[str, str]]:
@@ -131,18 +119,17 @@ async def test_an_apm_payment_leads_to_such_a_page_and_back(
     assert links == ([] if choice == "leave" else [back])
 
 
-async def test_a_payment_without_a_way_back_takes_the_merchants(
-    merchant_with_portal: Merchant,
-) -> None:
-    merchant = merchant_with_portal
-    url, inputs = await begin(merchant, {**PAYMENT, "order_no": "a/b ü&?"})
+async def test_a_payment_without_a_way_back_takes_the_merchants() -> None:
     back, left = f"{SHOP}/orders/a%2Fb%20%C3%BC%26%3F?done=1", f"{SHOP}/cart"
-    assert await merchant.decide(url, "leave") == (303, left)
-    assert await merchant.decide(url, "pay") == (303, back)
-    assert (inputs["returnUrl"], inputs["return_url"]) == (back, back)
-    assert (inputs["cancelUrl"], inputs["cancel_url"]) == (left, left)
-    own = (await merchant.pay({**APM, "return_url": f"{SHOP}/own"}))["issuer_url"]
-    assert await merchant.decide(own, "pay") == (303, f"{SHOP}/own")
+    of_the_portal = {"return_url": f"{SHOP}/orders/{{order_no}}?done=1", "cancel_url": left}
+    async with merchant_of(**of_the_portal) as merchant:
+        url, inputs = await begin(merchant, {**PAYMENT, "order_no": "a/b ü&?"})
+        assert await merchant.decide(url, "leave") == (303, left)
+        assert await merchant.decide(url, "pay") == (303, back)
+        assert (inputs["returnUrl"], inputs["return_url"]) == (back, back)
+        assert (inputs["cancelUrl"], inputs["cancel_url"]) == (left, left)
+        own = (await merchant.pay({**APM, "return_url": f"{SHOP}/own"}))["issuer_url"]
+        assert await merchant.decide(own, "pay") == (303, f"{SHOP}/own")
 
 
 @pytest.mark.parametrize(
