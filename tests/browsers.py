@@ -9,7 +9,6 @@ Give a test a page of its own:
 """
 
 import contextlib
-import os
 import shutil
 from collections.abc import AsyncIterator
 from ipaddress import ip_address
@@ -17,7 +16,6 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import attrs
-import pytest
 from playwright.async_api import (
     Browser,
     ConsoleMessage,
@@ -28,6 +26,8 @@ from playwright.async_api import (
     async_playwright,
     expect,
 )
+
+from tests.support.slow import missing
 
 SCREENSHOTS = Path(__file__).parent.parent / "build" / "screenshots"
 WIDTHS = {"desk": 1280, "phone": 390}
@@ -69,21 +69,12 @@ class Visit:
         return wide
 
 
-def find_chromium() -> str:
-    """Return the path of Chromium."""
-    path = shutil.which("chromium")
-    if path is not None:
-        return path
-    refusal = "no Chromium on this machine; on Debian: apt-get install chromium"
-    if os.environ.get("CI"):
-        pytest.fail(refusal)
-    pytest.skip(refusal)
-
-
 @contextlib.asynccontextmanager
 async def open_browser() -> AsyncIterator[Browser]:
     """Start Chromium, and end it with the block."""
-    path = find_chromium()
+    path = shutil.which("chromium")
+    if path is None:
+        missing("no Chromium on this machine; on Debian: apt-get install chromium")
     expect.set_options(timeout=_PATIENCE_SECONDS * 1000)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=_ARGUMENTS)

@@ -16,12 +16,12 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 from gateway_async import ConfigurationError, Dialect, RetryPolicy
 from gateway_async.notifications import Notification, NotificationReceiver, SignatureVerifier
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.faults import DropReply, Status
+from gateway_async.sandbox.faults import DropReply
 from gateway_async.signing import HmacSigner
 from tests.coalescer.held import HeldReplies, sent, settle_down
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.notifications.serving import SERVERS, post, serving, tell
-from tests.orders import client_of, direct_payment, payout_request, reply_to
+from tests.orders import client_of, reply_to
 
 SIGNER = HmacSigner("of the merchant and the gateway")
 TOLD = b"transaction_id=T000000"
@@ -91,28 +91,6 @@ async def test_the_application_gets_what_the_gateway_says_and_nothing_of_what_is
         (other.transaction_id, other.amount, PaymentStatus.DECLINED),
         (second.transaction_id, first.amount, PaymentStatus.AUTHORISED),
     ]
-
-
-@pytest.mark.parametrize("notify_format", ["form", "json", "xml"])
-async def test_what_the_sandbox_sends_is_taken_in_every_format(notify_format: str) -> None:
-    shop = Shop()
-    async with (
-        Sandbox(notify_format=notify_format, notify_pauses=(0.0, 0.0)) as sandbox,
-        client_of(sandbox, retry=RetryPolicy(attempts=1)) as gateway,
-    ):
-        verified: Any = {"verifier": SignatureVerifier(HmacSigner(sandbox.secret))}
-        receiver = NotificationReceiver(gateway, shop.take, on_payout=shop.take, **verified)
-        async with serving("aiohttp.web", receiver) as url:
-            sandbox.faults.add("query", Status(503, times=1))  # then the sandbox sends it again
-            paid = await gateway.pay_direct(attrs.evolve(direct_payment(), notify_url=url))
-            paid_out = await gateway.payout(attrs.evolve(payout_request(), notify_url=url))
-            await sandbox.deliver_notifications()
-    attempts = {one.operation: (one.attempts, one.status) for one in sandbox.notifications}
-    assert attempts == {"pay_direct": (2, 200), "payout": (1, 200)}
-    notification, record = sorted(shop.heard, key=lambda one: not isinstance(one, Notification))
-    assert (record.transaction_id, record.amount) == (paid.transaction_id, paid.amount)
-    assert notification.request_id == payout_request().request_id
-    assert notification.fields["transaction_id"] == paid_out.transaction_id
 
 
 async def _never() -> AsyncIterator[bytes]:

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import aio_pika
 import attrs
-import pytest
 
-from tests.support.slow import server_is_used
+from tests.support.slow import missing, server_is_used
 
 _SERVER = "amqp://guest:guest@127.0.0.1:5672/"
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -27,13 +26,6 @@ _METHOD_FRAME = b"\x01"
 _PORTS = range(20_000, 32_000)
 """Below those that the system hands out by itself: a node takes seconds until it listens."""
 _LONGEST_SECONDS = 60.0
-
-
-def missing(reason: str) -> None:
-    """Skip the test, or fail where nothing may be missing."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def server_url() -> str:
