@@ -8,6 +8,7 @@ import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console
+from gateway_async.cli.options import Config
 from gateway_async.cli.tables import TableError
 from gateway_async.errors import GatewayError
 from gateway_async.operations import OPERATIONS
@@ -23,7 +24,7 @@ elsewhere."""
 
 _MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs]
 GROUPS = {
-    "Money": dict.fromkeys(_MONEY, "money:send"),
+    "Money": {**dict.fromkeys(_MONEY, "money:send"), "payout": "money:pay_out"},
     "Look-ups": {
         **dict.fromkeys(("query", "search-refunds"), "money:look_up"),
         "reconcile": "reconcile:reconcile",
@@ -63,7 +64,7 @@ def _help(name: str) -> str | None:
     if COMMANDS[name] == "money:look_up":
         what = "transactions" if name == "query" else "refunds"
         text, out = f"Look up {what}, by order_no or transaction_id.", "--out found.csv"
-    elif COMMANDS[name] != "money:send":
+    elif name not in _MONEY:
         return None
     fields = attrs.fields_dict(OPERATIONS[name.replace("-", "_")].order_class)
     columns = _COLUMNS.get(name, list(fields))
@@ -85,10 +86,8 @@ def run(arguments: Sequence[str]) -> int:
         return USAGE
     if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
         return int(command(*bound.args, **bound.kwargs) or 0)
-    gateway = bound.arguments.get("gateway")
-    console = Console()
-    if gateway:
-        console = Console(is_quiet=gateway.quiet, is_verbose=gateway.verbose)
+    said = bound.arguments.get("gateway") or bound.arguments.get("stored") or Config()
+    console = Console(is_quiet=said.quiet, is_verbose=said.verbose)
     beside = {"console": console, "name": given[0]}
     more = {one: beside[one] for one in left_out}
     try:

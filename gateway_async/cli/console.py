@@ -16,6 +16,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO, cast
 
 import attrs
@@ -68,8 +69,19 @@ def standard_output() -> RichConsole:
 
 
 def print_json(value: object) -> None:
-    """Print what a command is asked for as JSON."""
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+    """Print what a command is asked for as JSON; times are ISO 8601 in UTC."""
+
+    def plain(one: object) -> str:
+        if isinstance(one, datetime):
+            return one.astimezone(UTC).isoformat(timespec="seconds")
+        return str(one)
+
+    sys.stdout.write(json.dumps(value, indent=2, default=plain) + "\n")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural but for one."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 @attrs.frozen(kw_only=True)

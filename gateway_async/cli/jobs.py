@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 
 import attrs
 import orjson
-from cyclopts import App
+from cyclopts import App, Parameter
 from rich.table import Table
 
 from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
-from gateway_async.cli.console import plain_table, print_json, standard_output
+from gateway_async.cli.console import counted, plain_table, print_json, standard_output
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, Totals
-from gateway_async.cli.outcomes import Kept, pages_of, write_file, write_job
+from gateway_async.cli.outcomes import Kept, rows_of, write_file, write_job
 from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, confirm
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
@@ -60,8 +60,7 @@ class KnownJob:
     @property
     def states(self) -> dict[str, int]:
         """How many of its orders are in each state; empty where it is new."""
-        counts = {} if self.status is None else self.status.counts
-        return {str(state): count for state, count in counts.items() if count}
+        return {} if self.status is None else states_of(self.status.counts)
 
     @property
     def asked(self) -> str:
@@ -89,9 +88,14 @@ def _named(status: JobStatus) -> str:
     return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
 
 
+def states_of(counts: Mapping[JobState, int]) -> dict[str, int]:
+    """Return how many orders are in each state that one is in."""
+    return {str(state): count for state, count in counts.items() if count}
+
+
 def so_far(counts: Mapping[JobState, int]) -> str:
     """Return how many orders are in each state, in words."""
-    return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
+    return ", ".join(f"{count:,} {state}" for state, count in states_of(counts).items())
 
 
 def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
@@ -213,7 +217,7 @@ def run_job(
             else:
                 await write_file(run, journal, file, out, reasons=reasons, may_differ=may_differ)
 
-    with contextlib.closing(reasons):
+    with contextlib.closing(reasons), file.naming_lines() if file else contextlib.nullcontext():
         return run.carry_out(work, write, ask=ask)
 
 
@@ -238,14 +242,12 @@ _State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
 
 def _facts(status: JobStatus) -> dict[str, Any]:
     """Return what is known of a job, as JSON has it."""
+    names = ("operation", "merchant_id", "account_id", "created_at")
     return {
         "job": status.name,
-        "operation": status.operation,
-        "merchant_id": status.merchant_id,
-        "account_id": status.account_id,
-        "created_at": status.created_at.isoformat(),
+        **{name: getattr(status, name) for name in names},
         "orders": status.total,
-        "states": {str(state): count for state, count in status.counts.items() if count},
+        "states": states_of(status.counts),
         "is_running": status.is_running,
     }
 
@@ -264,7 +266,7 @@ def _table(statuses: Iterable[JobStatus], settings: Settings) -> Table:
 @jobs.default
 @jobs.command(name="list")
 async def list_jobs(
-    *, json: bool = False, gateway: options.Journaled = options.Journaled(), console: options.Shown
+    *, json: bool = False, stored: options.Stored = options.Stored(), console: options.Shown
 ) -> int:
     """List the jobs of a journal, the oldest first.
 
@@ -273,23 +275,26 @@ async def list_jobs(
     Args:
         json: Print a JSON list with an object for each job.
     """
-    settings, statuses = gateway.settings(), list[JobStatus]()
-    if (file := settings.journal_file) is None or file.exists():
+    settings, statuses = stored.settings(), list[JobStatus]()
+    why = f"there are no jobs yet in {settings.place}"
+    if (file := settings.journal_file) is not None and not file.exists():
+        why = f"there are no jobs yet: {file} does not exist"
+    else:
         async with settings.open_journal(create=False) as journal:
             # Orders that are refused when they are handed over leave a job without any.
             statuses = [one for one in await journal.jobs() if one.total or one.imported]
+    if not statuses:
+        console.note(why)
     if json:
         print_json([_facts(status) for status in statuses])
     elif statuses:
         standard_output().print(_table(statuses, settings))
-    else:
-        console.note(f"there are no jobs yet in {settings.place}")
     return DONE
 
 
 @jobs.command
 async def show(
-    name: str, /, *, json: bool = False, gateway: options.Journaled = options.Journaled()
+    name: str, /, *, json: bool = False, stored: options.Stored = options.Stored()
 ) -> int:
     """Show how far a job has come, and its orders in doubt, with index and reason.
 
@@ -301,18 +306,17 @@ async def show(
         name: The name of the job.
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
-    settings = gateway.settings()
+    settings = stored.settings()
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
         columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
-        async for page in pages_of(journal, name):
-            for row in page:
-                if row.state.value in _IN_DOUBT:
-                    count += 1
+        async for row in rows_of(journal, name):
+            if row.state.value in _IN_DOUBT:
+                count += 1
+                if count <= _SHOWN:
                     names = (str(getattr(row.order, column)) for column in columns[2:-1])
                     rows.append((row.index, str(row.state), *names, row.known.text))
-            del rows[_SHOWN:]
     if json:
         in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
         print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
@@ -333,7 +337,7 @@ def outcomes(
     *,
     state: Annotated[tuple[_State, ...], options.Repeated] = (),
     files: options.Files = options.Files(),
-    gateway: options.Journaled = options.Journaled(),
+    stored: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> int:
     """Write the outcomes of the orders of a job, as the journal has them. Nothing is sent.
@@ -344,14 +348,14 @@ def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    settings, _ = gateway.settings(), files.place
+    settings, _ = stored.settings(), files.place
     operation = asyncio.run(_status(settings, name)).operation
     run = Run(
         command="jobs outcomes",
         console=console,
         files=files,
         settings=settings,
-        options=gateway.again,
+        given=stored,
         job=name,
         operation=operation,
         has_begun=True,
@@ -378,9 +382,9 @@ async def resolve(
     name: str,
     /,
     *which: str,
-    note: str,
+    note: Annotated[str, Parameter(required=False)] = "",
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
-    gateway: options.Journaled = options.Journaled(),
+    stored: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> int:
     """Decide the outcome of orders that are in doubt: of all that are named, or of none.
@@ -394,44 +398,47 @@ async def resolve(
         which: The orders, by their index in the job, from 0, as `jobs show` prints them, such as
             17 or 151-199, or payouts by their request_id; then their outcome: succeeded, declined,
             unknown, or not_sent, which lets the next run send them.
-        note: Why, such as "seen in the merchant portal"; it is kept.
+        note: Why, such as "seen in the merchant portal"; it must be there, and is kept.
         state: Only the orders in this state, of those that are named or else of the whole job;
             may be repeated.
     """
     *named, decision = which or ("",)
     words = [text.strip() for one in named for text in one.split(",")]
-    async with gateway.settings().open_journal(create=False) as journal:
-        if decision not in _DECISIONS:
-            got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
-            raise ConfigurationError(
-                f"status: expected one of {', '.join(_DECISIONS)} behind the orders{got}"
-            )
-        if not words and not state:
-            raise ConfigurationError(
-                "index: say which orders, by their index as `jobs show` prints it, such as 17 or "
-                "151-199, or by --state held"
-            )
+    if decision not in _DECISIONS:
+        got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
+        expected = f"expected one of {', '.join(_DECISIONS)} behind the orders"
+        raise ConfigurationError(f"status: {expected}{got}")
+    if not words and not state:
+        raise ConfigurationError(
+            "index: say which orders, by their index as `jobs show` prints it, such as 17 or "
+            "151-199, or by --state held"
+        )
+    if not note.strip():
+        raise ConfigurationError(
+            '--note: say why you decide so, such as --note "seen in the merchant portal"; it is '
+            "kept beside the orders"
+        )
+    async with stored.settings().open_journal(create=False) as journal:
         status = await journal.status(name)
         spans, keys = _named_orders(words, status)
-        missing = {*keys}
         column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
         meant, first = list[int](), list[str]()
-        async for page in pages_of(journal, name):
-            for row in page:
-                key = getattr(row.order, "request_id", "").lower()
-                is_meant = not words or key in keys or any(row.index in span for span in spans)
-                missing.discard(key)
-                if is_meant and (not state or row.state.value in state):
-                    meant.append(row.index)
+        missing = {*keys}
+        async for row in rows_of(journal, name):
+            key = getattr(row.order, "request_id", "").lower()
+            is_meant = not words or key in keys or any(row.index in span for span in spans)
+            missing.discard(key)
+            if is_meant and (not state or row.state.value in state):
+                meant.append(row.index)
+                if len(meant) <= _NAMED:
                     first.append(f"{row.index} ({column} {getattr(row.order, column)})")
-            del first[_NAMED:]
         if missing:
             raise ConfigurationError(f"no order of job {name} has request_id {min(missing)!r}")
         if not meant:
             wanted = f" is {' or '.join(state)}" if state else ""
             raise ConfigurationError(f"no order of them in job {name}{wanted}")
         await journal.resolve(name, meant, decision, note)
-    how_many = "1 order is" if len(meant) == 1 else f"{len(meant):,} orders are"
+    how_many = f"{counted(len(meant), 'order')} {'is' if len(meant) == 1 else 'are'}"
     more = f" and {len(meant) - _NAMED:,} more" if len(meant) > _NAMED else ""
     console.note(f"job {name}: {how_many} {decision}: {', '.join(first)}{more}")
     return DONE
@@ -456,8 +463,8 @@ def _named_orders(words: Iterable[str], job: JobStatus) -> tuple[list[range], se
             )
         elif last >= job.total:
             raise ConfigurationError(
-                f"index: job {job.name} has {job.total:,} orders, from 0 to {job.total - 1}; there "
-                f"is no {last}"
+                f"index: job {job.name} has {counted(job.total, 'order')}, from 0 to "
+                f"{job.total - 1}; there is no {last}"
             )
         else:
             spans.append(range(first, last + 1))
@@ -479,10 +486,9 @@ async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
                 "`gateway-async watch`"
             )
         if OPERATIONS[status.operation].confirms:
-            async for page in pages_of(journal, name):
-                for row in page:
-                    if row.state is JobState.NEW:
-                        totals.add(row.order)
+            async for row in rows_of(journal, name):
+                if row.state is JobState.NEW:
+                    totals.add(row.order)
     return status, totals
 
 
@@ -512,7 +518,7 @@ def resume(
         console=console,
         files=files,
         settings=settings,
-        options=gateway.again,
+        given=gateway,
         operation=status.operation,
     )
     return run_job(

@@ -19,7 +19,7 @@ from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import Chunk, OrderFeed
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
-from gateway_async.cli.console import print_json, standard_output
+from gateway_async.cli.console import counted, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
@@ -35,12 +35,28 @@ _REQUESTS_SHOWN = 3
 _NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class Which:
+    """Which job the file is.
+
+    Attributes:
+        job: A name for the job, in place of the one that is made of the operation, the merchant,
+            the gateway and the orders.
+        again: Make a job that is done once more: all of its orders are sent again. What was done
+            before is shown, and refunds alike are not held. A job with held orders is not done.
+            After a kill, give the line without this option.
+    """
+
+    job: str | None = None
+    again: bool = False
+
+
 def send(
     orders: options.Source,
     /,
     *,
-    job: str | None = None,
-    again: bool = False,
+    which: Which = Which(),
     duplicates: options.Duplicates = None,
     dry_run: options.DryRun = False,
     yes: options.Yes = False,
@@ -54,60 +70,44 @@ def send(
 
     Args:
         orders: The CSV file with the orders, one a row, or - for standard input.
-        job: A name for the job, in place of the one that is made of the operation, the
-            merchant, the gateway and the orders.
-        again: Make a job that is done once more: all of its orders are sent again. What was
-            done before is shown, and refunds alike are not held. A job with held orders is not
-            done. After a kill, give the line without this option.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other.
     """
-    if job is not None and again:
+    again = which.again
+    if which.job is not None and again:
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
     settings, layout = gateway.settings(pace, duplicates=duplicates), LAYOUTS[name]
-    is_payout = name == PAYOUT.name
     if again:  # alike refunds, and payouts that other jobs have, are what was asked for
         settings = attrs.evolve(
-            settings,
-            recovery=attrs.evolve(settings.recovery, hold_alike_hours=None),
-            policy=attrs.evolve(
-                settings.policy, duplicates="allow" if is_payout else settings.policy.duplicates
-            ),
+            settings, recovery=attrs.evolve(settings.recovery, hold_alike_hours=None)
         )
+        if name == PAYOUT.name:
+            settings = attrs.evolve(
+                settings, policy=attrs.evolve(settings.policy, duplicates="allow")
+            )
     run = Run(
         command=name,
         console=console,
         files=files,
         settings=settings,
-        options=gateway.again,
+        given=gateway,
         source=orders,
         again=again,
     )
     with _open_orders(run, layout, dry_run=dry_run) as file:
-        if dry_run and not (job or len(settings.who) == len(WHO)):
-            return _show_plan(run, file)
-        credentials = None if dry_run else settings.credentials(os.environ, console.warn)
-        try:
-            made = job if job is not None else name_of_orders(name, settings, file.digest)
-            is_again = None if job is not None else again
-            known = find_job(settings, made, again=is_again, create=not dry_run)
-        except JournalError as error:
-            if not dry_run:
-                raise
-            console.warn(f"the job was not looked for: {error}")
-            return _show_plan(run, file)
-        if credentials is None:
-            console.note(known.asked + "; nothing would be sent" * known.is_done)
-            return _show_plan(run, file, known)
+        if dry_run:
+            return _show_plan(run, file, _look_for_job(run, which, file))
+        credentials = settings.credentials(os.environ, console.warn)
+        known = _find_job(run, which, file)
         question = ""
         if file.operation.confirms or known.before:
             question = file.question(settings.address)
-            question += "; payouts that other jobs have are paid again" * (is_payout and again)
+            if name == PAYOUT.name and again:
+                question += "; payouts that other jobs have are paid again"
         if file.unread and (yes or not question):
-            say = console.warn if file.is_misspelt else console.note
-            say(f"columns that are not sent: {file.unread}")
+            file.name_unread(console)
         return run_job(
             run,
             known,
@@ -118,8 +118,51 @@ def send(
             question=question,
             yes=yes,
             file=file,
-            may_differ=job is not None,
+            may_differ=which.job is not None,
         )
+
+
+def pay_out(
+    orders: options.Source,
+    /,
+    *,
+    which: Which = Which(),
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    files: options.Files = options.Files(),
+    pace: options.Pace = options.Pace(),
+    gateway: options.Journaled = options.Journaled(),
+    console: options.Shown,
+    name: options.Name,
+) -> int:
+    """Make the payouts of a file: no request_id may stand in it twice.
+
+    Args:
+        orders: The CSV file with the payouts, one a row, or - for standard input.
+    """
+    shared: Any = {"files": files, "pace": pace, "gateway": gateway, "console": console}
+    return send(orders, which=which, dry_run=dry_run, yes=yes, name=name, **shared)
+
+
+def _find_job(run: Run, which: Which, file: OrderFile, *, create: bool = True) -> KnownJob:
+    """Find how far the job of a file has come; see `find_job`."""
+    if which.job is not None:
+        return find_job(run.settings, which.job, create=create)
+    name = name_of_orders(run.command, run.settings, file.digest)
+    return find_job(run.settings, name, again=which.again, create=create)
+
+
+def _look_for_job(run: Run, which: Which, file: OrderFile) -> KnownJob | None:
+    """Find the job for a dry run, if that can be done; nothing is made."""
+    if which.job is None and len(run.settings.who) < len(WHO):
+        return None
+    try:
+        known = _find_job(run, which, file, create=False)
+    except JournalError as error:
+        run.console.warn(f"the job was not looked for: {error}")
+        return None
+    run.console.note(known.asked + "; nothing would be sent" * known.is_done)
+    return known
 
 
 def look_up(
@@ -210,7 +253,7 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob | None = None) -> int:
     if file.unread:
         lines.append(f"columns that are not sent: {file.unread}")
     lines.append(
-        f"to {url}: at least {count:,} request{'s' * (count != 1)}, of {size} orders at most"
+        f"to {url}: at least {counted(count, 'request')}, of {counted(size, 'order')} at most"
     )
     if run.command == "refund" and recovery.record_baseline:
         lines.append("before each of them, the refunds that there are by then are looked up")

@@ -20,6 +20,11 @@ _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
 _SECONDS = {None: 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
 _BROKER = "GATEWAY_BROKER"
+_PLACES_OF_PASSWORDS = {
+    "proxy": "GATEWAY_PROXY, or into the TOML file",
+    "journal": "GATEWAY_JOURNAL, or the password into ~/.pgpass",
+}
+"""By option, where a URL with a password goes."""
 _USUAL = BatchPolicy()
 
 
@@ -64,12 +69,17 @@ _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
 Source = Annotated[Path, _PATH]
 Out = Annotated[Path | None, _PATH]
 Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
-Duplicates = Annotated[Literal["reject", "serialize"] | None, _usually("duplicates")]
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 Name = Annotated[str, Parameter(parse=False)]
 """The name of the command, for a function that several commands share."""
-Yes = Annotated[bool, Parameter(group="Safety", help="Do not ask before money is sent.")]
+Duplicates = Annotated[Literal["reject", "serialize"] | None, _usually("duplicates")]
+Yes = Annotated[
+    bool,
+    Parameter(
+        group="Safety", help="Do not ask before money leaves, or before orders are sent again."
+    ),
+]
 DryRun = Annotated[
     bool,
     Parameter(
@@ -138,10 +148,9 @@ class Pace:
         return {**found, "deadline_seconds": self.deadline}
 
 
-@Parameter(name="*", group="Gateway")
-@attrs.frozen(kw_only=True)
-class Gateway(Network):
-    """Which gateway, as whom, and how much is said.
+@attrs.frozen(kw_only=True, slots=False)  # two with slots would have no common heir
+class Config:
+    """Where the settings are, and how much is said.
 
     Attributes:
         config: The TOML file with settings (GATEWAY_CONFIG); by default
@@ -154,24 +163,17 @@ class Gateway(Network):
     quiet: Annotated[bool, Parameter(alias="-q")] = False
     verbose: Annotated[bool, Parameter(alias="-v")] = False
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """The settings that were given, as they mean the same in any directory."""
-        is_given = {n: one for n, one in attrs.asdict(self).items() if one not in (None, False)}
-        for name in ("quiet", "verbose"):
-            is_given.pop(name, None)
-        if journal := is_given.get("journal"):
-            is_given["journal"] = locate(journal).absolute_url
-        return {n: one.absolute() if isinstance(one, Path) else one for n, one in is_given.items()}
+    def words(self, taken: "type[Config]") -> tuple[str, ...]:
+        """Return the given options that a command to go on with takes, for any directory.
 
-    @property
-    def again(self) -> tuple[str, ...]:
-        """The options that name this gateway and journal, for a command that goes on."""
-        return tuple(
-            word
-            for name, value in self.given.items()
-            for word in (f"--{name.replace('_', '-')}", *(() if value is True else (str(value),)))
-        )
+        Args:
+            taken: The options of that command.
+        """
+        found = list[str]()
+        for name, value in self._given().items():
+            if name in attrs.fields_dict(taken):
+                found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        return tuple(found)
 
     def settings(self, pace: Pace | None = None, **policy: Any) -> Settings:
         """Read all settings; see `read_settings`.
@@ -183,17 +185,26 @@ class Gateway(Network):
         Raises:
             ConfigurationError: If one is wrong, or an option holds a password.
         """
-        _check_no_password("proxy", self.proxy, "GATEWAY_PROXY, or into the TOML file")
+        for name, place in _PLACES_OF_PASSWORDS.items():
+            _check_no_password(name, getattr(self, name, None), place)
         said = {**(pace.policy if pace else {}), **policy}
         more = {"policy": {name: value for name, value in said.items() if value is not None}}
         rate = pace.rate if pace else None
-        return read_settings({**self.given, **more, "rate": rate}, os.environ)
+        return read_settings({**self._given(), **more, "rate": rate}, os.environ)
+
+    def _given(self) -> dict[str, Any]:
+        """Return the settings that were given, as they mean the same in any directory."""
+        said = attrs.asdict(self, filter=lambda field, _: field.name not in ("quiet", "verbose"))
+        given = {name: value for name, value in said.items() if value not in (None, False)}
+        if "journal" in given:
+            given["journal"] = locate(given["journal"]).absolute_url
+        return {n: one.absolute() if isinstance(one, Path) else one for n, one in given.items()}
 
 
-@Parameter(name="*", group="Gateway")
-@attrs.frozen(kw_only=True)
-class Journaled(Gateway):
-    """Which gateway, as whom, and where jobs are kept.
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, slots=False)  # two with slots would have no common heir
+class Stored(Config):
+    """Where jobs are kept, for commands that look at them and ask no gateway.
 
     Attributes:
         journal: The journal: sqlite:////srv/refunds.db, or postgresql://user@host/database; by
@@ -203,11 +214,17 @@ class Journaled(Gateway):
 
     journal: Annotated[str | None, Parameter(group="Job")] = None
 
-    def settings(self, pace: Pace | None = None, **policy: Any) -> Settings:
-        """Read all settings; see `Gateway.settings`."""
-        place = "GATEWAY_JOURNAL, or the password into ~/.pgpass"
-        _check_no_password("journal", self.journal, place)
-        return super().settings(pace, **policy)
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True)
+class Gateway(Config, Network):
+    """Which gateway, and as whom."""
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True)
+class Journaled(Stored, Gateway):
+    """Which gateway, as whom, and where jobs are kept."""
 
 
 @Parameter(name="*", group="Queue")

@@ -4,6 +4,7 @@ Columns are the fields of orders and records; parts of objects have dots:
 `beneficiary.address.city`. Particulars of persons and accounts are in no message.
 """
 
+import contextlib
 import functools
 import hashlib
 import re
@@ -20,9 +21,11 @@ import orjson
 
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, columns_of
+from gateway_async.cli.console import Console, counted
 from gateway_async.cli.tables import Problem, Row, Table, TableError
 from gateway_async.dialect import Dialect
-from gateway_async.errors import InvalidOrderError
+from gateway_async.errors import ConfigurationError, InvalidOrderError, JobConflictError
+from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import (
     AMOUNT_HINT,
     IS_LIST,
@@ -36,6 +39,8 @@ from gateway_async.report.report import moved_by, written_amount
 
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
+DECISION_NOTE = "decision_note"
+"""The result column with the note of the person who decided on an order."""
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
 _MEANT = "did you mean"
@@ -44,11 +49,16 @@ _MAY_BE_DONE = {
     "unknown": "may have been done by the run that wrote this file",
 }
 _ANOTHER_OPERATION = "only for another operation, take out the columns that the run added"
+_ONE_OF_TWO = (
+    "give order_no or transaction_id, one of the two; where both are filled, --by order_no or --by "
+    "transaction_id chooses"
+)
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
+_INDEX = re.compile(r"(?:(?<=: )its |^)order ([0-9]+)\b")
 _SHOWN = 40
 _NAMED = 20
 
@@ -141,7 +151,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
 LEDGER = Layout(command="reconcile", model=LedgerEntry, inputs=dict(_inputs(LedgerEntry)))
 """The layout of a ledger."""
 
-_WRITTEN = {IN_JOB}.union(*(layout.result_columns for layout in LAYOUTS.values()))
+_WRITTEN = {IN_JOB, DECISION_NOTE}.union(*(layout.result_columns for layout in LAYOUTS.values()))
 
 # A file, checked whole
 
@@ -181,7 +191,7 @@ class Totals:
             f"{code or 'without currency'} {written_amount(amount, self._dialect.places(code))}"
             for code, amount in sorted(self.amounts.items())
         ]
-        return ", ".join([f"{self.orders:,} order{'s' * (self.orders != 1)}", *sums])
+        return ", ".join([counted(self.orders, "order"), *sums])
 
 
 class OrderFile:
@@ -237,15 +247,28 @@ class OrderFile:
         meant = [f" ({_MEANT} {found[0]}?)" if found else "" for found in near]
         return ", ".join(f"{n!r}{hint}" for n, hint in zip(names, meant, strict=False)) + more
 
-    @property
-    def is_misspelt(self) -> bool:
-        """Whether one of these may be the mistyped name of a column that is read."""
-        return _MEANT in self.unread
+    def name_unread(self, console: Console, verb: str = "sent") -> None:
+        """Say which these are; a warning if one may be the mistyped name of a column."""
+        say = console.warn if _MEANT in self.unread else console.note
+        say(f"columns that are not {verb}: {self.unread}")
 
     def question(self, address: str) -> str:
         """Return what is asked before its orders are sent."""
         beside = f" (columns that are not sent: {self.unread})" if self.unread else ""
         return f"{self.layout.command} {self.totals} at {address}{beside}"
+
+    @contextlib.contextmanager
+    def naming_lines(self) -> Iterator[None]:
+        """Name orders by their line in what a job says of them by their index.
+
+        Raises:
+            ConfigurationError: In place of an error of the job.
+        """
+        try:
+            yield
+        except (InvalidOrderError, JobConflictError) as error:
+            text = _INDEX.sub(lambda found: f"line {self.lines[int(found[1])]}", str(error), 1)
+            raise ConfigurationError(text) from None
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -273,9 +296,10 @@ class OrderFile:
             branch = tree
             for parent in parents:
                 branch = branch.setdefault(parent, {})
-            branch[name] = (
-                _listed(column, cell) if IS_LIST in layout.inputs[column].metadata else cell
-            )
+            is_list = IS_LIST in layout.inputs[column].metadata
+            branch[name] = _listed(column, cell) if is_list else cell
+        if layout.model is OrderRef and len(tree) > 1:
+            raise _WrongCellError(None, _ONE_OF_TWO)
         return _made(layout.model, tree, "")
 
     def _problems(self, digest: Any, first_lines: dict[int, int] | None) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ import orjson
 
 from gateway_async.batching.results import Outcome
 from gateway_async.batching.table import RECORD, cell_of, cells_of
-from gateway_async.cli.orders import IN_JOB, Layout, OrderFile
+from gateway_async.cli.orders import DECISION_NOTE, IN_JOB, Layout, OrderFile
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import Row as FileRow, csv_writer, to_text
 from gateway_async.errors import (
@@ -25,8 +25,6 @@ from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 
 _PAGE = 1000
-_DECISION_NOTE = "decision_note"
-_OF_JOBS = (_DECISION_NOTE, IN_JOB)
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
 _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
 
@@ -87,12 +85,19 @@ class Kept:
 # Jobs
 
 
-async def pages_of(journal: Journal, name: str) -> AsyncIterator[Sequence[Row]]:
+async def _pages_of(journal: Journal, name: str) -> AsyncIterator[Sequence[Row]]:
     """Read the orders of a job, in the order of the input, many at a time."""
     rows = await journal.rows(name, limit=_PAGE)
     while rows:
         yield rows
         rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
+
+
+async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
+    """Read the orders of a job one by one."""
+    async for rows in _pages_of(journal, name):
+        for row in rows:
+            yield row
 
 
 async def write_job(
@@ -114,7 +119,7 @@ async def write_job(
         reasons: Why orders were not sent.
         states: Only orders in these states; of all, if there are none.
     """
-    columns = ("index", "state", *layout.inputs, *layout.result_columns, *_OF_JOBS)
+    columns = ("index", "state", *layout.inputs, *layout.result_columns, DECISION_NOTE, IN_JOB)
     write = csv_writer(out, columns)
     async for row, outcome in _outcomes(run, journal, reasons):
         if not states or row.state.value in states:
@@ -135,7 +140,7 @@ async def write_file(
         JobConflictError: If `may_differ`, and the job has other orders than the file.
     """
     layout, rows = file.layout, enumerate(file.table.rows())
-    columns = (*layout.result_columns, *_OF_JOBS)
+    columns = (*layout.result_columns, DECISION_NOTE, IN_JOB)
     passed = [column for column in file.table.header if column not in columns]
     write = csv_writer(out, [*passed, *columns])
     async for row, outcome in _outcomes(run, journal, reasons):
@@ -161,7 +166,7 @@ async def _outcomes(
     While another process has the job, no order of it is called not sent.
     """
     with contextlib.suppress(JobNotFoundError):  # it was stopped before
-        async for rows in pages_of(journal, str(run.job)):
+        async for rows in _pages_of(journal, str(run.job)):
             is_open = any(row.state is JobState.NEW for row in rows)
             is_another = is_open and await _is_running(journal, run)
             for row in rows:
@@ -185,10 +190,6 @@ def _of_another(outcome: Outcome[Any, Any]) -> Outcome[Any, Any]:
     return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
 
 
-def _of_job(row: Row, run: Run) -> dict[str, Any]:
-    return {_DECISION_NOTE: row.known.note, IN_JOB: run.job}
-
-
 def _not_sent(
     file: OrderFile, row: FileRow, index: int, *, is_another: bool = False
 ) -> Outcome[Any, Any]:
@@ -196,6 +197,10 @@ def _not_sent(
     order, status = file.order_of(row), OutcomeStatus.NOT_SENT
     outcome = Outcome[Any, Any](order=order, index=index, status=status, error=_NOT_SENT)
     return _of_another(outcome) if is_another else outcome
+
+
+def _of_job(row: Row, run: Run) -> dict[str, Any]:
+    return {DECISION_NOTE: row.known.note, IN_JOB: run.job}
 
 
 # Look-ups

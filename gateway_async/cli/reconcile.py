@@ -56,8 +56,7 @@ def reconcile(
     with open_table(ledger) as table:
         file = OrderFile(table, LEDGER)
         if file.unread:
-            say = console.warn if file.is_misspelt else console.note
-            say(f"columns that are not read: {file.unread}")
+            file.name_unread(console, "read")
         if states and "state" not in table.header:
             console.warn("the ledger has no column state, so no state is compared")
         if "state" in table.header and not states:

@@ -10,7 +10,7 @@ import shlex
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.console import Console, gauged, print_json, summary_table
-from gateway_async.cli.options import Files
+from gateway_async.cli.console import Console, counted, gauged, print_json, summary_table
+from gateway_async.cli.options import Config, Files, Gateway, Journaled, Stored
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, check_is_csv, out_file
 from gateway_async.client import GatewayClient
@@ -72,9 +72,9 @@ def confirm(console: Console, what: str, *, yes: bool) -> None:
     raise ConfigurationError("nothing was sent")
 
 
-def on_job(words: Iterable[str], options: Iterable[str]) -> str:
-    """Write a command on a job, with the options that name its journal and its gateway."""
-    return shlex.join(["gateway-async", "jobs", *words, *options])
+def next_line(*words: str, given: Config, taken: type[Config] = Stored) -> str:
+    """Write a command to give next, with those of the given options that it takes."""
+    return shlex.join(["gateway-async", *words, *given.words(taken)])
 
 
 @attrs.define(kw_only=True)
@@ -86,7 +86,7 @@ class Run:
         console: Where people read what happens.
         files: Where the results go.
         settings: Name gateway and journal.
-        options: Those that name journal and gateway, for the next command.
+        given: The options that name journal and gateway, for the next command.
         source: The input; None where it is a journal.
         again: Whether the same line, once the job is done, would send its orders once more.
         job: The name of the job, if it is one.
@@ -105,7 +105,7 @@ class Run:
     console: Console = attrs.field(factory=Console)
     files: Files = attrs.field(factory=Files)
     settings: Settings = attrs.field(factory=Settings)
-    options: tuple[str, ...] = ()
+    given: Config = attrs.field(factory=Config)
     source: Path | None = None
     again: bool = False
     job: str | None = None
@@ -288,45 +288,55 @@ class Run:
         self._advise()
 
     def _advise(self) -> None:
-        """Say what to do about orders that are unknown, or were not sent."""
-
-        def line(what: str, *words: str) -> None:
-            command = on_job(words, self.options) if words else "the same command"
-            self.console.say(f"{what}:\n  {command}")
-            self.next_lines.append(command)
-
-        if self.job is None:
-            if self.exit_code == UNSETTLED:
-                self.next_lines.append("not all was answered and written: give the command again")
-                self.console.say(self.next_lines[-1])
-            return
-        new, held = self.states[JobState.NEW], self.states[JobState.HELD]
+        """Say which commands to give next."""
+        job, new, held = self.job or "", self.states[JobState.NEW], self.states[JobState.HELD]
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
-        if unknown or new or self.failure is not None:
-            is_other = self.again or self.source == STDIO
-            words = ("resume", self.job, "--out", str(self.files.out)) if is_other else ()
-            line(f"{unknown} unknown and {new} not sent; go on with", *words)
-        if held:
-            self.console.say(self._held_text(held))
-        if unknown or held:
-            line("what waits for a decision is listed by", "show", self.job)
+        line = functools.partial(next_line, given=self.given)
+        go_on = "the same command"
+        if job and (self.again or self.source == STDIO):
+            go_on = line("jobs", "resume", job, "--out", str(self.files.out), taken=Journaled)
+        is_open = job and (unknown or new or self.failure)
+        is_unsettled = not job and self.exit_code == UNSETTLED
+        waiting = self._held_text(held) if held else "what waits for a decision"
+        decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
+        write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
+        for holds, what, command in (
+            (
+                self._has_no_answer,
+                "no reply was accepted; see why with",
+                line("check", taken=Gateway),
+            ),
+            (is_unsettled, "not all was answered and written; go on with", go_on),
+            (is_open, f"{unknown:,} unknown and {new:,} not sent; go on with", go_on),
+            (unknown or held, f"{waiting} is listed by", line("jobs", "show", job)),
+            (held, "decide on each, by its index, with", decide),
+            (job and self.misplaced, "the journal has the outcomes; write them with", write),
+        ):
+            if holds:
+                self.next_lines.append(command)
+                self.console.say(f"{what}:\n  {command}")
         if set(self.states) == {JobState.DECLINED} and self.source not in (None, STDIO):
             self.console.say(
                 "all were declined: once the cause is mended, --again sends the same orders again"
             )
-        if self.misplaced:
-            words = ("outcomes", self.job, "--out", "outcomes.csv")
-            line("the journal has the outcomes; write them with", *words)
+
+    @property
+    def _has_no_answer(self) -> bool:
+        """Whether requests were made, and no order got an answer that could be read."""
+        counts, held = self.report.counts, self.states[JobState.HELD]
+        is_answered = counts["succeeded"] or counts["declined"] or counts["absent"]
+        is_read = any("Dialect." in reason for *_, reason in self.report.reasons)
+        is_open = counts["unknown"] or counts["not_sent"] > held
+        return bool(is_open and getattr(self.left, "requests", 0)) and not (is_answered or is_read)
 
     def _held_text(self, held: int) -> str:
         asked, reasons = OPERATIONS[self.operation], self.report.reasons
-        text = f"{held:,} {'order is' if held == 1 else 'orders are'} held for your decision "
-        text += "(`gateway-async jobs resolve`)"
+        text = f"{counted(held, 'order')} {'is' if held == 1 else 'are'} held for your decision"
         if not asked.recovered_by:
             text += f"; ask the gateway by {asked.identity_field}"
         if any("Dialect." in reason for _, kind, reason in reasons if kind == "unknown"):
             text += ". What you write under [dialect] counts for later replies only"
-        return text
+        return f"{text}. What is held"
 
     def _head(self, started: datetime) -> Head:
         def shown(path: Path | None, stdio: str) -> str | None:

@@ -21,7 +21,7 @@ from cyclopts.validators import Number
 from rich.console import Console as RichConsole
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, Stage, summary_table
+from gateway_async.cli.console import Console, Stage, counted, summary_table
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
 from gateway_async.cli.settings import default_path, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
@@ -62,7 +62,8 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
         return result
 
     async with Sandbox() as sandbox:
-        console.say(f"A gateway listens at {sandbox.base_url}; {orders} orders go to it.")
+        goes = f"{counted(orders, 'order')} {'goes' if orders == 1 else 'go'} to it"
+        console.say(f"A gateway listens at {sandbox.base_url}; {goes}.")
         async with GatewayClient(
             sandbox.base_url,
             Credentials(
@@ -238,7 +239,7 @@ def how_to_reach(made: Sandbox, orders: int, *, is_shown: bool, is_file: bool) -
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     if not is_shown:
         lines.append(f"# {_SECRET_VARIABLE} is not shown: give it the value that it has here")
-    had = f"it has {orders:,} orders" if orders else "it has no orders yet"
+    had = f"it has {counted(orders, 'order')}" if orders else "it has no orders yet"
     if not (orders and is_file):
         had += "; --orders 100 --orders-csv orders.csv makes some, and a file of them"
     usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))

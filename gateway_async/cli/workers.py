@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import attrs
 
 from gateway_async.cli import options
-from gateway_async.cli.console import gauged, print_json
-from gateway_async.cli.jobs import find_job, so_far
+from gateway_async.cli.console import counted, gauged, print_json
+from gateway_async.cli.jobs import find_job, so_far, states_of
 from gateway_async.cli.orders import LAYOUTS, OrderFile
-from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, on_job
+from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, next_line
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
@@ -146,11 +146,12 @@ def submit(
             async with _make(settings, credentials, broker, policy) as jobs:
                 return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
 
-        with _reaching_the_queue():
+        with _reaching_the_queue(), file.naming_lines():
             count = asyncio.run(work())
-    said = f"its {count:,} orders wait for workers"
-    if known.status is not None:
-        said = f"workers send what is left of its {count:,} orders"
+    orders_of_it = counted(count, "order")
+    said = f"workers send what is left of its {orders_of_it}"
+    if known.status is None:
+        said = f"its {orders_of_it} {'waits' if count == 1 else 'wait'} for workers"
     said += " (start one with `gateway-async worker --broker amqp://HOST/`)"
     console.note(f"{known.described}; {said}")
     return DONE
@@ -212,7 +213,7 @@ async def watch(
     /,
     *,
     json: bool = False,
-    gateway: options.Journaled = options.Journaled(),
+    stored: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> int:
     """Show how far a job has come that workers run, until it is done. Nothing is sent.
@@ -223,24 +224,23 @@ async def watch(
         job: The name of the job.
         json: Print one JSON object at the end: job, orders and states.
     """
-    async with gateway.settings().open_journal(create=False) as journal:
+    async with stored.settings().open_journal(create=False) as journal:
         last = await journal.status(job)
         async with gauged(console, job, last.total, lambda: last.settled) as gauge:
             async for last in watch_job(journal, job, _POLICY.watch_seconds):
                 is_first = not gauge.counts
                 gauge.counts.clear()
-                gauge.counts.update({str(s): n for s, n in last.counts.items() if n})
+                gauge.counts.update(states_of(last.counts))
                 if is_first:
                     gauge.show()
-    counts = {str(state): count for state, count in last.counts.items() if count}
     console.say(f"job {job}: {so_far(last.counts) or 'no orders'}")
     if json:
-        print_json({"job": job, "orders": last.total, "states": counts})
+        print_json({"job": job, "orders": last.total, "states": states_of(last.counts)})
     succeeded = last.counts[JobState.SUCCEEDED]
     if succeeded == last.total:
         return DONE
     if succeeded + last.counts[JobState.DECLINED] == last.total:
         return NOT_ALL_DONE
-    line = on_job(("show", job), gateway.again)
+    line = next_line("jobs", "show", job, given=stored)
     console.say(f"what waits for your decision is listed by\n  {line}")
     return UNSETTLED

@@ -63,6 +63,7 @@ _NOUNS = {
     for name, row in OPERATIONS.items()
     if row.takes_batch
 } | {"cancel": "cancellations", "payouts": "payouts"}
+_OF_REFUNDS = ("refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway")
 _URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
 # What to do about unknown orders of an operation that is no job; "ask" for all others.
 _UNKNOWN = {
@@ -306,15 +307,18 @@ class Report:
             difference: The difference.
             line: The line of the file that its entry stands in, if it comes from one.
         """
-        entry = difference.entry
+        entry, amount = difference.entry, difference.entry.amount
+        if difference.kind in _OF_REFUNDS:  # by how much the refunds differ
+            ledger, gateway = Decimal(str(difference.ledger)), Decimal(str(difference.gateway))
+            amount = _EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
-        _add_money(step, entry.currency, entry.amount)
+        _add_money(step, entry.currency, amount)
         example = Example(
             index=difference.index,
             line=line,
             **_references(entry),
             currency=entry.currency,
-            amount=entry.amount,
+            amount=amount,
             reason=_cut(difference.error or difference.field or ""),
             ledger=self._sides(difference.ledger, entry.currency),
             gateway=self._sides(difference.gateway, entry.currency),

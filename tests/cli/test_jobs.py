@@ -18,6 +18,7 @@ from tests.cli.running import Ended, names, outcomes, run, statuses, write, writ
 
 KEPT = ("--journal", "sqlite:///j.db")
 REFUND = ("refund", "orders.csv", "--yes", "--out", "o.csv")
+UTC = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 CONFIGURED = ("--config", "config.toml")
 
 
@@ -60,6 +61,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     assert "proved" in shown.stdout
 
     facts = json.loads((await jobs("show", "night", "--json")).stdout)
+    assert re.fullmatch(UTC, facts["created_at"])
     assert (facts["job"], facts["orders"], facts["in_doubt_count"]) == ("night", 60, 50)
     assert facts["states"] == {"succeeded": 10, "held": 50}
     assert facts["in_doubt"][7]["transaction_id"] == row["transaction_id"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import stat
 from pathlib import Path
@@ -24,6 +25,7 @@ from tests.cli.running import (
     write_refunds,
 )
 
+UTC = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 KEPT = ("--journal", "sqlite:///jobs.db")
 
 
@@ -183,7 +185,8 @@ async def test_json_is_one_object_with_counts_job_and_files(
     assert stopped.code == 3
     assert facts["counts"].keys() <= {"succeeded", "unknown", "not_sent"}
     assert (facts["orders"], facts["source"], facts["out"]) == (60, "orders.csv", "out.csv")
-    assert facts["next"][0] == "the same command"
+    assert facts["next"] == ["the same command"]
+    assert all(re.fullmatch(UTC, facts[name]) for name in ("started_at", "ended_at"))
 
     resume = ("jobs", "resume", facts["job"], *line)
     resumed = json.loads((await run(sandbox, *resume, cwd=tmp_path)).stdout)
@@ -234,6 +237,15 @@ async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists
         assert (counts in told and "1 order is held" in told) == (code == 3)
         assert ("declined_statuses" in told) == (code == 3 or command == show)
         assert "go on with" not in told
+
+
+async def test_a_wrong_secret_points_to_check(sandbox: Sandbox, tmp_path: Path) -> None:
+    write_refunds(sandbox, tmp_path / "orders.csv", 1)
+    line = ("refund", "orders.csv", "--yes", "--out", "out.csv", "--merchant-id", "M1", *KEPT)
+    process = await start(sandbox, *line, cwd=tmp_path, env={"GATEWAY_SECRET": "wrong"})
+    told = (await process.communicate())[1].decode()
+    assert process.returncode == 3
+    assert "no reply was accepted; see why with:\n  gateway-async check --merchant-id M1\n" in told
 
 
 @pytest.mark.slow

@@ -44,8 +44,9 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
     page = tmp_path / "n.html"
     ended = await run(sandbox, *LINE, "--concurrency", 1000, "--report", page, cwd=tmp_path)
     assert ended.code == 3, ended.stderr
-    assert "1 order is held for your decision (`gateway-async jobs resolve`)" in ended.stderr
-    assert "; ask the gateway by request_id" in ended.stderr
+    held = "1 order is held for your decision; ask the gateway by request_id. What is held is"
+    assert held in ended.stderr
+    assert re.search(r"^  gateway-async jobs resolve \S+ INDEX OUTCOME", ended.stderr, re.MULTILINE)
     assert "go on with" not in ended.stderr
     assert "the next run of the job cannot find out" in page.read_text(encoding="utf-8")
     rows = outcomes(tmp_path / "out.csv")
@@ -102,7 +103,7 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
         ended = await run(sandbox, *LINE, *more, cwd=tmp_path)
         assert ended.code == 2, ended.stderr
         words = f"{key(2)!r}, which stands in job 'payout-{sandbox.merchant_id}-november'"
-        assert f"request_id {words}" in ended.stderr
+        assert f"line 2 has the request_id {words}" in ended.stderr
     listed = await run(sandbox, "jobs", *KEPT, cwd=tmp_path)  # what was refused left no job
     assert (listed.stdout.count("payout-"), "december" in listed.stdout) == (1, False)
     assert paid(sandbox, 5) == [1, 1, 1, 0, 0]

@@ -63,23 +63,27 @@ async def test_a_reconciliation_lists_its_differences(sandbox: "Sandbox", tmp_pa
         (p.transaction_id, p.order_no, p.currency, "9.01" if n == 3 else p.amount, "0")
         for n, p in enumerate(seeded)
     ]
+    rows[7] = (*rows[7][:-1], "2.00")
     hostile = "<script>alert(1)</script>"
     rows.append(("nobody", hostile, "EUR", Decimal("1.00"), "0"))
     ledger, page = write(tmp_path / "ledger.csv", header, rows), tmp_path / "books.html"
     ended = await run(sandbox, "reconcile", ledger, "--report", page)
     assert ended.code == 1, ended.stderr
     read = _read(page)
-    assert [step.partition(" (")[0] for step in read.left()] == [
-        "amount: 1",
-        "absent at gateway: 1",
+    assert [step.partition("):")[0] for step in read.left()] == [
+        "amount: 1 (EUR 9.01",
+        "refund absent at gateway: 1 (EUR 2.00",  # the refund, and not its payment
+        "absent at gateway: 1 (EUR 1.00",
     ]
-    assert read.column("Line") == ["5", "32"]
+    assert read.column("Line") == ["5", "9", "32"]
+    assert read.column("Amount") == ["EUR\xa09.01", "EUR\xa02.00", "EUR\xa01.00"]
     printed = [line.partition(":")[0] for line in ended.stdout.splitlines()]
-    assert printed == ["line 5", "line 32"]
+    assert printed == ["line 5", "line 9", "line 32"]
     assert read.column("Ledger")[0] == "9.01"
-    assert read.column("Order")[1] == hostile
+    assert read.column("Order")[2] == hostile
     assert "script" not in read.tags
-    headline = "29 of 31 entries match, and the totals differ: payments by EUR\xa01.01."
+    headline = "28 of 31 entries match, and the totals differ: "
+    headline += "payments by EUR\xa01.01 and refunds by EUR\xa02.00."
     assert read.texts["h1"] == [headline]
     assert read.tables["money"][0][1] == ["EUR payments", "271.0131", "270.0030", "1.01"]
 

@@ -116,7 +116,7 @@ async def test_differences_go_where_standard_output_goes(sandbox: Sandbox, tmp_p
             *(300, signal.SIGTERM),
             "0 unknown and {left} not sent; go on with:\n  the same command",
         ),
-        ("query orders.csv --by order_no", 3000, signal.SIGINT, "give the command again"),
+        ("query orders.csv --by order_no", 3000, signal.SIGINT, "go on with:\n  the same command"),
     ],
 )
 async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
