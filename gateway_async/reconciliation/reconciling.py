@@ -18,7 +18,6 @@ from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_orders, open_source, refusal
 from gateway_async.client import GatewayClient
 from gateway_async.errors import (
-    ConfigurationError,
     GatewayError,
     InvalidOrderError,
     NotSentError,
@@ -29,11 +28,10 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, compare
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
 from gateway_async.session import Gate
-from gateway_async.settings import COUNT, expect
+from gateway_async.settings import COUNT, FLAG, expect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Iterable
-    from typing import TypeGuard
 
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.results import Outcome
@@ -41,6 +39,8 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
 
 DEFAULT_WINDOW = 1500
+_STATES = "a mapping from payment_status to a ledger's word or words, as in {'3000': 'paid'}"
+_REFUND_STATUSES = "a mapping from refund_status to whether money went back, as in {'1': True}"
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 _COMPARED_AT_ONCE = 200
 _ASKED_AT_ONCE = 99
@@ -166,7 +166,9 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         """
         self._source = source = open_source(self._ledger)
         entries = source.collection or ()
-        wrong = {n: _no_entry(n, e) for n, e in enumerate(entries) if not _is_entry(e)}
+        wrong = {
+            n: _no_entry(n, e) for n, e in enumerate(entries) if not isinstance(e, LedgerEntry)
+        }
         if wrong:
             text = f"of {len(entries)} ledger entries are wrong, so nothing was looked up"
             raise refusal(wrong, text)
@@ -207,7 +209,7 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
             async with asyncio.timeout_at(deadline if has_limit else None) as limit:
                 while len(window) < self._size and not source.ended:
                     for index, entry in zip(*await source.pull(1), strict=True):
-                        if not _is_entry(entry):
+                        if not isinstance(entry, LedgerEntry):
                             raise _no_entry(index, entry)  # noqa: TRY301  # caught as the ledger's
                         window.append((index, entry))
                     source.raise_again()
@@ -320,39 +322,29 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     check_orders(ledger, LedgerEntry, "ledger")
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
-    such = "payment_status to a ledger's word or words, such as {'3000': 'paid'}"
-    _check_meanings("states", states, _are_words, such)
-    words = (
-        None
-        if states is None
-        else {s: frozenset([w] if isinstance(w, str) else w) for s, w in states.items()}
-    )
-    such = "refund_status to whether money went back, such as {'1': True, '9': False}"
-    _check_meanings("refund_statuses", refund_statuses, lambda done: isinstance(done, bool), such)
+    words: Mapping[str, frozenset[str]] | None = None
+    if states is not None:
+        expect("states", states, (_maps_to(_are_words), _STATES))
+        words = {s: frozenset([w] if isinstance(w, str) else w) for s, w in states.items()}
     # What the interface shows means "done", as in `Dialect.done_statuses`.
-    statuses = {"1": True} if refund_statuses is None else dict(refund_statuses)
-    make_case = functools.partial(Case, states=words, refund_statuses=statuses)
+    statuses = {"1": True} if refund_statuses is None else refund_statuses
+    expect("refund_statuses", statuses, (_maps_to(FLAG[0]), _REFUND_STATUSES))
+    make_case = functools.partial(Case, states=words, refund_statuses=dict(statuses))
     return Reconciliation(gateway, ledger, make_case, policy, expect("window", window, COUNT))
 
 
-def _check_meanings(
-    name: str, meanings: object, is_meaning: "Callable[[Any], bool]", expected: str
-) -> None:
-    if meanings is not None and not (
+def _maps_to(is_meaning: "Callable[[Any], bool]") -> "Callable[[Any], bool]":
+    """Return what says whether a value is a mapping from statuses to such meanings."""
+    return lambda meanings: (
         isinstance(meanings, Mapping)
         and all(isinstance(status, str) and is_meaning(meanings[status]) for status in meanings)
-    ):
-        raise ConfigurationError(f"{name}: expected a mapping from {expected}, got {meanings!r}")
+    )
 
 
 def _are_words(words: object) -> bool:
     return isinstance(words, str) or (
         isinstance(words, Collection) and all(isinstance(word, str) for word in words)
     )
-
-
-def _is_entry(entry: object) -> "TypeGuard[LedgerEntry]":
-    return isinstance(entry, LedgerEntry)
 
 
 def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:
