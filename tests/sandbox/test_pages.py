@@ -82,41 +82,31 @@ async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
 
 
 @pytest.mark.parametrize(
-    ("choices", "status"),
+    ("choices", "status", "shown"),
     [
-        (["pay", "decline", "leave"], PaymentStatus.AUTHORISED),
-        (["decline", "pay"], PaymentStatus.DECLINED),
-        (["leave", "leave", "pay"], PaymentStatus.AUTHORISED),
-        (["leave", "nonsense"], PaymentStatus.WAITING),
+        (["pay", "decline", "leave"], PaymentStatus.AUTHORISED, "made before"),
+        (["decline", "pay"], PaymentStatus.DECLINED, "declined"),
+        (["leave", "leave", "pay"], PaymentStatus.AUTHORISED, "made before"),
+        (["leave", "nonsense"], PaymentStatus.WAITING, 'value="pay"'),
     ],
 )
-async def test_the_first_choice_counts_and_is_notified_once(
-    merchant: Merchant, choices: list[str], status: PaymentStatus
-) -> None:
-    url, _ = await begin(merchant, {**PAYMENT, "notify_url": "http://127.0.0.1:1/n"})
-    for choice in choices:
-        assert (await merchant.decide(url, choice))[0] == 200
-    assert merchant.status is status
-    await merchant.sandbox.deliver_notifications()
-    assert len(merchant.sandbox.notifications) == (status is not PaymentStatus.WAITING)
-
-
-@pytest.mark.parametrize(
-    ("choice", "shown"),
-    [("pay", "made before"), ("decline", "declined"), ("leave", 'value="pay"')],
-)
-async def test_an_apm_payment_leads_to_such_a_page_and_back(
-    merchant: Merchant, choice: str, shown: str
+async def test_the_first_choice_counts_is_notified_once_and_leads_back(
+    merchant: Merchant, choices: list[str], status: PaymentStatus, shown: str
 ) -> None:
     back = "https://shop.example/back?a=1&b=2"
-    result = await merchant.pay({**APM, "return_url": back})
+    asked = {**APM, "return_url": back, "notify_url": "http://127.0.0.1:1/n"}
+    result = await merchant.pay(asked)
     assert set(result) == {"merchant_id", "account_id", *PAYMENT, "issuer_url"}
-    assert merchant.status is PaymentStatus.WAITING
-    assert await merchant.decide(result["issuer_url"], choice) == (303, back)
+    for choice in choices:
+        assert await merchant.decide(result["issuer_url"], choice) == (303, back)
+    assert merchant.status is status
+    await merchant.sandbox.deliver_notifications()
+    is_decided = status is not PaymentStatus.WAITING
+    assert len(merchant.sandbox.notifications) == is_decided
     page = await read_page(merchant, result["issuer_url"])
     assert shown in page
     links = [unescape(one) for one in re.findall(r'<a class="button main" href="([^"]*)"', page)]
-    assert links == ([] if choice == "leave" else [back])
+    assert links == [back] * is_decided
 
 
 async def test_a_payment_without_a_way_back_takes_the_merchants() -> None:
