@@ -119,11 +119,6 @@ class Merchant:
         return payment.status
 
 
-def listed_in(model: type[Any]) -> set[str]:
-    """Return the interface's fields of a record."""
-    return {field.name for field in attrs.fields(model)} - {"extra", "unreadable"}
-
-
 def item(order: Transaction, **changes: str) -> dict[str, str]:
     """Write an order for any batch: fields that an operation does not know are ignored."""
     return {

@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway_async import RedirectPayment
 from gateway_async.sandbox import PaymentStatus
-from tests.interface_fields import names
-from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, listed_in, merchant_of, sign
+from tests.interface_fields import PAGE_INPUTS, REQUEST_FIELDS
+from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, merchant_of, sign
 
-GATEWAY_SET = names("""
-    gbc_id connector_code account_name webSite pm_id apm_type descriptor orderprefix rrtimezone
-    ordernumlength sendbgoods replacename send_bank_website replace_up_id replace_match_address
-    to_pass_page source_request_ip default_lang defaultLang verifyBillingAddress
-    verify_billing_address merSendLogoNo logo_name gatewayNo
-""")
 _OTHER_NAMES = """
     orderNo=order_no orderAmount=amount orderCurrency=currency merNo=merchant_id
     signInfo=encryption_data firstName=first_name lastName=last_name email=shopper_email
@@ -59,7 +52,7 @@ async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
     merchant: Merchant,
 ) -> None:
     written = ("order_no", "website", "first_name", "last_name", "note", "currency", "items")
-    fields = {name: f"{name} text" for name in listed_in(RedirectPayment)}
+    fields = {name: f"{name} text" for name in REQUEST_FIELDS["RedirectPayment"]}
     fields |= {**PAYMENT, **dict.fromkeys(written, NASTY), "subscription": "", "notify_url": ""}
     url, inputs = await begin(merchant, fields)
     sent = {**fields, "merchant_id": "M1", "account_id": "A1"}
@@ -68,7 +61,7 @@ async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
     assert [inputs[name] for name in OTHER_NAMES] == [sent[of] for of in OTHER_NAMES.values()]
     assert {inputs[name] for name in OF_NO_REDIRECT} == {""}
     assert inputs["webSite"] == sent["website"]
-    assert {"returnUrl", "return_url", "cancelUrl", "cancel_url", *GATEWAY_SET} < {*inputs}
+    assert {*inputs} >= PAGE_INPUTS
     assert all(f"{name}={text}" in inputs["allParams"] for name, text in sent.items())
     assert merchant.sandbox.requests["checkout"] == 1
     page = await read_page(merchant, url)
