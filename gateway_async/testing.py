@@ -33,7 +33,6 @@ from gateway_async.client import GatewayClient
 from gateway_async.errors import require_extra
 from gateway_async.sandbox import Faults, Ledger, RequestLog, Sandbox
 from gateway_async.settings import RecoveryPolicy, RetryPolicy
-from gateway_async.signing import Credentials, HmacSigner
 
 with require_extra(__name__, "pytest", install="pytest"):
     import pytest
@@ -158,17 +157,14 @@ def sandbox_client(sandbox: Sandbox, **settings: Any) -> Iterator[GatewayClient]
     Raises:
         ConfigurationError: If a setting is wrong.
     """
-    credentials = Credentials(
-        merchant_id=sandbox.merchant_id,
-        account_id=sandbox.account_id,
-        signer=HmacSigner(sandbox.secret),
-    )
     quick = {
         "dialect": sandbox.dialect,
         "retry": RetryPolicy(first_pause_seconds=0),
         "recovery": RecoveryPolicy(settle_seconds=0),
     }
-    gateway = GatewayClient(sandbox.base_url, credentials, **cast("Any", {**quick, **settings}))
+    gateway = GatewayClient(
+        sandbox.base_url, sandbox.credentials, **cast("Any", {**quick, **settings})
+    )
     try:
         yield gateway
     finally:

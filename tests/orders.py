@@ -49,13 +49,8 @@ def client_at(url: str, *, signer: Any = None, **settings: Any) -> GatewayClient
 
 def client_of(sandbox: Sandbox, base_url: Any = None, **settings: Any) -> GatewayClient:
     """Return a client that knows the sandbox's merchant and dialect."""
-    credentials = Credentials(
-        merchant_id=sandbox.merchant_id,
-        account_id=sandbox.account_id,
-        signer=HmacSigner(sandbox.secret),
-    )
     settings = {"dialect": sandbox.dialect, **settings}
-    return GatewayClient(base_url or sandbox.base_url, credentials, **settings)
+    return GatewayClient(base_url or sandbox.base_url, sandbox.credentials, **settings)
 
 
 def direct_payment(order_no: str = "N1") -> DirectPayment:

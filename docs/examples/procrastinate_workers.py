@@ -12,25 +12,20 @@ from decimal import Decimal
 
 from procrastinate import App, PsycopgConnector
 
-from gateway_async import Credentials, GatewayClient, HmacSigner, RefundOrder
+from gateway_async import GatewayClient, RefundOrder
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import WorkerPolicy, Workers
 
 
 def make_jobs(app: App, sandbox: Sandbox, journal_url: str) -> Workers:
     """Make the jobs of a shop: these are the lines that the queue needs."""
-    credentials = Credentials(
-        merchant_id=sandbox.merchant_id,
-        account_id=sandbox.account_id,
-        signer=HmacSigner(sandbox.secret),
-    )
 
     async def enqueue(job: str, slice_number: int) -> None:
         await run_slice.defer_async(job=job, slice_number=slice_number)
 
     jobs = Workers(
         enqueue,
-        lambda: GatewayClient(sandbox.base_url, credentials, dialect=sandbox.dialect),
+        lambda: GatewayClient(sandbox.base_url, sandbox.credentials, dialect=sandbox.dialect),
         journal_url,
         policy=WorkerPolicy(slice_size=250),
     )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from decimal import Decimal
 
-from gateway_async import Credentials, GatewayClient, HmacSigner
+from gateway_async import GatewayClient
 from gateway_async.reconciliation import LedgerEntry, reconcile
 from gateway_async.sandbox import Sandbox, Transaction
 
@@ -29,14 +29,11 @@ async def main() -> None:
     """Compare 1,000 payments, show every difference, and sum up."""
     async with Sandbox() as sandbox:
         payments = sandbox.seed(1000, status="captured", amount="25.00", currency="EUR")
-        credentials = Credentials(
-            merchant_id=sandbox.merchant_id,
-            account_id=sandbox.account_id,
-            signer=HmacSigner(sandbox.secret),
-        )
         states = {"3000": {"paid", "refunded"}, "4100": "reserved"}  # the sandbox's, not shown
         async with (
-            GatewayClient(sandbox.base_url, credentials, dialect=sandbox.dialect) as gateway,
+            GatewayClient(
+                sandbox.base_url, sandbox.credentials, dialect=sandbox.dialect
+            ) as gateway,
             reconcile(gateway, books(payments), states=states) as reconciliation,
         ):
             async for difference in reconciliation:

@@ -176,8 +176,8 @@ async def open_shop() -> AsyncIterator[tuple[Shop, Sandbox]]:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         sandbox = await stack.enter_async_context(Sandbox(return_url=f"{url}/orders/{{order_no}}"))
-        us = ga.Credentials(merchant_id="M1", account_id="A1", signer=ga.HmacSigner(sandbox.secret))
-        recovery, dialect = ga.RecoveryPolicy(record_baseline=True), sandbox.dialect
+        us, dialect = sandbox.credentials, sandbox.dialect
+        recovery = ga.RecoveryPolicy(record_baseline=True)
         client = ga.GatewayClient(sandbox.base_url, us, recovery=recovery, dialect=dialect)
         gateway = await stack.enter_async_context(client)
         shop = Shop(gateway, await stack.enter_async_context(gateway.coalesced()), url)

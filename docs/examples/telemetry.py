@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
-from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RefundOrder
+from gateway_async import BatchPolicy, GatewayClient, RefundOrder
 from gateway_async.otel import OpenTelemetry
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
@@ -41,14 +41,9 @@ async def main() -> None:
     async with Sandbox() as sandbox:
         sandbox.faults.add("refund", DropReply(times=1))
         payments = sandbox.seed(120, status="captured", amount="25.00", currency="EUR")
-        credentials = Credentials(
-            merchant_id=sandbox.merchant_id,
-            account_id=sandbox.account_id,
-            signer=HmacSigner(sandbox.secret),
-        )
         async with GatewayClient(
             sandbox.base_url,
-            credentials,
+            sandbox.credentials,
             dialect=sandbox.dialect,
             policy=BatchPolicy(concurrency=1),
             telemetry=OpenTelemetry(tracer_provider=spans),

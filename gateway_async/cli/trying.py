@@ -31,7 +31,6 @@ from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.sandbox import Sandbox, Transaction
 from gateway_async.sandbox.faults import DropReply, Fault, LateEffect, Latency, MissingItems, Status
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
-from gateway_async.signing import Credentials, HmacSigner
 
 _COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 
@@ -66,11 +65,7 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
         console.say(f"A gateway listens at {sandbox.base_url}; {goes}.")
         async with GatewayClient(
             sandbox.base_url,
-            Credentials(
-                merchant_id=sandbox.merchant_id,
-                account_id=sandbox.account_id,
-                signer=HmacSigner(sandbox.secret),
-            ),
+            sandbox.credentials,
             recovery=RecoveryPolicy(settle_seconds=0.5, record_baseline=True),
             dialect=sandbox.dialect,
         ) as gateway:

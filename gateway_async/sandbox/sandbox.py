@@ -38,7 +38,7 @@ from gateway_async.sandbox.messages import (
 from gateway_async.sandbox.notifier import WRITERS, Notification, Notifier
 from gateway_async.sandbox.records import DONE, REFUSED
 from gateway_async.sandbox.service import SELECTION_FIELDS, Service, count_orders
-from gateway_async.signing import HmacSigner
+from gateway_async.signing import Credentials, HmacSigner
 
 LOOPBACK = "127.0.0.1"
 _CarryOut = Callable[[], Reply]
@@ -146,7 +146,9 @@ class Sandbox:
         async with Sandbox() as sandbox:
             payments = sandbox.seed(3, status="captured")
             sandbox.faults.add("refund", DropReply(times=1))
-            gateway = GatewayClient(sandbox.base_url, credentials, dialect=sandbox.dialect)
+            gateway = GatewayClient(
+                sandbox.base_url, sandbox.credentials, dialect=sandbox.dialect
+            )
 
     When the block ends every connection is closed, held ones too, and late effects that are still
     out never land. A sandbox is entered once; its ledger and logs stay readable afterwards.
@@ -222,6 +224,12 @@ class Sandbox:
         if not self._base_url:
             raise ConfigurationError("Sandbox: not started; use `async with Sandbox() as sandbox:`")
         return self._base_url
+
+    @property
+    def credentials(self) -> Credentials:
+        """The credentials of its merchant, for a client."""
+        signer = HmacSigner(self.secret)
+        return Credentials(merchant_id=self.merchant_id, account_id=self.account_id, signer=signer)
 
     @property
     def notifications(self) -> deque[Notification]:
