@@ -38,11 +38,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
-_STATES = {
-    OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
-    OutcomeStatus.DECLINED: JobState.DECLINED,
-    OutcomeStatus.UNKNOWN: JobState.UNKNOWN,
-}
 _OUTCOMES = "keep the outcomes"
 _IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
 
@@ -277,7 +272,7 @@ def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:
         return DONE
     said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)
     return Known(
-        _STATES[status],
+        JobState(status),
         code=getattr(error, "code", ""),
         text=said if is_rejected else str(error or ""),
         said="" if is_rejected else said,

@@ -25,6 +25,7 @@ from gateway_async.journal.rows import (
     Row,
     codec_of,
     cut,
+    cut_all,
     lookup_key,
     written,
 )
@@ -168,10 +169,6 @@ class Orders:
                 if known.reference:
                     return self._rows([(at, known)])[0]
         return None
-
-    def has_any(self, states: "Collection[JobState]") -> bool:
-        """Return whether there are orders in these states."""
-        return any(chunk.in_states(states, 0) for chunk in self._scan(states))
 
     def at(self, positions: "Sequence[int]") -> list[Any]:
         """Return the orders at some positions."""
@@ -347,7 +344,7 @@ class Orders:
             references: The gateway's reference of each, or "".
             ended_at: When the request ended, in seconds since the epoch.
         """
-        listed = list(map(cut, references))
+        listed = cut_all(references)
         given = {"request": request, "ended_at": ended_at, "listed": written(listed)}
         if known.count(DONE) == len(known) and self._is_whole(_SUCCEED, indices, **given):
             return
@@ -442,23 +439,20 @@ class Orders:
         chunks = self._chunks_at(positions, lock=True)
         own = [chunk for chunk in chunks if chunk.slice == self.slice_number]
         known = _known_at(own, positions)
-        for position in positions:
-            found = known.get(position)
-            problem = None
-            if found is None:
-                problem = f"there is no order {position}"
-            elif found.state not in sources(transition, JobState(change(found, position).state)):
-                problem = f"order {position} is {str(found.state)!r}"
-            elif request is not None and found.request != request:
-                problem = f"order {position} is {str(found.state)!r}, of another request"
-            if problem is not None:
-                name = self._codec()[1]
-                wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
-                raise JournalError(
-                    f"job {name!r}: cannot {transition} orders {min(positions)} to "
-                    f"{max(positions)}: expected {wanted}, but {problem}; nothing was changed",
-                    job=name,
-                )
+        for at in positions:
+            found = known.get(at, Known("not there"))
+            is_same_request = request in {None, found.request}
+            if is_same_request and found.state in sources(transition, change(found, at).state):
+                continue
+            name = self._codec()[1]
+            wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
+            of_request = "" if is_same_request else ", of another request"
+            raise JournalError(
+                f"job {name!r}: cannot {transition} orders {min(positions)} to {max(positions)}: "
+                f"expected {wanted}, but order {at} is {str(found.state)!r}{of_request}; nothing "
+                "was changed",
+                job=name,
+            )
         self._write(own, positions, change)
 
     def _write(

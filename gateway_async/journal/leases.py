@@ -226,7 +226,7 @@ class Lease:
             self.key.verify(transaction)
             # Locked before it is looked at: an operator may decide at this very moment.
             (tries,) = transaction.run(LOCK, **self.key.place).fetchone()
-            if self.key.orders(transaction).has_any(UNFINISHED):
+            if self.key.orders(transaction).rows(UNFINISHED, limit=1):
                 seconds = self._seconds * 2 ** min(tries, _MOST_DOUBLINGS)
                 transaction.run(_LEAVE, **self.key.place, seconds=seconds)
             else:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from operator import attrgetter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
@@ -71,6 +70,13 @@ def storable(text: str) -> str:
 def cut(text: str) -> str:
     """Return as much of a text as is stored beside an order."""
     return storable(text[:_LONGEST_TEXT])
+
+
+def cut_all(texts: Sequence[str]) -> Sequence[str]:
+    """Cut every text; usually none is too long, and a look at all of them together shows that."""
+    joined = "".join(texts)
+    is_short = max(map(len, texts), default=0) <= _LONGEST_TEXT
+    return texts if is_short and storable(joined) == joined else list(map(cut, texts))
 
 
 def written_item(item: Mapping[str, Any]) -> str:
@@ -392,9 +398,11 @@ class Row:
     @property
     def status(self) -> OutcomeStatus:
         """The status of its outcome."""
-        if self.known.state == JobState.HELD and self.known.proof in (NOT_DONE, ALIKE):
-            return OutcomeStatus.NOT_SENT
-        return _STATUSES[self.state]
+        state, proof = self.known.state, self.known.proof
+        if state in (JobState.SUCCEEDED, JobState.DECLINED):
+            return OutcomeStatus(state)
+        is_unsent = state == JobState.NEW or (state == JobState.HELD and proof in (NOT_DONE, ALIKE))
+        return OutcomeStatus.NOT_SENT if is_unsent else OutcomeStatus.UNKNOWN
 
     def outcome(self, *, taken_at: float | None = None) -> Outcome[Any, Any]:
         """Make its outcome.
@@ -451,18 +459,6 @@ def _read_note(sent: str, ended_at: float) -> Sending:
         marker=note["marker"],
         alone=note.get("alone", False),  # earlier versions noted it
     )
-
-
-_STATUSES: Mapping[JobState, OutcomeStatus] = MappingProxyType(
-    {
-        JobState.NEW: OutcomeStatus.NOT_SENT,
-        JobState.INTENT: OutcomeStatus.UNKNOWN,
-        JobState.SUCCEEDED: OutcomeStatus.SUCCEEDED,
-        JobState.DECLINED: OutcomeStatus.DECLINED,
-        JobState.UNKNOWN: OutcomeStatus.UNKNOWN,
-        JobState.HELD: OutcomeStatus.UNKNOWN,
-    }
-)
 
 
 def _error_of(row: Row) -> GatewayError | None:

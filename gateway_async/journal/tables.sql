@@ -29,13 +29,14 @@ CREATE TABLE gateway_orders (
     bodies TEXT NOT NULL, PRIMARY KEY (job_id, first)
 ) BY_KEY;
 
--- What is known of the orders of a job, chunk by chunk as it was submitted: see `ChunkState`.
+-- What is known of the orders of a job, chunk by chunk as it was submitted: see `ChunkState`. In
+-- SQLite, a row of its references is longer than a table without rowid keeps on one page.
 CREATE TABLE gateway_chunks (
     job_id BIGINT NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL, slice INTEGER NOT NULL,
     state TEXT NOT NULL, request BIGINT, ended_at DOUBLE PRECISION, sent TEXT NOT NULL DEFAULT '',
     texts TEXT NOT NULL DEFAULT '', reference_list TEXT NOT NULL DEFAULT '',
     exceptions TEXT NOT NULL DEFAULT '', PRIMARY KEY (job_id, first)
-) BY_KEY;
+);
 
 -- The request_id of each payout, in lower case, so that a second job with it is refused.
 CREATE TABLE gateway_payout_keys (
