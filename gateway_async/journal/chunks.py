@@ -442,7 +442,9 @@ class Orders:
         for at in positions:
             found = known.get(at, Known("not there"))
             is_same_request = request in {None, found.request}
-            if is_same_request and found.state in sources(transition, change(found, at).state):
+            if is_same_request and found.state in sources(
+                transition, JobState(change(found, at).state)
+            ):
                 continue
             name = self._codec()[1]
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])

@@ -70,11 +70,14 @@ class Journal:
 
         async with Journal.open("sqlite:////srv/refunds.db") as journal:
             ...
+
+    Attributes:
+        lease_seconds: How long a job stays with a process that says nothing more.
     """
 
     def __init__(self, location: "Location", lease_seconds: float, *, create: bool = True) -> None:
+        self.lease_seconds: float = lease_seconds
         self._location = location
-        self._lease_seconds = lease_seconds
         self._create = create
         self._database: Database | None = None
 
@@ -104,11 +107,6 @@ class Journal:
         location = locate(url)
         location.check_absolute()
         return cls(location, float(lease_seconds), create=create)
-
-    @property
-    def lease_seconds(self) -> float:
-        """How long a job stays with a process that says nothing more."""
-        return self._lease_seconds
 
     async def __aenter__(self) -> Self:
         """Connect, and make the tables where there are none.
@@ -163,7 +161,7 @@ class Journal:
         Raises:
             ConfigurationError: For a name that is not 1 to 200 printable characters.
         """
-        if not _is_name(name):
+        if not (isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable()):  # type: ignore[redundant-expr]  # anything may be given
             raise ConfigurationError(
                 f"job: expected a name of 1 to {_LONGEST_NAME} printable characters"
             )
@@ -233,7 +231,7 @@ class Journal:
 
         Whichever is raised, nothing was changed.
         """
-        if not _is_note(note):
+        if not (isinstance(note, str) and note.strip()):  # type: ignore[redundant-expr]  # likewise
             raise ConfigurationError("note: expected a text that says why")
         try:
             state = _DECISIONS[OutcomeStatus(status)]
@@ -257,8 +255,7 @@ class Journal:
             seconds: For how long.
             most: How many at most.
         """
-        names = ("merchant_id", "account_id", "gateway")
-        given = dict(zip(names, map(storable, whose), strict=True))
+        given = dict(zip(SUBJECT[1:], map(storable, whose), strict=True))
 
         def claim(transaction: "Transaction") -> list[tuple[str, int]]:
             found = transaction.run(_DUE, **given, most=most).fetchall()
@@ -321,16 +318,10 @@ class Job:
             LeaseLostError: If submitting took so long that another process began anew.
         """
         codec = codec_of(operation)
-        submission = Submission(
-            database=self.journal.database,
-            name=self.name,
-            subject=(operation, merchant_id, account_id, gateway),
-            seconds=self.journal.lease_seconds,
-            codec=codec,
-            chunk_size=chunk_size or codec.operation.limit or 1,
-            slice_size=slice_size,
-            repeats=repeats,
-        )
+        subject = (operation, merchant_id, account_id, gateway)
+        chunk_size = chunk_size or codec.operation.limit or 1
+        where = (self.journal.database, self.name, self.journal.lease_seconds)
+        submission = Submission(*where, subject, codec, chunk_size, slice_size, repeats)
         return await submission.carry_out(pages)
 
     def read(self, operation: "Callable[[Transaction, JobRow], T]") -> "asyncio.Future[T]":
@@ -376,11 +367,8 @@ class Job:
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """
-        database, seconds, asked_at = (
-            self.journal.database,
-            self.journal.lease_seconds,
-            leases.read_clocks(),
-        )
+        database, seconds = self.journal.database, self.journal.lease_seconds
+        asked_at = leases.read_clocks()
         key = leases.LeaseKey(self.name, 0, self._numbered(slice_number), f"{owner} {uuid.uuid4()}")
         what = f"cannot take job {self.name!r}"
         try:
@@ -524,11 +512,3 @@ def decide(
     for number in numbers:
         statement = _OPEN if state is JobState.NEW else _WAKE  # which opens no finished one
         transaction.run(statement, job=job.id, slice=number)
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable()
-
-
-def _is_note(note: object) -> bool:
-    return isinstance(note, str) and bool(note.strip())

@@ -5,14 +5,18 @@ A password is in no message and in no repr.
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import attrs
 
 from gateway_async.errors import ConfigurationError, JournalError
 
 _EXPECTED = 'expected "sqlite:////path/to/file.db" or "postgresql://user@host/database"'
-_POSTGRES = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
+# A colon before a host's port alone: elsewhere, a password may follow it.
+_POSTGRES = re.compile(
+    r"postgres(?:ql|ql\+psycopg)?://(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?"
+    r"(?P<place>(?:[\w.,%-]|:\d+(?=[,/])|\[[\w:.%]+\])*/+[^/@?#][^@?#]*)(?:\?[^@]*)?",
+    re.IGNORECASE,
+)
 _SQLITE = "sqlite:///"
 _UNUSABLE = re.compile("\0|%00|[\ud800-\udfff]")
 
@@ -78,34 +82,21 @@ def locate(url: object) -> Location:
         raise ConfigurationError(f"journal URL: {_EXPECTED}, got {type(url).__name__}")
     if _UNUSABLE.search(url):
         raise ConfigurationError("journal URL: it has a NUL, or half a surrogate pair")
-    scheme, _, rest = url.partition(":")
-    if scheme.lower() == "sqlite":
+    scheme = url.partition(":")[0].lower()
+    if scheme == "sqlite":
         return _file(url)
-    if scheme.lower() not in _POSTGRES:
-        kind = f"the scheme {scheme.lower()!r}" if "://" in url else "no URL"
+    if not scheme.startswith("postgres"):
+        kind = f"the scheme {scheme!r}" if "://" in url else "no URL"
         raise ConfigurationError(f"journal URL: {_EXPECTED}, got {kind}")
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        parts = urlsplit("")
-    if url.count("@") != parts.netloc.count("@") or parts.netloc.count("@") > 1:
+    if (found := _POSTGRES.fullmatch(url)) is None:
         raise ConfigurationError(
-            "journal URL: expected one @ at most, before the host: write @ in a user, a password "
-            "or a parameter as %40, and / as %2F"
+            f"journal URL: {_EXPECTED}; this one names no database, or has a port that is no "
+            "number, or a character that must be escaped: write @ in a user, a password or a "
+            "parameter as %40, and / as %2F"
         )
-    try:
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
-        text = "journal URL: what follows the last : of the host is no port"
-        raise ConfigurationError(text) from None
-    if not parts.path.strip("/") or not rest.startswith("//"):
-        raise ConfigurationError(
-            f"journal URL: {_EXPECTED}; this one cannot be read or names no database"
-        )
-    user = f"{parts.username}@" if parts.username else ""
+    user = f"{found['user']}@" if found["user"] else ""
     # Without its password and its parameters, which may hold one too.
-    shown = f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}"
-    return Location(url, shown, is_sqlite=False)
+    return Location(url, f"postgresql://{user}{found['place']}", is_sqlite=False)
 
 
 def _file(url: str) -> Location:

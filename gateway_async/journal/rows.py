@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import orjson
 
-from gateway_async.batching.results import Exchange, Outcome, Sending
+from gateway_async.batching.results import Exchange, ListedOutcomes, Outcome, Sending
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,
@@ -32,7 +32,7 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.journal.states import UNFINISHED, JobState
-from gateway_async.models.orders import OutcomeStatus, status_codes
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import (
     MODEL,
     converter_of,
@@ -126,8 +126,8 @@ class OrderCodec:
         """
         for order in orders:
             self.check(order)
-        columns = zip(*map(self.read, orders), strict=True)
-        return orjson.dumps(dict(zip(self.names, columns, strict=True)), default=_stored).decode()
+        columns = zip(self.names, zip(*map(self.read, orders), strict=True), strict=True)
+        return orjson.dumps(dict(columns), default=_stored).decode()
 
     def decode(self, block: str, job: str) -> list[Any]:
         """Return the orders of a block; a field that it was stored without has its default.
@@ -307,14 +307,13 @@ class ChunkState:
     @classmethod
     def read(cls, row: Sequence[Any]) -> "ChunkState":
         """Read a row with `CHUNK_COLUMNS`."""
-        job_id, first, last, slice_number, state, request, ended_at, sent, *more = row
-        texts, references, exceptions = more
-        count = last - first + 1
+        job_id, first, last, slice_number, state, request, ended_at, sent, *differing = row
+        texts, references, exceptions = differing
         alike = Known(state, request=request, ended_at=ended_at, sent=sent)
         if texts:
             stored = orjson.loads(texts)  # a later release may store more of them
             alike = alike._replace(**{name: stored[name] for name in _TEXTS if name in stored})
-        known = [alike] * count
+        known = [alike] * (last - first + 1)
         if references:
             known = [alike._replace(reference=each) for each in orjson.loads(references)]
         for group in orjson.loads(exceptions) if exceptions else ():
@@ -335,18 +334,14 @@ class ChunkState:
         exceptions = []
         for known, places in groups.items():
             listed = [self.known[at].reference for at in places]
-            given = {
-                name: value for name, value in known._asdict().items() if value not in _NOTHING
-            }
-            found = {"at": places, "known": given, "references": listed if any(listed) else []}
-            exceptions.append(found)
+            given = {name: one for name, one in known._asdict().items() if one not in _NOTHING}
+            listed = listed if any(listed) else []
+            exceptions.append({"at": places, "known": given, "references": listed})
         texts = {name: text for name in _TEXTS if (text := getattr(alike, name))}
-        values = (
-            *(self.job_id, self.first, self.first + len(self.known) - 1, self.slice),
-            *(str(alike.state), alike.request, alike.ended_at, alike.sent),
-            *(_written(texts), written(references), _written(exceptions)),
-        )
-        return dict(zip(CHUNK_COLUMNS, values, strict=True))
+        place = (self.job_id, self.first, self.span[-1], self.slice)
+        request = (str(alike.state), alike.request, alike.ended_at, alike.sent)
+        differing = (_written(texts), written(references), _written(exceptions))
+        return dict(zip(CHUNK_COLUMNS, place + request + differing, strict=True))
 
     @property
     def span(self) -> range:
@@ -420,23 +415,21 @@ class Row:
             items = (json.loads(self.known.item),)
         elif self.known.reference and operation.reference_field:
             names = (operation.identity_field, *operation.echo_fields)
-            given = ((name, getattr(self.order, name)) for name in names)
             item = {
-                name: format(value, "f") if isinstance(value, Decimal) else value
-                for name, value in given
-                if value is not None
+                name: value for name in names if (value := getattr(self.order, name)) is not None
             }
+            for name, value in item.items():
+                item[name] = format(value, "f") if isinstance(value, Decimal) else value
             items = ({**item, operation.reference_field: self.known.reference},)
+        record_class = operation.record_class if items else object
+        exchange = Exchange(record_class=record_class, sending=self._sending(taken_at))
         return Outcome(
             order=self.order,
             index=self.index,
             status=self.status,
             error=error,
             items=items,
-            exchange=Exchange(
-                record_class=operation.record_class if items else object,
-                sending=self._sending(taken_at),
-            ),
+            exchange=exchange,
         )
 
     def _sending(self, taken_at: float | None) -> Sending | None:
@@ -485,33 +478,18 @@ def _error_of(row: Row) -> GatewayError | None:
 
 
 @attrs.frozen
-class StoredChunk:
+class StoredChunk(ListedOutcomes):
     """Outcomes that are made of rows when they are read.
 
     Attributes:
-        rows: The rows, by ascending index.
+        listed: The rows, by ascending index.
     """
 
-    rows: Sequence[Row]
-
-    @property
-    def indices(self) -> Sequence[int]:
-        """The positions of its orders in the job."""
-        return [row.index for row in self.rows]
-
-    @property
-    def orders(self) -> Sequence[Any]:
-        """The orders."""
-        return [row.order for row in self.rows]
-
-    @property
-    def statuses(self) -> bytes:
-        """The status of each, as a code."""
-        return status_codes([row.status for row in self.rows])
+    listed: Sequence[Row]  # type: ignore[assignment]  # as outcomes, these have index, order, status
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes."""
-        return [row.outcome() for row in self.rows]
+        return [row.outcome() for row in self.listed]
 
 
 # Jobs

@@ -42,17 +42,17 @@ _DROPPED_AT_ONCE = 5000
 _CHUNKS_AT_ONCE = 200
 _POSITION_BITS = 32
 
+# The row is locked in any case, and stays as it is where the job is imported.
 _MAKE = """
 INSERT INTO gateway_jobs (name, operation, merchant_id, account_id, gateway, created_at, imported,
-total, slice_size) VALUES (:name, '', '', '', '', NOW_SECONDS, FALSE, 0, 0)
-ON CONFLICT (name) DO NOTHING"""
-_LOCK = "SELECT id FROM gateway_jobs WHERE name = :name FOR UPDATE"
+total, slice_size)
+VALUES (:name, :operation, :merchant_id, :account_id, :gateway, NOW_SECONDS, FALSE, 0, :slice_size)
+ON CONFLICT (name) DO UPDATE SET operation = excluded.operation, merchant_id = excluded.merchant_id,
+account_id = excluded.account_id, gateway = excluded.gateway, slice_size = excluded.slice_size
+WHERE NOT gateway_jobs.imported"""
 _MAKE_LEASE = f"""
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
 VALUES (:job, {_IMPORT_SLICE}, 0, -1, 0) ON CONFLICT (job_id, slice) DO NOTHING"""
-_AIM = """
-UPDATE gateway_jobs SET slice_size = :size, operation = :operation, merchant_id = :merchant_id,
-account_id = :account_id, gateway = :gateway WHERE id = :job"""
 _FINISH = "UPDATE gateway_jobs SET imported = TRUE, total = :total WHERE id = :job AND NOT imported"
 _WHOLE = """
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
@@ -74,15 +74,15 @@ _DROP = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Submission:
     """One call of `Job.submit`.
 
     Attributes:
         database: Where operations run.
         name: The name of the job.
-        subject: Operation, merchant, account and gateway.
         seconds: How long a lease runs.
+        subject: Operation, merchant, account and gateway.
         codec: How its orders are stored.
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
@@ -92,13 +92,13 @@ class Submission:
 
     database: "Database"
     name: str
-    subject: tuple[str, str, str, str]
     seconds: float
+    subject: tuple[str, str, str, str]
     codec: OrderCodec
     chunk_size: int
     slice_size: int
     repeats: bool
-    owner: str = attrs.field(factory=lambda: f"import {uuid.uuid4()}")
+    owner: str = attrs.field(factory=lambda: f"import {uuid.uuid4()}", init=False)
 
     async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
         """Import the orders, or find that they are the ones it has; return how many they are.
@@ -137,16 +137,14 @@ class Submission:
 
     def _begin(self, transaction: "Transaction") -> LeaseKey:
         """Take the lease of an import; without an epoch, the job is imported already."""
-        transaction.run(_MAKE, name=self.name)
-        transaction.run(_LOCK, name=self.name)
+        subject = dict(zip(SUBJECT, map(storable, self.subject), strict=True))
+        transaction.run(_MAKE, name=self.name, slice_size=self.slice_size, **subject)
         job = find_job(transaction, self.name)
         if job.imported:
             self._check_subject(job)
             return LeaseKey(self.name, job.id, total=job.total)
         transaction.run(_MAKE_LEASE, job=job.id)
         key = LeaseKey(self.name, job.id, _IMPORT_SLICE, self.owner)
-        named = dict(zip(SUBJECT, map(storable, self.subject), strict=True))
-        transaction.run(_AIM, job=job.id, size=self.slice_size, **named)
         return acquire(transaction, key, self.seconds)
 
     async def _drop(self, key: LeaseKey) -> None:
@@ -165,11 +163,10 @@ class Submission:
             pass
 
     async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        def add(rows: "dict[str, list[dict[str, Any]]]") -> "asyncio.Future[None]":
+        def add(statement: str, rows: "list[dict[str, Any]]") -> "asyncio.Future[None]":
             def insert(transaction: "Transaction") -> None:
                 key.renew(transaction, self.seconds)
-                for statement, made in rows.items():
-                    transaction.run_many(statement, made)
+                transaction.run_many(statement, rows)
 
             return self._run(insert)
 
@@ -189,7 +186,9 @@ class Submission:
                     {"request_id": storable(name), "job": job_id, "position": position}
                     for position, name in enumerate(names if is_keyed else (), first)
                 ]
-            await add({_ADD_ORDERS: blocks, **({_ADD_PAYOUTS: payouts} if is_keyed else {})})
+            await add(_ADD_ORDERS, blocks)
+            if payouts:  # after their orders, by which an import that died is dropped
+                await add(_ADD_PAYOUTS, payouts)
             total += len(piece)
         # Chunks are made in the end: an order may belong to an earlier slice.
         numbers = share_out(seen, self.slice_size) if self.slice_size else bytes(total)
@@ -198,12 +197,11 @@ class Submission:
             span = range(start, min(start + step, total))
             chunks = []
             for number, alike in groupby(span, key=numbers.__getitem__):
-                positions = list(alike)
-                for at in range(0, len(positions), self.chunk_size):
-                    part = positions[at : at + self.chunk_size]
-                    place = {"first": part[0], "last": part[-1], "slice": number}
-                    chunks.append({"job": job_id, **place})
-            await add({_ADD_CHUNKS: chunks})
+                run = [*alike]
+                for first in range(run[0], run[-1] + 1, self.chunk_size):
+                    last = min(first + self.chunk_size - 1, run[-1])
+                    chunks.append({"job": job_id, "first": first, "last": last, "slice": number})
+            await add(_ADD_CHUNKS, chunks)
         await self._run(lambda tx: self._finish(tx, key, total, is_keyed=is_keyed))
         return total
 
@@ -255,8 +253,8 @@ class Submission:
             return self._run(lambda tx: Orders(tx, job.job_id).blocks(first, last))
 
         given = 0
-        if job.total:  # also where no order is given: this release may not know what it has
-            self.codec.decode((await read(0, 0))[0], self.name)
+        for block in await read(0, 0):  # this release may not know what it has
+            self.codec.decode(block, self.name)
         async for piece in _pieces(pages):
             end = given + len(piece)
             if end > job.total:

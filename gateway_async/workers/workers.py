@@ -239,7 +239,7 @@ class Workers:
         async for _ in self.watch(job):
             pass
         chunks: list[StoredChunk] = []
-        while rows := await journal.rows(job, after=chunks[-1].rows[-1].index if chunks else -1):
+        while rows := await journal.rows(job, after=chunks[-1].listed[-1].index if chunks else -1):
             chunks.append(StoredChunk(rows))
         counts = count_statuses(b"".join(chunk.statuses for chunk in chunks))
         return BatchResult(counts=counts, chunks=tuple(chunks))
