@@ -42,13 +42,7 @@ from gateway_async.errors import (
 )
 from gateway_async.journal import Job, JobState
 from gateway_async.journal.chunks import ANYWHERE, Orders
-from gateway_async.journal.rows import (
-    ALIKE,
-    NOT_DONE,
-    Known,
-    StoredChunk,
-    codec_of,
-)
+from gateway_async.journal.rows import ALIKE, NOT_DONE, Known, StoredChunk, codec_of
 from gateway_async.models.orders import OutcomeStatus, count_statuses, status_codes
 from gateway_async.operations import OPERATIONS, REFUND, OperationClass
 from gateway_async.recovery.recover import Recovery

@@ -86,10 +86,7 @@ class IntentRecorder:
             self._recordings[asyncio.current_task()] = asyncio.ensure_future(work)
 
     def begin(
-        self,
-        chunk: "Chunk",
-        references: "Mapping[str, frozenset[str]]",
-        marker: str | None,
+        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker: str | None
     ) -> "Intent":
         """Return the intent to send a chunk; it is not recorded yet.
 

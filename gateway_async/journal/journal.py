@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import attrs
 import orjson
 
-from gateway_async.errors import (
-    ConfigurationError,
-    JobNotFoundError,
-    JournalError,
-    hide_given,
-)
+from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError, hide_given
 from gateway_async.journal import leases, schema
 from gateway_async.journal.chunks import Orders
 from gateway_async.journal.database import Database, make_engine

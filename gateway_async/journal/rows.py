@@ -33,13 +33,7 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.models.values import (
-    MODEL,
-    converter_of,
-    to_amount,
-    to_identifier,
-    to_text,
-)
+from gateway_async.models.values import MODEL, converter_of, to_amount, to_identifier, to_text
 from gateway_async.operations import OPERATIONS, identity_of
 
 if TYPE_CHECKING:

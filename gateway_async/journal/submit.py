@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.errors import (
-    GatewayError,
-    InvalidOrderError,
-    JobConflictError,
-    JournalError,
-)
+from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
 from gateway_async.journal.chunks import Orders
 from gateway_async.journal.leases import LeaseKey, acquire, find_job, release
 from gateway_async.journal.rows import BLOCK, SUBJECT, JobRow, OrderCodec, lookup_key, storable
