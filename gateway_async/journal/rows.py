@@ -100,7 +100,7 @@ class OrderCodec:
     identity: "Callable[[Any], Any]"
     names: tuple[str, ...]
     read: "Callable[[Any], tuple[Any, ...]]"
-    setters: "tuple[tuple[Callable[[Any, Any], None], bool], ...]"
+    setters: "Sequence[tuple[Callable[[Any, Any], None], bool]]"
 
     def check(self, order: object) -> None:
         """Refuse anything but an order of this operation.
@@ -185,10 +185,6 @@ def _models_in(model: type[Any]) -> dict[str, type[Any]]:
     return {field.name: field.metadata[MODEL] for field in fields if MODEL in field.metadata}
 
 
-# The operations that a job may be of.
-JOB_OPERATIONS = tuple(name for name, operation in OPERATIONS.items() if operation.takes_jobs)
-
-
 @functools.cache
 def codec_of(name: str) -> OrderCodec:
     """Return the codec of an operation.
@@ -196,21 +192,22 @@ def codec_of(name: str) -> OrderCodec:
     Raises:
         ConfigurationError: For an operation that moves no money in a batch.
     """
-    if name not in JOB_OPERATIONS:
+    allowed = {name: operation for name, operation in OPERATIONS.items() if operation.takes_jobs}
+    if name not in allowed:
         raise ConfigurationError(
-            f"operation: expected one of {', '.join(JOB_OPERATIONS)} for a job, got {name!r}"
+            f"operation: expected one of {', '.join(allowed)} for a job, got {name!r}"
         )
-    operation = OPERATIONS[name]
+    operation = allowed[name]
     fields = attrs.fields(operation.order_class)
     names = tuple(field.name for field in fields)
-    setters: tuple[tuple[Any, bool], ...] = ()
+    setters: list[tuple[Any, bool]] = []
     # Others, as objects inside or amounts that may be left out, are made by the class.
     plain = {field.name for field in fields if converter_of(field) in (to_text, to_identifier)}
     amounts = {field.name for field in fields if converter_of(field) is to_amount}
     required = {field.name for field in fields if field.default is attrs.NOTHING}
     if plain | (amounts & required) >= {*names}:
         order_class = operation.order_class
-        setters = tuple((getattr(order_class, name).__set__, name in amounts) for name in names)
+        setters = [(getattr(order_class, name).__set__, name in amounts) for name in names]
     return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), setters)
 
 

@@ -233,15 +233,14 @@ class Submission:
         Raises:
             JobConflictError: If that is something else.
         """
-        is_cut = bool(job.slice_size)
         for name, given in zip(SUBJECT, self.subject, strict=True):
             known = getattr(job, name)
             is_open = name == "gateway" and not (known and given)
             if known != storable(given) and not is_open:
-                raise self._conflict(f"its {name} is {known!r}, not {given!r}", is_cut=is_cut)
-        if is_cut != bool(self.slice_size):
-            kind = "was cut into slices" if is_cut else "is in one piece"
-            raise self._conflict(f"it {kind}, and is run as such only", is_cut=is_cut)
+                raise self._conflict(f"its {name} is {known!r}, not {given!r}")
+        if bool(job.slice_size) != bool(self.slice_size):
+            kind = "was cut into slices" if job.slice_size else "is in one piece"
+            raise self._conflict(f"it {kind}, and is run as such only")
 
     async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
         def read(first: int, last: int) -> "asyncio.Future[list[str]]":
@@ -272,17 +271,12 @@ class Submission:
                     f"which differs in {', '.join(fields)}"
                 )
 
-    def _conflict(self, difference: str, *, is_cut: bool | None = None) -> GatewayError:
-        how = "`resume` continues it"
-        if self.slice_size if is_cut is None else is_cut:
-            how = (
-                "Workers run it: start one with `gateway-async worker --broker amqp://HOST/`, or "
-                "with `Workers` in Python"
-            )
+    def _conflict(self, difference: str) -> GatewayError:
         return JobConflictError(
-            f"job {self.name!r} exists already: {difference}; nothing was changed. {how}. Use a "
-            "new name only for different orders: those of this job would be sent again under "
-            "another name",
+            f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` "
+            "continues it; one that was cut into slices is run by workers (`gateway-async worker "
+            "--broker amqp://HOST/`, or `Workers` in Python). Use a new name only for different "
+            "orders: those of this job would be sent again under another name",
             job=self.name,
         )
 

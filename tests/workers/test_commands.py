@@ -102,7 +102,7 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     assert again.endswith(how)
     refund = ["refund", str(settings), "--job", "month-end", "--yes", "--out", "out.csv"]
     assert run(refund) == 2
-    assert "Workers run it: start one with `gateway-async worker" in capsys.readouterr().err
+    assert "is run by workers (`gateway-async worker --broker" in capsys.readouterr().err
 
     async def totals() -> list[int]:
         async with Journal.open(url) as journal:
