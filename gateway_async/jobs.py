@@ -49,15 +49,7 @@ from gateway_async.recovery.recover import Recovery
 from gateway_async.session import is_cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Collection,
-        Coroutine,
-        Iterator,
-        Sequence,
-    )
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
     from gateway_async.batching.results import ChunkResult, Outcome, Progress
     from gateway_async.journal.leases import Lease
@@ -342,11 +334,8 @@ class JobRunner(BatchRunner):
                 raise  # others are to be had meanwhile
             busy = error
         seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
-        _log.info(
-            "job %r waits %.1f s: another process has its lease, and may have died",
-            self._job.name,
-            seconds,
-        )
+        said = "job %r waits %.1f s: another process has its lease, and may have died"
+        _log.info(said, self._job.name, seconds)
         await self._aside(asyncio.sleep(seconds))
         made = await self._aside(attempt())
         if made is None and not self._is_leaving:
@@ -389,7 +378,7 @@ class JobRunner(BatchRunner):
         finally:
             await self._yield_left()
 
-    async def _send_new(self, states: "Collection[JobState]") -> None:
+    async def _send_new(self, states: "Sequence[JobState]") -> None:
         """Send what the feed holds; no order may follow one like it that is in these states."""
         if states:
             async for rows in self._rows(states):
@@ -458,10 +447,9 @@ class JobRunner(BatchRunner):
             seen[row.order.transaction_id][row.index] = row.state
         if (witness := await self._lease.read(Orders.witness)) is not None:
             known[witness.index] = witness
-        listed = [known[index].outcome(taken_at=self._taken_at) for index in sorted(known)]
-        block = ListedOutcomes(tuple(listed))
-        counts = count_statuses(block.statuses)
-        given: BatchResult[Any, Any] = BatchResult(counts=counts, chunks=(block,))
+        rows_by_index = (known[index] for index in sorted(known))
+        block = ListedOutcomes(tuple(row.outcome(taken_at=self._taken_at) for row in rows_by_index))
+        given = BatchResult[Any, Any](counts=count_statuses(block.statuses), chunks=(block,))
         # The run resends by itself: it records an intent first.
         policy = attrs.evolve(self._recovery, resend_absent=False)
         return await Recovery(self._session, policy, self._policy).recover(given), seen
@@ -479,14 +467,13 @@ class JobRunner(BatchRunner):
         return await self._lease.change("keep what was found out", keep)
 
     async def _rows(
-        self, states: "Collection[JobState]", first: int = 0, last: int = ANYWHERE
+        self, states: "Sequence[JobState]", first: int = 0, last: int = ANYWHERE
     ) -> "AsyncIterator[list[Row]]":
         """Yield the rows in some states, page by page."""
+        limits: dict[str, Any] = {"last": last, "limit": _ROWS_AT_ONCE}
         is_over = False
         while not is_over:
-            read = functools.partial(
-                Orders.rows, states=states, after=first - 1, last=last, limit=_ROWS_AT_ONCE
-            )
+            read = functools.partial(Orders.rows, states=states, after=first - 1, **limits)
             if rows := await self._lease.read(read):
                 yield rows
                 first = rows[-1].index + 1
@@ -568,7 +555,7 @@ class JobRunner(BatchRunner):
                 await asyncio.sleep(self._job.journal.lease_seconds / _RENEWALS_A_LEASE)
                 await self._renewed(self._lease.renew)
 
-    async def _renewed(self, ask: "Callable[[], Awaitable[None]]") -> None:
+    async def _renewed(self, ask: "Callable[[], Coroutine[Any, Any, None]]") -> None:
         """Ask for the lease; what fails is no loss as long as some of it is left."""
         try:
             await ask()
