@@ -98,7 +98,7 @@ def test_a_value_of_a_wrong_type_is_an_invalid_order() -> None:
 
 
 def test_a_wrong_amount_is_an_invalid_order() -> None:
-    amounts = [one for one in FIELDS if one[1].endswith("amount")]
+    amounts = [one for one in FIELDS if one[1].endswith(("amount", "refunded"))]
     for (model, name), value in itertools.product(amounts, WRONG_AMOUNTS):
         error, where = refusal(model, name, value), (model, name, value)
         assert isinstance(error, InvalidOrderError), where

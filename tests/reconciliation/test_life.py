@@ -82,15 +82,12 @@ async def _stream(reconciliation: Reconciliation, seen: list[Difference]) -> Non
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"amount": "12,50"}, r"N000001.*\.amount: '12,50'"),
-        ({"refunded": "NaN"}, r"\.refunded: 'NaN'"),
         ({"amount": "1e100"}, r"\.amount: .*100 digits"),
         ({"refunded": "1e-101"}, r"\.refunded: .*100 digits"),
-        ({"amount": 12.5}, r"\.amount: .*float"),
         ({"transaction_id": None, "order_no": None}, "both missing"),
     ],
 )
-def test_wrong_entries(changes: dict[str, Any], text: str) -> None:
+def test_entries_that_cannot_be_added_up_or_looked_up(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidOrderError, match=text):
         entry(1, **changes)
 
