@@ -147,14 +147,24 @@ class TransactionRecord(Record):
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
-class RefundRecord(Record):
+class _OrderRecord(Record):
+    """What the records of captured, cancelled, reviewed and refunded orders share."""
+
+    transaction_id: str | None = None
+    order_no: str | None = None
+    currency: str | None = None
+    amount: Decimal | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class RefundRecord(_OrderRecord):
     """One refund, as a refund or a search of refunds gives it (section 2.6).
 
     Attributes:
         transaction_id: The gateway's identifier of the payment.
         order_no: The merchant's order number.
-        amount: The original amount, in units of the currency.
         currency: Currency code.
+        amount: The original amount, in units of the currency.
         refund_amount: The amount given back.
         refund_reason: The reason that was given for it.
         refund_status: The value 1 occurs.
@@ -169,10 +179,6 @@ class RefundRecord(Record):
             empty; when searching only.
     """
 
-    transaction_id: str | None = None
-    order_no: str | None = None
-    amount: Decimal | None = None
-    currency: str | None = None
     refund_amount: Decimal | None = None
     refund_reason: str | None = None
     refund_status: str | None = None
@@ -182,16 +188,6 @@ class RefundRecord(Record):
     payment_status: str | None = None
     refund_date: datetime | None = None
     refund_processing_date: str | None = None
-
-
-@attrs.frozen(kw_only=True, weakref_slot=False)
-class _OrderRecord(Record):
-    """What the records of captured, cancelled and reviewed orders share."""
-
-    transaction_id: str | None = None
-    order_no: str | None = None
-    currency: str | None = None
-    amount: Decimal | None = None
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -285,7 +281,18 @@ class RiskReasons(Record):
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
-class DirectPaymentResult(Record):
+class _PaymentResult(Record):
+    """What the results of payments share."""
+
+    merchant_id: str | None = None
+    account_id: str | None = None
+    order_no: str | None = None
+    amount: Decimal | None = None
+    currency: str | None = None
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class DirectPaymentResult(_PaymentResult):
     """What a payment by card comes to (section 2.3).
 
     Attributes:
@@ -312,11 +319,6 @@ class DirectPaymentResult(Record):
         encryption_data: The gateway's signature. Never shown.
     """
 
-    merchant_id: str | None = None
-    account_id: str | None = None
-    order_no: str | None = None
-    amount: Decimal | None = None
-    currency: str | None = None
     transaction_id: str | None = None
     card: MaskedCard | None = None
     order_status: str | None = None
@@ -336,7 +338,7 @@ class DirectPaymentResult(Record):
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
-class ApmPaymentResult(Record):
+class ApmPaymentResult(_PaymentResult):
     """What a payment by an alternative payment method comes to (section 2.4).
 
     Attributes:
@@ -348,11 +350,6 @@ class ApmPaymentResult(Record):
         issuer_url: Where to send the shopper; text, never fetched.
     """
 
-    merchant_id: str | None = None
-    account_id: str | None = None
-    order_no: str | None = None
-    amount: Decimal | None = None
-    currency: str | None = None
     issuer_url: str | None = None
 
 

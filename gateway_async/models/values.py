@@ -18,6 +18,7 @@ from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
+    ClassVar,
     NoReturn,
     Self,
     SupportsIndex,
@@ -52,6 +53,7 @@ SHORTEST_CARD = 12
 _LONGEST_CARD = 19
 _LONGEST_SHOWN = 60
 _ODD_IN_NUMBER = re.compile(r"[_\s]").search
+_SURROGATE = re.compile("[\ud800-\udfff]").search
 
 
 def plain_text(text: str) -> str:
@@ -211,13 +213,7 @@ def _shown(value: Decimal | str | int) -> str:
 
 def is_encodable(text: str) -> bool:
     """Say whether UTF-8 can carry the text: half a surrogate pair it cannot."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.isascii() or _SURROGATE(text) is None
 
 
 # Converters: each returns what a field holds, or raises `WrongValueError`.
@@ -367,28 +363,6 @@ else:
     as_optional_date, as_optional_texts = to_date, to_texts
 
 
-def checked(_: type, fields: "list[_Field]") -> "list[_Field]":
-    """Note how a `Model` converts each field: its `field_transformer`."""
-    return [field if CONVERTER in field.metadata else _noted(field) for field in fields]
-
-
-def _noted(field: "_Field") -> "_Field":
-    is_union = get_origin(field.type) in (Union, UnionType)
-    parts = get_args(field.type) if is_union else (field.type,)
-    wanted: Any = next(part for part in parts if part is not NoneType)
-    convert: Any = field.converter or _BY_TYPE.get(wanted)
-    metadata = {**field.metadata}
-    if get_origin(wanted) is Annotated:
-        convert = get_args(wanted)[1]
-    elif attrs.has(wanted):
-        convert, metadata[MODEL] = partial(to_object, wanted), wanted
-    elif get_origin(wanted) is Sequence:
-        convert, metadata[MODEL] = partial(to_objects, get_args(wanted)[0]), get_args(wanted)[0]
-    if get_origin(wanted) in (Sequence, tuple):
-        metadata[IS_LIST] = True
-    return field.evolve(converter=None, metadata={**metadata, CONVERTER: convert})
-
-
 _PLAIN = {
     to_identifier: "type(v := o.{}) is str and v and v.isascii() and v.strip() is v",
     to_text: "type(v := o.{}) is str and v.isascii()",
@@ -397,30 +371,53 @@ _PLAIN = {
 """By converter, when a value is right as it is, as most are."""
 
 
+def checked(model: Any, fields: "list[_Field]") -> "list[_Field]":  # noqa: ANN401  # any model
+    """Note how a `Model` converts each field: its `field_transformer`."""
+    noted = [field if CONVERTER in field.metadata else _noted(field) for field in fields]
+    model._conversions = [  # noqa: SLF001  # of a `Model`, before attrs has made it
+        (field.name, field.metadata[CONVERTER], field.default is None) for field in noted
+    ]
+    checks = []
+    for name, convert, is_optional in model._conversions:  # noqa: SLF001  # likewise
+        check = _PLAIN.get(convert, "False").format(name)
+        checks.append(f"(o.{name} is None or {check})" if is_optional else check)
+    model._is_plain = eval(f"lambda o: {' and '.join(checks)}", {"Decimal": Decimal})  # noqa: S307, SLF001  # from the table above
+    return noted
+
+
+def _noted(field: "_Field") -> "_Field":
+    wanted = without_none(field.type)
+    origin, arguments = get_origin(wanted), get_args(wanted)
+    convert: Any = field.converter or _BY_TYPE.get(wanted)
+    metadata = {**field.metadata}
+    if origin is Annotated:
+        convert = arguments[1]
+    elif attrs.has(wanted):
+        convert, metadata[MODEL] = partial(to_object, wanted), wanted
+    elif origin is Sequence:
+        convert, metadata[MODEL] = partial(to_objects, arguments[0]), arguments[0]
+    if origin in (Sequence, tuple):
+        metadata[IS_LIST] = True
+    return field.evolve(converter=None, metadata={**metadata, CONVERTER: convert})
+
+
+def without_none(wanted: Any) -> Any:  # noqa: ANN401  # any annotation
+    """Return what a field holds unless it holds None."""
+    if get_origin(wanted) not in (Union, UnionType):
+        return wanted
+    return next(part for part in get_args(wanted) if part is not NoneType)
+
+
 class Model:
     """What has its fields converted and checked; usual values are checked all at once."""
 
     __slots__ = ()
-
-    def __init_subclass__(cls) -> None:
-        cls._is_plain = Model._is_plain  # type: ignore[method-assign]  # its base knows fewer fields
+    _conversions: ClassVar[list[tuple[str, _Convert, bool]]]
+    _is_plain: Callable[[], bool]
 
     def __attrs_post_init__(self) -> None:
         if not self._is_plain():
             self._convert()
-
-    def _is_plain(self) -> bool:
-        """Say whether every field is right as it is; the first of a class compiles the check."""
-        model: Any = type(self)
-        checks = []
-        for field in attrs.fields(model):
-            if CONVERTER in field.metadata:  # a subclass may have fields of another kind
-                check = _PLAIN.get(field.metadata[CONVERTER], "False").format(field.name)
-                is_optional = field.default is None
-                checks.append(f"(o.{field.name} is None or {check})" if is_optional else check)
-        source = f"lambda o: {' and '.join(checks)}"
-        model._is_plain = eval(source, {"Decimal": Decimal})  # noqa: S307, SLF001  # from the table above
-        return self._is_plain()
 
     def _convert(self) -> None:
         """Convert and check each field.
@@ -428,17 +425,16 @@ class Model:
         Raises:
             InvalidOrderError: Naming the field of a wrong value, and the reason.
         """
-        model: Any = type(self)
-        for field in attrs.fields(model):
-            value, problem = getattr(self, field.name), ""
-            if CONVERTER not in field.metadata or (value is None and field.default is None):
+        for name, convert, is_optional in self._conversions:
+            value, problem = getattr(self, name), ""
+            if value is None and is_optional:
                 continue
             try:
-                object.__setattr__(self, field.name, field.metadata[CONVERTER](value))
+                object.__setattr__(self, name, convert(value))
             except WrongValueError as error:
                 problem = str(error)
             if problem:  # and no more of the error, whose frames hold the value
-                raise InvalidOrderError(f"{describe(self)}.{field.name}: {problem}")
+                raise InvalidOrderError(f"{describe(self)}.{name}: {problem}")
 
 
 def converter_of(field: "_Field") -> object:

@@ -13,13 +13,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin
 
 import attrs
 
 from gateway_async.models.records import NOTHING, Message, Page, Record
-from gateway_async.models.values import MASK, MaskedCard, SignatureText, mask_cards
+from gateway_async.models.values import (
+    MASK,
+    MaskedCard,
+    SignatureText,
+    mask_cards,
+    without_none,
+)
 
 _Read = Callable[[Any], Any]
 _RecordType = TypeVar("_RecordType", bound=Record)
@@ -237,7 +242,7 @@ class _Reader:
     def __init__(self, model: type[Record]) -> None:
         self._model = model
         self.fields = {
-            field.name: (_without_none(field.type), field.default)
+            field.name: (without_none(field.type), field.default)
             for field in attrs.fields(model)
             if field.name not in _ADDED_FIELDS
         }
@@ -324,11 +329,6 @@ class _Reader:
 
 
 _reader = functools.cache(_Reader)
-
-
-def _without_none(wanted: Any) -> Any:  # noqa: ANN401  # any annotation
-    parts = () if get_origin(wanted) is tuple else get_args(wanted)
-    return next((part for part in parts if part is not NoneType), wanted)
 
 
 def _shown(value: object) -> str:
