@@ -19,9 +19,9 @@ from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from ipaddress import ip_address
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
@@ -310,6 +310,10 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
     )
 
 
+_Row: TypeAlias = tuple[str, bool, str, str]
+"""What was checked, whether this is how it is, what it then comes to, and what was seen."""
+
+
 def judge(
     query: Answer,
     refunds: Answer,
@@ -329,6 +333,20 @@ def judge(
         proxy: The proxy, without user and password; None for none.
         local: The address of this machine in the connection.
     """
+    found: dict[str, tuple[str, str]] = {}
+    for check, holds, comes_to, text in chain(
+        _judge_way(query, refunds, address, proxy, local),
+        _judge_reply(query, refunds),
+        _judge_request(query, refunds, credentials, local),
+    ):
+        if holds:  # the first row that does counts
+            found.setdefault(check, (comes_to, text))
+    return found
+
+
+def _judge_way(
+    query: Answer, refunds: Answer, address: str, proxy: str | None, local: str
+) -> Iterator[_Row]:
     error, status = query.error or refunds.error, query.http_status
     is_plain = address.lower().startswith("http:")
     is_here = proxy is None and ip_address(local.partition("%")[0]).is_loopback
@@ -336,54 +354,56 @@ def judge(
     is_barred = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED or (
         status is None and isinstance(error, ConfigurationError)
     )
-    seen = f"{_QUERY} answered HTTP {status} with "
+    replied = bool(status or refunds.http_status)
+    yield "tls", is_plain and is_here, OK, "plain HTTP, which does not leave this machine"
+    yield "tls", is_plain, WRONG, "plain HTTP: everything on the way can be read and changed"
+    yield "tls", is_untrusted, UNKNOWN, str(error)
+    yield "tls", replied, OK, "the gateway's certificate was accepted, through the proxy"
+    yield "tls", True, SKIPPED, "the proxy opened no connection to the gateway"
+    yield "proxy", proxy is None, OK, "none is set"
+    yield "proxy", is_barred, UNKNOWN, f"{proxy} does not let this user through (HTTP 407)"
+    yield "proxy", bool(status) or is_untrusted, OK, f"requests go through {proxy}"
+    yield "proxy", True, UNKNOWN, f"{proxy} gave no way to the gateway: {error}"
+
+
+def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
+    status, seen = query.http_status, f"{_QUERY} answered HTTP {query.http_status} with "
+    is_json = status == HTTPStatus.OK and query.payload is not None
+    yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"
+    yield "reply", is_json, OK, f"{seen}JSON"
+    yield "reply", True, WRONG if query.is_refused else UNKNOWN, seen + query.shown
     ahead = next((one.dated - one.asked_at for one in (query, refunds) if one.dated), None)
     off = abs(ahead or timedelta())
     side = "ahead of" if ahead == off else "behind"
+    apart = f"the gateway's clock is {off // _SECOND:,} s {side} this machine's"
+    yield "time", ahead is None, SKIPPED, "no reply with a Date header came"
+    yield "time", off <= _CLOCK_TOLERANCE, OK, f"the clocks agree to {off.seconds} s"
+    yield "time", True, WRONG, apart
+
+
+def _judge_request(
+    query: Answer, refunds: Answer, credentials: Credentials, local: str
+) -> Iterator[_Row]:
     read = [one for one in (query, refunds) if one.payload is not None]
     is_accepted = any(one.error is None for one in read)
     refusal = masked(str(read[0].error)) if read else ""
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
-    accepted = "a request with it was accepted, if the gateway checks that of look-ups; "
     verifies = getattr(credentials.signer, "verify", None) is not None
     of_reply = f"that of the reply is {'right' if verifies else 'not checked'}"
     if not any(one.payload and one.payload.get(SIGNATURE_FIELD) for one in read):
         of_reply = "the reply carries none"
-    none = "no reply came that could accept or refuse it"
-    replied = bool(status or refunds.http_status)
-    rows: tuple[tuple[str, bool, str, str], ...] = (
-        ("tls", is_plain and is_here, OK, "plain HTTP, which does not leave this machine"),
-        ("tls", is_plain, WRONG, "plain HTTP: everything on the way can be read and changed"),
-        ("tls", is_untrusted, UNKNOWN, str(error)),
-        ("tls", replied, OK, "the gateway's certificate was accepted, through the proxy"),
-        ("tls", True, SKIPPED, "the proxy opened no connection to the gateway"),
-        ("proxy", proxy is None, OK, "none is set"),
-        ("proxy", is_barred, UNKNOWN, f"{proxy} does not let this user through (HTTP 407)"),
-        ("proxy", bool(status) or is_untrusted, OK, f"requests go through {proxy}"),
-        ("proxy", True, UNKNOWN, f"{proxy} gave no way to the gateway: {error}"),
-        ("reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"),
-        ("reply", status == HTTPStatus.OK and query.payload is not None, OK, f"{seen}JSON"),
-        ("reply", query.is_refused, WRONG, seen + query.shown),
-        ("reply", True, UNKNOWN, seen + query.shown),
-        ("time", ahead is None, SKIPPED, "no reply with a Date header came"),
-        ("time", off <= _CLOCK_TOLERANCE, OK, f"the clocks agree to {off.seconds} s"),
-        ("time", True, WRONG, f"the gateway's clock is {off // _SECOND:,} s {side} this machine's"),
-        ("credentials", not read, SKIPPED, none),
-        ("credentials", is_accepted, OK, f"{who}: accepted"),
-        ("credentials", True, WRONG, f"{who}: {refusal}"),
-        ("signature", not read, SKIPPED, none),
-        ("signature", is_accepted, OK, accepted + of_reply),
-        ("signature", True, WRONG, refusal),
-        (_OWN, query.error is None, OK, f"{_QUERY} is answered, to requests from {local}"),
-        (_OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"),
-        (_OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"),
-        (_OWN, True, ASK, "both look-ups are refused, as they are with wrong credentials too"),
-    )
-    found: dict[str, tuple[str, str]] = {}
-    for check, holds, comes_to, text in rows:
-        if holds:  # the first row that does counts
-            found.setdefault(check, (comes_to, text))
-    return found
+    accepted = "a request with it was accepted, if the gateway checks that of look-ups"
+    for check in ("credentials", "signature"):
+        yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
+    yield "credentials", is_accepted, OK, f"{who}: accepted"
+    yield "credentials", True, WRONG, f"{who}: {refusal}"
+    yield "signature", is_accepted, OK, f"{accepted}; {of_reply}"
+    yield "signature", True, WRONG, refusal
+    both = "both look-ups are refused, as they are with wrong credentials too"
+    yield _OWN, query.error is None, OK, f"{_QUERY} is answered, to requests from {local}"
+    yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"
+    yield _OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
+    yield _OWN, True, ASK, both
 
 
 # Records

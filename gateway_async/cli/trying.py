@@ -110,31 +110,78 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
 # The sandbox
 
 _SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
-_DEFAULT_SECRET = "sandbox-secret"  # noqa: S105  # of a gateway that moves no money
-_Probability = Annotated[float, Parameter(group="Faults", validator=Number(gte=0, lte=1))]
-_Pause = Annotated[options.Seconds, Parameter(group="Faults")]
+_Probability = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True)
+class Shop:
+    """What the sandbox is made of; its fields are those of `Sandbox`.
+
+    Attributes:
+        host: The address to listen on; 127.0.0.1 is reached from this machine only.
+        port: The port to listen on; 0 is a free one.
+        merchant_id: The merchant identifier.
+        account_id: The merchant account identifier.
+        deduplicate_payouts: Pay a request_id once only.
+        return_url: Where shoppers go once they have paid or declined; {order_no} stands for the
+            order number.
+        cancel_url: Where they go when they leave without a choice.
+        notify_format: How notifications are written.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8800
+    merchant_id: str = "M1"
+    account_id: str = "A1"
+    deduplicate_payouts: bool = False
+    return_url: str = ""
+    cancel_url: str = ""
+    notify_format: Literal["form", "json", "xml"] = "form"
+
+
+@Parameter(name="*", group="Faults")
+@attrs.frozen(kw_only=True)
+class Trouble:
+    """What goes wrong in it.
+
+    Attributes:
+        latency: How long each request waits before it is carried out, such as 50ms or 0.05s.
+        drop_reply: Probability: carry out, and close the connection without a reply.
+        late_effect: Probability: close the connection without a reply, and carry out later.
+        late_seconds: How much later.
+        error_rate: Probability: answer 503, and do nothing.
+        missing_item: Probability: carry out, and leave the first order out of the reply.
+        seed: Makes the faults repeatable.
+    """
+
+    latency: options.Seconds = 0.0
+    drop_reply: _Probability = 0.0
+    late_effect: _Probability = 0.0
+    late_seconds: options.Seconds = 2.0
+    error_rate: _Probability = 0.0
+    missing_item: _Probability = 0.0
+    seed: int | None = None
+
+    def faults(self) -> list[Fault]:
+        """Return the faults, each as likely as it was asked for."""
+        wanted: tuple[tuple[float, Fault], ...] = (
+            (self.drop_reply, DropReply(probability=self.drop_reply)),
+            (self.late_effect, LateEffect(self.late_seconds, probability=self.late_effect)),
+            (self.error_rate, Status(503, "1", probability=self.error_rate)),
+            (self.missing_item, MissingItems(probability=self.missing_item)),
+            (self.latency, Latency(self.latency)),
+        )
+        return [fault for is_wanted, fault in wanted if is_wanted]
 
 
 async def sandbox(
     *,
-    host: str = "127.0.0.1",
-    port: int = 8800,
-    merchant_id: str = "M1",
-    account_id: str = "A1",
-    deduplicate_payouts: bool = False,
+    shop: Shop = Shop(),
     orders: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     orders_status: Literal["authorised", "captured"] = "captured",
     orders_csv: Path | None = None,
-    return_url: str = "",
-    cancel_url: str = "",
-    notify_format: Literal["form", "json", "xml"] = "form",
-    latency: _Pause = 0.0,
-    drop_reply: _Probability = 0.0,
-    late_effect: _Probability = 0.0,
-    late_seconds: _Pause = 2.0,
-    error_rate: _Probability = 0.0,
-    missing_item: _Probability = 0.0,
-    seed: int | None = None,
+    trouble: Trouble = Trouble(),
     console: options.Shown,
 ) -> int:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
@@ -144,54 +191,17 @@ async def sandbox(
     Example: `gateway-async sandbox --orders 1000 --orders-csv orders.csv --drop-reply 0.01`
 
     Args:
-        host: The address to listen on; 127.0.0.1 is reached from this machine only.
-        port: The port to listen on; 0 is a free one.
-        merchant_id: The merchant identifier.
-        account_id: The merchant account identifier.
-        deduplicate_payouts: Pay a request_id once only.
         orders: How many orders it has from the start.
         orders_status: Captured orders can be refunded; authorised ones captured or cancelled.
         orders_csv: The CSV file to write them to; captured ones get a refund_amount, all of the
             amount. A file of that name is renamed first.
-        return_url: Where shoppers go once they have paid or declined; {order_no} stands for the
-            order number.
-        cancel_url: Where they go when they leave without a choice.
-        notify_format: How notifications are written.
-        latency: How long each request waits before it is carried out, such as 50ms or 0.05s.
-        drop_reply: Probability: carry out, and close the connection without a reply.
-        late_effect: Probability: close the connection without a reply, and carry out later.
-        late_seconds: How much later.
-        error_rate: Probability: answer 503, and do nothing.
-        missing_item: Probability: carry out, and leave the first order out of the reply.
-        seed: Makes the faults repeatable.
     """
-    ended, loop, secret = (
-        asyncio.Event(),
-        asyncio.get_running_loop(),
-        os.environ.get(_SECRET_VARIABLE),
-    )
-    made = Sandbox(
-        merchant_id=merchant_id,
-        account_id=account_id,
-        secret=secret or _DEFAULT_SECRET,
-        host=host,
-        port=port,
-        random_seed=seed,
-        deduplicate_payouts=deduplicate_payouts,
-        return_url=return_url,
-        cancel_url=cancel_url,
-        notify_format=notify_format,
-    )
-    wanted: tuple[tuple[float, Fault], ...] = (
-        (drop_reply, DropReply(probability=drop_reply)),
-        (late_effect, LateEffect(late_seconds, probability=late_effect)),
-        (error_rate, Status(503, "1", probability=error_rate)),
-        (missing_item, MissingItems(probability=missing_item)),
-        (latency, Latency(latency)),
-    )
-    for probability, fault in wanted:
-        if probability:
-            made.faults.add("*", fault)
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    secret = os.environ.get(_SECRET_VARIABLE)
+    kept: dict[str, Any] = {"secret": secret} if secret else {}
+    made = Sandbox(random_seed=trouble.seed, **kept, **attrs.asdict(shop))
+    for fault in trouble.faults():
+        made.faults.add("*", fault)
     async with made:
         for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
             signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
@@ -239,15 +249,7 @@ def how_to_reach(made: Sandbox, orders: int, *, is_shown: bool, is_file: bool) -
         had += "; --orders 100 --orders-csv orders.csv makes some, and a file of them"
     usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
     fields = [f"{name} = {to_toml(one)}" for name, one in own.items() if one != usual[name]]
-    return "\n".join(
-        [
-            f"sandbox listening on {made.base_url}",
-            *lines,
-            had,
-            f"for its answers to be understood, write these lines into {default_path(os.environ)},",
-            "or into a file that you name by --config (add the heading only if it has none):",
-            "[dialect]",
-            *fields,
-            "",
-        ]
-    )
+    where = f"{default_path(os.environ)},\nor into a file that you name by --config"
+    how = f"for its answers to be understood, write these lines into {where} (add the heading"
+    lines += [had, f"{how} only if it has none):", "[dialect]", *fields, ""]
+    return "\n".join([f"sandbox listening on {made.base_url}", *lines])
