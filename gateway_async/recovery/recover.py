@@ -159,8 +159,7 @@ class Recovery:
         """Look up what is left, and settle what is shown to be done."""
         findings: dict[Unsettled, Finding] = {}
         for operation in RECOVERABLE:
-            asked = [each for each in self._transactions if each.operation is operation]
-            asked = [each for each in asked if each.left]
+            asked = [t for t in self._transactions if t.operation is operation and t.left]
             names = [each.name for each in asked if self._is_askable(each.name)]
             lookups: dict[str, LookupResult] = {}
             for start in range(0, len(names), _REQUESTED_AT_ONCE):
@@ -197,28 +196,35 @@ class Recovery:
             middle = len(names) // 2
             first = await self._ask(operation, names[:middle])
             return first | await self._ask(operation, names[middle:])
-        is_whole = _is_whole(result)
+        is_complete, keeps_markers, problem = _is_whole(result), False, ""
+        if is_complete and control is not None:
+            is_complete, keeps_markers = _shows(control, result)
+        elif is_complete and is_refund:  # without a control, it proves no absence
+            is_complete, problem = False, _NO_CONTROL
         lookups = {}
         for outcome in result:
             is_read = outcome.status is OutcomeStatus.SUCCEEDED or is_refund
+            failure = "" if outcome.error is None else f"the look-up failed: {outcome.error}"
             lookups[outcome.order.value] = LookupResult(
                 listed=[*zip(outcome.record or (), outcome.items, strict=True)] if is_read else (),
-                complete=is_whole and is_read,
-                problem="" if outcome.error is None else f"the look-up failed: {outcome.error}",
+                complete=is_complete and is_read,
+                keeps_markers=keeps_markers,
+                problem=failure or problem,
             )
-        if is_refund:
-            lookups = _completed(lookups, control, is_whole=is_whole)
-            if self._control is None:
-                listed = (name for name, lookup in lookups.items() if lookup.listed)
-                self._control = next(map(ControlRefund, listed), None)
+        if is_refund and self._control is None:
+            listed = (name for name, lookup in lookups.items() if lookup.listed)
+            self._control = next(map(ControlRefund, listed), None)
         return lookups
 
     # Outcomes
 
     async def _resend(self, operation: "Operation", changed: "Changed") -> "Changed":
         """Send again what was proved not to be done."""
-        absent = [one for one in changed if one.operation is operation]
-        absent = [one for one in absent if changed[one].status is OutcomeStatus.NOT_SENT]
+        absent = [
+            one
+            for one, outcome in changed.items()
+            if one.operation is operation and outcome.status is OutcomeStatus.NOT_SENT
+        ]
         if not absent:
             return {}
         result = await plain_batch(
@@ -265,27 +271,15 @@ def _is_whole(result: "BatchResult[Any, Any]") -> bool:
     return chunk.is_accepted and len(listed) < (operation.limit or 0)
 
 
-def _completed(
-    lookups: "dict[str, LookupResult]", control: ControlRefund | None, *, is_whole: bool
-) -> "dict[str, LookupResult]":
-    """Let a refund search prove absences only if it lists the control."""
-    is_listed, keeps_markers, problem = False, False, "" if control else _NO_CONTROL
-    if is_whole and control is not None:
-        records = [record for record, _ in lookups[control.transaction_id].listed]
-        references = {reference_of(record) for record in records}
-        is_listed = control.reference in references if control.reference else bool(references)
-        keeps_markers = control.marker is not None and any(
-            control.marker in (record.refund_reason or "") for record in records
-        )
-    return {
-        name: attrs.evolve(
-            lookup,
-            complete=is_listed,
-            keeps_markers=keeps_markers,
-            problem=lookup.problem or (problem if is_whole else ""),
-        )
-        for name, lookup in lookups.items()
-    }
+def _shows(control: ControlRefund, result: "BatchResult[Any, Any]") -> tuple[bool, bool]:
+    """Say whether a refund search lists the control, and whether with the control's marker."""
+    records = next(o.record or () for o in result if o.order.value == control.transaction_id)
+    references = {reference_of(record) for record in records}
+    is_listed = control.reference in references if control.reference else bool(references)
+    marker = control.marker
+    return is_listed, marker is not None and any(
+        marker in (record.refund_reason or "") for record in records
+    )
 
 
 def _as_sent(outcome: "Outcome[Any, Any]") -> Any:  # noqa: ANN401  # any order
