@@ -50,11 +50,7 @@ _CELLS = {
     "payment_currency": "EUR",
     "beneficiary.bank_details.iban": "DE89370400440532013000",
 }
-_COLUMNS = {
-    "payout": [*_CELLS][-4:],
-    "query": ["order_no"],
-    "search-refunds": ["order_no"],
-}
+_COLUMNS = {"payout": [*_CELLS][-4:], "query": ["order_no"], "search-refunds": ["order_no"]}
 """The columns of a sample of orders; those of an order's fields where none are named."""
 
 

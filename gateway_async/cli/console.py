@@ -22,13 +22,7 @@ from typing import Any, NamedTuple, TextIO, cast
 import attrs
 from rich.box import SIMPLE_HEAD
 from rich.console import Console as RichConsole
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 _LOGGER = "gateway_async"

@@ -26,13 +26,7 @@ from gateway_async.cli.tables import Problem, Row, Table, TableError
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, InvalidOrderError, JobConflictError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import (
-    AMOUNT_HINT,
-    IS_LIST,
-    MODEL,
-    SensitiveText,
-    currency_field,
-)
+from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText, currency_field
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.reconciliation import LedgerEntry
 from gateway_async.report.report import moved_by, written_amount
@@ -259,7 +253,7 @@ class OrderFile:
 
     @contextlib.contextmanager
     def naming_lines(self) -> Iterator[None]:
-        """Name orders by their line in what a job says of them by their index.
+        """Name the line, too, of an order that a job names by its index.
 
         Raises:
             ConfigurationError: In place of an error of the job.
@@ -267,7 +261,7 @@ class OrderFile:
         try:
             yield
         except (InvalidOrderError, JobConflictError) as error:
-            text = _INDEX.sub(lambda found: f"line {self.lines[int(found[1])]}", str(error), 1)
+            text = _INDEX.sub(lambda at: f"{at[0]} (line {self.lines[int(at[1])]})", str(error), 1)
             raise ConfigurationError(text) from None
 
     def orders(self) -> Iterator[Any]:

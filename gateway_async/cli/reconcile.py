@@ -11,11 +11,7 @@ from gateway_async.cli.orders import LEDGER, OrderFile
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.errors import ConfigurationError
-from gateway_async.reconciliation import (
-    Difference,
-    Reconciliation,
-    reconcile as reconcile_ledger,
-)
+from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 
 _COLUMNS = ("difference", "field", "ledger_says", "gateway_says", "difference_error", "ledger_line")
 _YES_OR_NO = {"yes": True, "no": False}

@@ -62,17 +62,8 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
     shown = await run(sandbox, *shlex.split(line), cwd=tmp_path)
     assert unknown["request_id"] in shown.stdout
     job = shlex.split(line)[2]
-    decided = (
-        "jobs",
-        "resolve",
-        job,
-        unknown["request_id"].upper(),
-        "succeeded",
-        "--note",
-        "asked",
-        *KEPT,
-    )
-    stranger = [key(99) if word == decided[3] else word for word in decided]
+    which, decision = unknown["request_id"].upper(), ("succeeded", "--note", "asked", *KEPT)
+    decided, stranger = [("jobs", "resolve", job, one, *decision) for one in (which, key(99))]
     assert "has request_id" in (await run(sandbox, *stranger, cwd=tmp_path)).stderr
     assert (await run(sandbox, *decided, cwd=tmp_path)).code == 0
     ended = await run(sandbox, *LINE, cwd=tmp_path)
@@ -103,7 +94,7 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
         ended = await run(sandbox, *LINE, *more, cwd=tmp_path)
         assert ended.code == 2, ended.stderr
         words = f"{key(2)!r}, which stands in job 'payout-{sandbox.merchant_id}-november'"
-        assert f"line 2 has the request_id {words}" in ended.stderr
+        assert f"its order 0 (line 2) has the request_id {words}" in ended.stderr
     listed = await run(sandbox, "jobs", *KEPT, cwd=tmp_path)  # what was refused left no job
     assert (listed.stdout.count("payout-"), "december" in listed.stdout) == (1, False)
     assert paid(sandbox, 5) == [1, 1, 1, 0, 0]
