@@ -98,10 +98,10 @@ class GatewayClient:
     Args:
         base_url: Where the gateway is, such as ``https://gateway.example``. Plain ``http://`` is
             refused except to this machine, unless `allow_http` is set.
-        credentials: Which merchant speaks, and how it signs.
+        credentials: The merchant account, and the signer of its requests.
         timeouts: How long one call may take.
         retry: How what may be repeated is repeated.
-        policy: How batches are run, unless a call says otherwise.
+        policy: How batches are run, unless a call has a policy of its own.
         recovery: How unknown outcomes are settled.
         dialect: What the interface leaves open.
         session: Your own `aiohttp.ClientSession`; it is never closed, and its middlewares,
@@ -109,12 +109,12 @@ class GatewayClient:
             ``keepalive_timeout=1``: a connection that the gateway closed while it was idle looks
             like a lost reply.
         limiter: An asynchronous context manager, entered around every attempt.
-        telemetry: Hears of batches and requests, such as `gateway_async.otel.OpenTelemetry`.
+        telemetry: A listener to batches and requests, such as `gateway_async.otel.OpenTelemetry`.
         max_reply_bytes: The largest reply that is read, decompressed.
         max_connections: Connections at most, where the session is ours; so many requests of a batch
             are in flight at most. None for 100, or for as many as `policy` has requests in flight.
         allow_http: Whether plain ``http://`` may go to another machine, because you trust the
-            network: everybody on the way can read and change requests.
+            network: any host on the way can read and change requests.
         ssl: An `ssl.SSLContext` in place of the system's authorities: for a private one, or with a
             certificate of yours. It counts for the gateway and for an ``https://`` proxy.
         proxy: The URL of a proxy, such as ``http://user:password@proxy.example:3128``.
@@ -202,7 +202,7 @@ class GatewayClient:
 
     @property
     def credentials(self) -> Credentials:
-        """Which merchant speaks, and how it signs."""
+        """The merchant account, and the signer of its requests."""
         return self._session.credentials
 
     async def aclose(self) -> None:
@@ -250,20 +250,20 @@ class GatewayClient:
             orders: An iterable or asynchronous iterable. A collection is checked whole before
                 anything is sent; from a stream, a bad order is `not_sent` with its error.
             policy: How this batch is run.
-            job: ``journal.job(name)``, to keep the orders and what becomes of them. They are all
-                kept before the first is sent, and any bad one means that none is. Running the
-                same line again, after whatever happened, finishes the job.
+            job: ``journal.job(name)``: the journal keeps the orders and their outcomes. It stores
+                all orders before the first is sent; if one is wrong, none is sent. After a crash
+                or an error, run the same line again: it finishes the job.
 
         Returns:
             A `Batch`. Awaiting or entering it raises `InvalidOrderError` if an order of a
             collection or a job is wrong, `DuplicateOrderError` if two are the same (nothing was
             sent), and what `orders` raises; with a job, `JobConflictError` if its name has other
             orders, `JobBusyError` if another process is running it, and `JournalError` if what
-            happens cannot be kept. What becomes of an order is an outcome, and never raised.
+            happens cannot be kept. A failure of an order is an outcome, and never raised.
 
         Raises:
             InvalidOrderError: If `orders` is no iterable of orders.
-            ConfigurationError: If the policy does not fit the operation, or `job` is none.
+            ConfigurationError: If the policy does not fit the operation, or `job` is no `Job`.
         """
         return self.batch("capture", orders, policy=policy, job=job)
 
@@ -383,7 +383,7 @@ class GatewayClient:
             job: ``journal.job(name)``.
             slice_size: How many orders a slice has, but for those of one transaction, which are
                 always in one slice.
-            policy: Its `duplicates` says whether two orders may be of one transaction.
+            policy: Its `duplicates` decides whether two orders may be of one transaction.
 
         Returns:
             How many orders they are; all of them are on the disk.
@@ -425,7 +425,7 @@ class GatewayClient:
             is running it, and `JournalError` if what happens cannot be kept.
 
         Raises:
-            ConfigurationError: If `job` is none.
+            ConfigurationError: If `job` is no `Job`.
         """
         self._check_open()
         from gateway_async.jobs import resumed_batch
@@ -533,13 +533,13 @@ class GatewayClient:
         """Make a payment by card (section 4, row 1).
 
         Returns:
-            What the gateway says, whatever that is; a declined payment is no error.
+            The gateway's result; a declined payment is a result too, and no error.
 
         Raises:
             InvalidOrderError: If an amount has more decimal places than its currency.
             RejectedError: The gateway did nothing, by a status that the dialect lists as that.
             NotSentError: Nothing was sent.
-            OutcomeUnknownError: It may have been made; the text says what to do.
+            OutcomeUnknownError: It may have been made; the error names the next step.
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is the result or the
                 error of a payment that was in flight.
         """
@@ -550,7 +550,7 @@ class GatewayClient:
         """Make a payment by another method (section 4, row 2); errors as for `pay_direct`.
 
         Returns:
-            What the gateway says; send the shopper to its `issuer_url`, which is never fetched.
+            The gateway's result; send the shopper to its `issuer_url`, which is never fetched.
         """
         result: ApmPaymentResult = await self._pay("pay_apm", payment)
         return result
@@ -569,7 +569,7 @@ class GatewayClient:
         """Pay out funds to a beneficiary (row 10); errors as for `pay_direct`, `RejectedError` too.
 
         Returns:
-            What the gateway says, whatever that is; a failed payout is no error.
+            The gateway's result; a failed payout is a result too, and no error.
         """
         result: PayoutResult = await self._pay("payout", request)
         return result
@@ -599,7 +599,7 @@ class GatewayClient:
             repeatable: Whether the call may be repeated when its reply is lost.
 
         Returns:
-            The `Reply`: what it says is for you to judge, its `return_status` included.
+            The `Reply`; judging it, its `return_status` included, is up to you.
 
         Raises:
             ConfigurationError: For a wrong path, body, reply or field name.

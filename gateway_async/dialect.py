@@ -87,7 +87,7 @@ def _are_echoes(value: "Mapping[str, Any]") -> bool:
     )
 
 
-# What cannot be converted is passed on as it is: the validators say what is wrong with it.
+# What cannot be converted is passed on as it is: the validators refuse it and explain why.
 
 
 def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
@@ -119,7 +119,7 @@ def _table(
     """Declare a mapping.
 
     Args:
-        accepts: Says whether a mapping from texts is as wanted.
+        accepts: Returns True for a valid mapping from texts.
         expected: To what it is a mapping, for the error.
         read: What converts a value.
         key: What converts a key.
@@ -176,26 +176,26 @@ class Dialect:
             request where the gateway repeats them; what is not named keeps its default. Amounts
             compare as numbers, currencies without case.
         done_statuses: Values of `capture_status`, `cancel_status`, `review_status` and
-            `refund_status` that say "done".
-        declined_statuses: Values of the same fields that say "not done, and never will be"; none
+            `refund_status` that mean "done".
+        declined_statuses: Values of the same fields that mean "not done, and never will be"; none
             is shown, so none is set. A status that stands in none of the three leaves its order
             `unknown`.
-        pending_statuses: Values of the same fields, and of a payout's `status`, that say neither
+        pending_statuses: Values of the same fields, and of a payout's `status`, that mean neither
             "done" nor "not done".
-        payout_done_statuses: Values of a payout's `status` that say "done". One with a
-            `failure_reason` beside it says nothing.
-        payout_declined_statuses: Values of a payout's `status` that say "not done, and never will
-            be"; none is shown, so none is set.
+        payout_done_statuses: Values of a payout's `status` that mean "done". One with a
+            `failure_reason` beside it proves nothing.
+        payout_declined_statuses: Values of a payout's `status` that mean "not done, and never
+            will be"; none is shown, so none is set.
         done_message_prefixes: How the code of a `refund_message` begins when the text beside it
-            is one of success (section 7). The `result_info` of a payment is not judged: the result
-            is returned whatever it says.
-        done_return_statuses: Values of `return_status` that say that the request was accepted.
+            is one of success (section 7). The `result_info` of a payment is not judged: every
+            readable result is returned.
+        done_return_statuses: Values of `return_status` by which the gateway accepts the request.
         nothing_done_return_statuses: Values of `return_status` by which the gateway vouches that
             nothing was done for any order that the reply does not list. An order that such a reply
             lists as done is `unknown`.
         nothing_done_http_statuses: HTTP statuses by which the gateway vouches for the same.
-        found_query_results: Values of `query_result` that say "here is the record".
-        absent_query_results: Values of `query_result` that say "no such order".
+        found_query_results: Values of `query_result` that mean "here is the record".
+        absent_query_results: Values of `query_result` that mean "no such order".
         utc_offset_hours: How far the gateway's clock is ahead of UTC, where its dates have no zone,
             in hours; `RecoveryPolicy.hold_alike_hours` counts by it.
         payment_states: What values of `payment_status` mean; none is shown, so none is set.

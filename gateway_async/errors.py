@@ -15,12 +15,12 @@
     │   ├── ReplyTooLargeError        a reply came that is larger than `max_reply_bytes`
     │   ├── ReplyStatusError          a reply came with an HTTP status other than 200
     │   └── EvidenceError             a reply to a request that was never written: a defect
-    ├── RejectedError                 the gateway said no; `code` and `text` say why
+    ├── RejectedError                 the gateway refused; `code` and `text` give the reason
     ├── NotificationError             a notification cannot be read, or names no order
-    ├── JournalError                  the journal could not keep or tell something; sends stop
+    ├── JournalError                  a journal read or write failed; nothing more is sent
     │   ├── JobNotFoundError          no job of this name
     │   ├── JobConflictError          the job exists already, with other orders
-    │   ├── JobBusyError              another process has the job; `seconds_left` says how long
+    │   ├── JobBusyError              another process has the job; its lease runs `seconds_left`
     │   └── LeaseLostError            the job is no longer ours: nothing was changed
     └── BatchIncompleteError          some orders did not succeed; `result` has every one
 
@@ -43,14 +43,14 @@ _Made = TypeVar("_Made")
 
 
 class GatewayError(Exception):
-    """The root of the tree."""
+    """The base class of every error of this library."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
 
 
 class ConfigurationError(GatewayError):
-    """A setting is wrong; the message names it and says what would be right."""
+    """A setting is wrong; the message names it and what is expected."""
 
 
 class InvalidOrderError(GatewayError, ValueError):
@@ -72,7 +72,7 @@ class DuplicateOrderError(InvalidOrderError):
 
 
 class _OnePaymentError(GatewayError):
-    """What the two "did it happen?" errors share.
+    """What errors share that may be about a single payment or payout.
 
     Attributes:
         order_no: The order number of the payment it is about, if it is about one.
@@ -84,7 +84,7 @@ class _OnePaymentError(GatewayError):
 
 
 class _CodedError(GatewayError):
-    """What errors share that may follow what the gateway said.
+    """What errors share that may quote the gateway.
 
     Attributes:
         code: The gateway's code, or else its status; empty where it gave none.
@@ -185,7 +185,7 @@ class EvidenceError(OutcomeUnknownError):
 
 
 class RejectedError(_CodedError):
-    """The gateway said that it did not do it.
+    """The gateway answered that it did not do it.
 
     Attributes:
         code: The gateway's code, as it came.
@@ -198,7 +198,7 @@ class NotificationError(GatewayError):
 
 
 class JournalError(GatewayError):
-    """The journal could not keep or tell something.
+    """A journal read or write failed.
 
     Attributes:
         job: The name of the job it is about, if it is about one.

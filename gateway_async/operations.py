@@ -1,4 +1,4 @@
-"""The ten operations of the interface (section 4): one row says all that any module knows of one.
+"""The ten operations of the interface (section 4): one row each, with all that any module needs.
 
 `OPERATIONS` has every `Operation` by its name, which is that of the client's method; it is
 read-only. What a new operation needs is in `docs/explanation/design.md`, "Add an operation".

@@ -1,7 +1,7 @@
 """Telemetry by OpenTelemetry: needs the extra `gateway-async[otel]`.
 
-Only the interface of OpenTelemetry is used; which spans and metrics are kept, and where they go,
-is for the program to say.
+Only the interface of OpenTelemetry is used; the program decides which spans and metrics are kept,
+and where they go.
 """
 
 from importlib.metadata import version

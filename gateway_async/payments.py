@@ -174,7 +174,7 @@ def custom_request(
     """Write a request of an operation whose shape the interface does not show.
 
     Raises:
-        ConfigurationError: For a path that is none, or an unknown body or reply format.
+        ConfigurationError: For a wrong path, or an unknown body or reply format.
         TypeError: For a field that is neither text, a whole number, a `Decimal` nor JSON.
     """
     is_path = isinstance(path, str) and _PATH.fullmatch(path)  # type: ignore[redundant-expr]  # anything may be given
@@ -265,7 +265,7 @@ async def carry_out(
     Raises:
         NotSentError: Nothing was sent.
         OutcomeUnknownError: It may have happened.
-        RejectedError: The gateway did nothing, and the dialect says so.
+        RejectedError: The gateway did nothing, by a status that the dialect lists as that.
         asyncio.CancelledError: Its `outcome` is the result, or an error.
     """
     gate, operation, loop = Gate(), request.operation, asyncio.get_running_loop()

@@ -54,8 +54,8 @@ def check(
     """Return a validator of a field.
 
     Args:
-        accepts: Says whether a value is as wanted.
-        expected: What is wanted, for the error.
+        accepts: Returns True for a valid value.
+        expected: Which values are valid, for the error.
     """
 
     def validator(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
@@ -65,15 +65,16 @@ def check(
 
 
 def expect(name: str, value: T, kind: "Kind | type") -> T:
-    """Return a value that is as wanted.
+    """Return a value if it is valid.
 
     Args:
         name: Its name, for the error.
-        value: The value. Where a class is wanted, the error does not show it: it may be a secret.
-        kind: The class that is wanted, or what says whether a value is as wanted, and its name.
+        value: The value. Where a class is expected, the error does not show it: it may be a secret.
+        kind: The class that is expected; or a function that returns True for a valid value, and
+            the name of such values.
 
     Raises:
-        ConfigurationError: If it is not as wanted.
+        ConfigurationError: If it is not valid.
     """
     if isinstance(kind, type):
         if not isinstance(value, kind):
@@ -202,7 +203,7 @@ class RecoveryPolicy:
             same transaction and amount from being sent, counted from the start of the batch, or
             from when its job was submitted; one without a readable date, or with an amount that
             cannot be read, does, too. Refunds of the same batch or job do not. In a job the refund
-            is held. A refund whose earlier ones the look-up does not tell is not sent either. None
+            is held. A refund whose earlier ones the look-up does not list is not sent either. None
             switches both off.
     """
 
@@ -226,7 +227,8 @@ class WorkerPolicy:
     Attributes:
         slice_size: How many orders a slice has, but for those of one transaction, which are always
             in one slice.
-        lease_seconds: How long a slice stays with a worker that says nothing more; a day at most.
+        lease_seconds: Lease of a slice: without renewal for so long, another worker may take the
+            slice over; a day at most.
         sweep_seconds: How often a worker looks for slices that no process has.
         wake_seconds: How long a slice that was handed to the queue is left to it, before it is
             handed over once more.
@@ -250,7 +252,7 @@ def setting(name: str, value: "T | None", wanted: "type[T]") -> "T":
 
 
 def check_alone(session: object, **own: object) -> None:
-    """Check that nothing is given beside `session=` that a session of ours would be made with.
+    """Refuse options of our own session beside `session=`, which would ignore them.
 
     Raises:
         ConfigurationError: Naming both.
@@ -277,8 +279,8 @@ def checked_base_url(url: str, *, allow_http: bool = False) -> str:
         allow_http: Whether plain `http://` may go to another machine.
 
     Raises:
-        ConfigurationError: If it is none, holds credentials, or is plain `http://` to another
-            machine.
+        ConfigurationError: If it is no such URL, holds credentials, or is plain `http://` to
+            another machine.
     """
     expect("base_url", url, str)
     if set(url) & set("@?#"):
@@ -357,7 +359,7 @@ def _proxy_of_environment(base_url: str) -> str | None:
 
 
 def _url_parts(url: str) -> SplitResult | None:
-    """Return the parts of an HTTP URL; None where it is none."""
+    """Return the parts of an HTTP URL; None for any other text."""
     try:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")

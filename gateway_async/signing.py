@@ -61,7 +61,7 @@ class Signer(Protocol):
         """Return the signature of one request.
 
         Args:
-            operation: What is asked for; `operation.name` and `operation.path` tell.
+            operation: The operation of the request, with its `name` and `path`.
             fields: The fields exactly as they go out, without `encryption_data`; nested ones are
                 the very JSON text that is sent.
         """
@@ -135,7 +135,7 @@ class HmacSigner(Unpicklable):
 
         It may where a value holds `&name=`, which reads as one more field. Requests are signed all
         the same, since a note or an address may hold anything; `SignatureVerifier` refuses a
-        notification of which this is so. With an empty `joiner`, nothing can be said.
+        notification of which this is so. With an empty `joiner`, no text is recognised as such.
         """
         another = re.escape(self.joiner) + (_NAME_SIGN if self.template == _PAIR else "")
         return bool(self.joiner) and any(
@@ -185,7 +185,7 @@ _is_identifier: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
 @hide_arguments
 @attrs.frozen(kw_only=True)
 class Credentials(Unpicklable):
-    """Which merchant speaks (section 2.1).
+    """The merchant account, and the signer of its requests (section 2.1).
 
     Attributes:
         merchant_id: The merchant identifier.

@@ -46,7 +46,7 @@ class BatchStart:
     Attributes:
         operation: The operation: ``"refund"``, ``"payout"`` and so on, or ``"recover"``.
         job: The name of the job, where the orders are kept in a journal.
-        orders: How many they are; None where the input does not tell.
+        orders: How many they are; None for an input without a length.
         concurrency: Requests in flight at most.
         server_address: The gateway's host.
         server_port: Its port.
@@ -229,7 +229,7 @@ class Instrumentation:
             if not self._has_complained:
                 self._has_complained = True
                 _listeners.exception(
-                    "the telemetry raised; no order is affected, and this is said only once"
+                    "the telemetry raised; no order is affected, and further errors are not logged"
                 )
             return _FAILED  # type: ignore[return-value]  # compared by identity
 

@@ -62,7 +62,7 @@ def join_items(items: Iterable[Item]) -> str:
 
 
 def _to_items(value: object) -> tuple[Item, ...] | str:
-    """Make a tuple of items; refused unless they can be told apart again on the wire."""
+    """Make a tuple of items; refused where the joined text would be split elsewhere."""
     if isinstance(value, str):
         return to_text(value)
     items = to_objects(Item, value, ", or a str")

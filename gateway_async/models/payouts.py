@@ -1,7 +1,7 @@
 """Payouts to make, and their results, which repeat the request (section 2.8 of the interface).
 
-A payout is known to the gateway by its `request_id`, which is all that is required here: which
-fields the gateway requires is not shown. What is None is left out of the request.
+A payout is identified by its `request_id`, the only required field: which fields the gateway
+requires is not shown. What is None is left out of the request.
 """
 
 from collections.abc import Sequence

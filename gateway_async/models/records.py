@@ -1,4 +1,4 @@
-"""What the gateway says of one order or payment (sections 2.3 to 2.7 and 4.1 of the interface).
+"""Records: what a reply has about one order or payment (sections 2.3 to 2.7 and 4.1).
 
 Every field is optional: a reply may lack it. Statuses stay text, since the meaning of few is
 shown.
@@ -36,7 +36,7 @@ Message = Annotated[str, "of the gateway's"]
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class Record:
-    """What all that is read from a reply has in common.
+    """The base class of everything that is read from a reply.
 
     Attributes:
         extra: Fields that the interface does not list, as they came; those whose name suggests
@@ -192,7 +192,7 @@ class RefundRecord(_OrderRecord):
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class CaptureRecord(_OrderRecord):
-    """What the reply says of one order to capture (section 2.7).
+    """The record of one order to capture (section 2.7).
 
     Attributes:
         transaction_id: The gateway's identifier of the payment.
@@ -209,7 +209,7 @@ class CaptureRecord(_OrderRecord):
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class CancelRecord(_OrderRecord):
-    """What the reply says of one order to cancel (section 2.7).
+    """The record of one order to cancel (section 2.7).
 
     Attributes:
         transaction_id: The gateway's identifier of the payment.
@@ -226,7 +226,7 @@ class CancelRecord(_OrderRecord):
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
 class ReviewRecord(_OrderRecord):
-    """What the reply says of one order to review (section 2.7).
+    """The record of one order to review (section 2.7).
 
     Attributes:
         transaction_id: The gateway's identifier of the payment.

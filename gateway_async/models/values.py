@@ -83,8 +83,8 @@ _MOST_DIGITS, _LONGEST_TEXT = 64, 10_000
 def mask_cards(text: str) -> str:
     """Mask each card number in a text of the gateway's, however its digits are grouped.
 
-    It is told from other numbers by its length and its check digit; where it is the whole text, or
-    more digits stand right beside it, by how numbers of its brand begin, too.
+    Length and check digit distinguish it from other numbers; where it is the whole text, or more
+    digits stand right beside it, it must also begin as numbers of its brand do.
     """
     return _LONG_NUMBER.sub(_mask_number, text)
 

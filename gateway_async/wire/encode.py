@@ -138,9 +138,9 @@ def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
             if writing.are_plain(orders, _point_in(orders, dialect)):
                 return
     for order in orders:
-        for name in writing.amounts:
+        for name, currency in writing.amounts.items():
             if (value := getattr(order, name)) is not None:
-                writing.special[name](value, order, dialect, order)
+                _amount(name, currency, value, order, dialect, order)
 
 
 def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str, str]:
@@ -171,7 +171,7 @@ class _Writing:
     Attributes:
         get: Gets the values of all fields, and one more at their end.
         names: The names of the fields.
-        special: What writes the value of each field that is no text.
+        special: What writes the value of each field that is neither a text nor an amount.
         amounts: The fields that are amounts, each with the field of its currency.
         template: Writes the orders each amount of which has a point at this place, in half the
             time; None for a class with fields of more kinds.
@@ -193,7 +193,6 @@ def _writing(model: type) -> _Writing:
     for field in attrs.fields(model):
         if currency := currency_field(field):
             amounts[field.name] = currency
-            special[field.name] = functools.partial(_amount, field.name, currency)
         elif join := field.metadata.get(JOINED):
             special[field.name] = lambda value, *_, join=join: join(value)
         elif converter_of(field) not in (to_text, to_identifier):
@@ -204,7 +203,7 @@ def _writing(model: type) -> _Writing:
     # Of our own fields' names; a loop over them would take three times as long.
     template = eval(f"lambda orders, point: [f'{{{{{members}}}}}' for o in orders {plain}]")  # noqa: S307
     are_plain = eval(f"lambda orders, point: len([0 for o in orders {plain}]) == len(orders)")  # noqa: S307
-    is_plain = special.keys() == amounts.keys() and {*amounts.values()} <= {"currency"}
+    is_plain = not special and {*amounts.values()} <= {"currency"}
     is_plain = is_plain and all(field.default is not None for field in attrs.fields(model))
     get = attrgetter(*names, "__class__")  # of a single name, it would get no tuple
     return _Writing(get, names, special, amounts, template if is_plain else None, are_plain)
@@ -237,6 +236,9 @@ def _values(
     """
     pairs = zip(writing.names, writing.get(instance), strict=False)
     values = {name: value for name, value in pairs if value is not None}
+    for name, currency in writing.amounts.items():
+        if name in values:
+            values[name] = _amount(name, currency, values[name], instance, dialect, owner)
     for name, write in writing.special.items():
         value = values.get(name)
         if value == ():
