@@ -39,7 +39,10 @@ _TAKEN = "another process took it"
 _OF_SLICE = "WHERE job_id = :job AND slice = :slice"
 _OURS = f"{_OF_SLICE} AND epoch = :epoch"
 _VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR SHARE"
-_RENEW = f"UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds {_OURS}"
+# It is due when the lease is over: a worker that was frozen may renew what was handed to another.
+_RENEW = f"""
+UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds, due_at = NOW_SECONDS + :seconds
+{_OURS}"""
 _RELEASE = """
 UPDATE gateway_slices SET expires_at = 0 WHERE slice = :slice AND owner = :owner
 AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""

@@ -2,19 +2,16 @@
 
 import asyncio
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from gateway_async import (
     BankDetails,
     BatchPolicy,
-    BatchResult,
     Beneficiary,
     BeneficiaryInfo,
     GatewayClient,
     Outcome,
-    OutcomeStatus,
     PayoutRequest,
     PersonDocument,
     RecoveryPolicy,
@@ -28,12 +25,6 @@ from tests.orders import client_of
 
 Make = Callable[..., GatewayClient]
 
-SUCCEEDED, DECLINED, UNKNOWN, NOT_SENT = (
-    OutcomeStatus.SUCCEEDED,
-    OutcomeStatus.DECLINED,
-    OutcomeStatus.UNKNOWN,
-    OutcomeStatus.NOT_SENT,
-)
 POLICY = BatchPolicy(concurrency=2, chunk_size=2)
 AT_ONCE = RecoveryPolicy(settle_seconds=0)
 RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
@@ -68,11 +59,6 @@ def payouts_of(count: int, **changes: Any) -> list[PayoutRequest]:
     ]
 
 
-def statuses(outcomes: Iterable[Outcome[Any, Any]]) -> list[OutcomeStatus]:
-    """Return the status of each."""
-    return [outcome.status for outcome in outcomes]
-
-
 def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:
     """Return the refund reference of each, which it must have."""
     records: list[Any] = [outcome.record for outcome in outcomes]
@@ -90,30 +76,6 @@ async def sent(sandbox: Sandbox, times: int) -> None:
     """Wait until so many refund requests came."""
     while sandbox.requests["refund"] < times:  # noqa: ASYNC110  # the sandbox has no event for it
         await asyncio.sleep(0)
-
-
-def effects(sandbox: Sandbox, orders: Iterable[Any], operation: str = "refund") -> list[int]:
-    """Return how often each order was done."""
-    return [sandbox.ledger.effects(operation, order.transaction_id) for order in orders]
-
-
-def check_books(
-    sandbox: Sandbox, outcomes: Iterable[Outcome[Any, Any]], operation: str = "refund"
-) -> None:
-    """Check that nothing was done twice, and that the outcomes say what was done."""
-    expected = {SUCCEEDED: {1}, DECLINED: {0}, NOT_SENT: {0}, UNKNOWN: {0, 1}}
-    for outcome in outcomes:
-        done = sandbox.ledger.effects(operation, outcome.order.transaction_id)
-        assert done in expected[outcome.status]
-
-
-def check_conserved(result: BatchResult[Any, Any], orders: Iterable[Any]) -> None:
-    """Check that each order came back once, in the order of the input."""
-    wanted = list(orders)
-    assert [outcome.order for outcome in result] == wanted
-    assert [outcome.index for outcome in result] == list(range(len(wanted)))
-    counted = Counter(statuses(result))
-    assert counted == Counter({s: n for s, n in result.counts.items() if n})
 
 
 async def kept(journal: Journal, name: str = "job") -> list[Outcome[Any, Any]]:

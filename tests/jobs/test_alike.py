@@ -15,21 +15,10 @@ from gateway_async.errors import AlikeRefundError, NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests import postgres
-from tests.jobs.books import (
-    DECLINED,
-    NOT_SENT,
-    SUCCEEDED,
-    Interposed,
-    Make,
-    check_books,
-    counts,
-    effects,
-    kept,
-    references_of,
-    statuses,
-)
+from tests.jobs.books import Interposed, Make, counts, kept, references_of
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over
 from tests.orders import reply_to, seeded
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_books, effects, statuses
 
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")
 

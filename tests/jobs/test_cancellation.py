@@ -11,21 +11,9 @@ from gateway_async import GatewayClient
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
-from tests.jobs.books import (
-    POLICY,
-    RESENDING,
-    SUCCEEDED,
-    Interposed,
-    Make,
-    check_books,
-    counts,
-    effects,
-    kept,
-    refuse,
-    sent,
-    statuses,
-)
+from tests.jobs.books import POLICY, RESENDING, Interposed, Make, counts, kept, refuse, sent
 from tests.orders import seeded
+from tests.support.books import SUCCEEDED, check_books, effects, statuses
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 

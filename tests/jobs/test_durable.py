@@ -12,20 +12,11 @@ import pytest
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import (
-    DECLINED,
-    POLICY,
-    RESENDING,
-    SUCCEEDED,
-    Interposed,
-    Make,
-    check_books,
-    effects,
-    statuses,
-)
+from tests.jobs.books import POLICY, RESENDING, Interposed, Make
 from tests.journal.tables import Tables
 from tests.memory import HttpRequest, fields_of
 from tests.orders import seeded
+from tests.support.books import DECLINED, SUCCEEDED, check_books, effects, statuses
 
 LEASE = ("keep the lease", "release the lease")
 

@@ -10,23 +10,17 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from gateway_async.transport import AiohttpTransport, HttpRequest
-from tests.jobs.books import (
-    AT_ONCE,
+from tests.jobs.books import AT_ONCE, POLICY, RESENDING, Make, counts, kept, references_of
+from tests.orders import seeded
+from tests.support.books import (
     NOT_SENT,
-    POLICY,
-    RESENDING,
     SUCCEEDED,
     UNKNOWN,
-    Make,
     check_books,
     check_conserved,
-    counts,
     effects,
-    kept,
-    references_of,
     statuses,
 )
-from tests.orders import seeded
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 

@@ -10,18 +10,9 @@ from gateway_async import BatchPolicy, NotSentError, RetryPolicy
 from gateway_async.jobs import JobRunner
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import (
-    NOT_SENT,
-    SUCCEEDED,
-    Interposed,
-    Make,
-    check_books,
-    check_conserved,
-    counts,
-    effects,
-    statuses,
-)
+from tests.jobs.books import Interposed, Make, counts
 from tests.orders import seeded
+from tests.support.books import NOT_SENT, SUCCEEDED, check_books, check_conserved, effects, statuses
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 

@@ -86,12 +86,17 @@ async def test_slices_that_are_due_are_told_once_in_a_while(
     assert await other.claim_due(WHO, 60, 9) == [("job", 2)]
 
 
-async def test_a_slice_whose_process_died_is_due(url: str) -> None:
+@pytest.mark.parametrize("went_on", [False, True])
+async def test_a_slice_whose_process_died_is_due(url: str, *, went_on: bool) -> None:
     async with Journal.open(url, lease_seconds=0.01) as journal:
         job = await submitted(journal, refunds(4), slice_size=2)
         assert len(await journal.claim_due(WHO, 60, 9)) == 2
-        await job.take("me", 2)
+        lease = await job.take("me", 2)
         await asyncio.sleep(0.02)
+        if went_on:  # it was frozen: it has the slice again before any other takes it
+            assert await journal.claim_due(WHO, 60, 9) == [("job", 2)]
+            await lease.renew()
+            await asyncio.sleep(0.02)
         assert await journal.claim_due(WHO, 60, 9) == [("job", 2)]
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.kills.driver import DATABASES, Tally, run_part
-from tests.kills.verdict import Wrong
+from tests.support.books import Wrong
 
 
 def summary(tally: Tally, seconds: float) -> str:
@@ -40,11 +40,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes beside each other")
     parser.add_argument("--database", default="both", choices=("both", *DATABASES))
     options = parser.parse_args()
-    tally, began, seeds = (
-        Tally(),
-        time.monotonic(),
-        range(options.start, options.start + options.runs),
-    )
+    tally, began = Tally(), time.monotonic()
+    seeds = range(options.start, options.start + options.runs)
     parts = [seeds[number :: options.jobs] for number in range(options.jobs)]
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         for one in pool.map(run_part, parts, itertools.repeat(options.database)):

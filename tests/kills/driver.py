@@ -3,26 +3,24 @@
 import asyncio
 import contextlib
 import json
-import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import attrs
 
 from gateway_async import OutcomeStatus
 from gateway_async.journal import JobState, Journal
 from tests.kills.gateway import Gateway, make_gateway
-from tests.kills.plans import Plan, draw
-from tests.kills.verdict import Told, Wrong, judge, reference_of
+from tests.kills.plans import Kill, Plan, draw
 from tests.kills.worker import DONE, OUSTED
 from tests.nursery import Forked, Nursery
 from tests.postgres import postgres_url
+from tests.support.books import Told, Wrong, judge, told_of
+from tests.support.processes import ROOT, write_start
 
-ROOT = Path(__file__).parents[2]
 DATABASES = ("sqlite", "postgresql")
 KILLED = -9
 
@@ -34,19 +32,6 @@ _LOADED_LATE = (
 )
 _TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
-
-Urls = Callable[[str], str]
-"""Gives the URL of the journal for a run, by the run's name."""
-
-
-@contextlib.contextmanager
-def journals(database: str, folder: Path) -> Iterator[Urls]:
-    """Give journals of one kind: a SQLite file for each run, or one database for all of them."""
-    if database == "sqlite":
-        yield lambda name: f"sqlite:///{folder / name}.db"
-        return
-    with postgres_url() as url:
-        yield lambda _: url
 
 
 @attrs.define
@@ -84,15 +69,13 @@ class Running:
         """Run it to its end and judge it."""
         failure = ""
         for kill in (*self.plan.kills, None):
-            failure = await self._live(None if kill is None else attrs.asdict(kill))
+            failure = await self._live(kill)
             if failure or not self.deaths[-1]:
                 break
         if self.plan.again and not failure:
             failure = await self._live(None)
         tally = Tally(deaths=Counter(filter(None, self.deaths)))
-        problems = [("failed", failure)]
-        if not failure:
-            problems, tally.states = await self._judge()
+        problems = [("failed", failure)] if failure else await self._judge(tally)
         tally.counts.update(
             runs=1,
             kills=tally.deaths.total(),
@@ -109,17 +92,15 @@ class Running:
             tally.failures.append(f"{self.plan}\n{self.deaths}\n{said}\n  again: {again}")
         return tally
 
-    async def _live(self, kill: dict[str, Any] | None) -> str:
+    async def _live(self, kill: Kill | None) -> str:
         """Run one process until it dies or is done, and return what went wrong."""
         status: int | None = OUSTED
         said = ""
         for _ in range(_MOST_OUSTED):
-            path = self._write(kill)
-            status, said = await self._start(path)
-            self._read(path.with_suffix(".report"))
-            self.ousted += status == OUSTED
+            status, said = await self._run_process(kill)
             if status != OUSTED:
                 break
+            self.ousted += 1
         for _ in range(_TURNS_TO_READ):  # all that was sent is read before anybody starts anew
             await asyncio.sleep(0)
         number = len(self.told)
@@ -129,101 +110,92 @@ class Running:
             return f"process {number} was killed by somebody else"
         return ""
 
-    async def _start(self, path: Path) -> tuple[int | None, str]:
-        """Run a worker to its end, and return its exit status and what it complained about."""
+    async def _run_process(self, kill: Kill | None) -> tuple[int | None, str]:
+        """Run a process to its end; return its exit status and what it complained about."""
+        number = len(self.told)
+        path = self.folder / f"{self.plan.seed}-{number}"
+        report = path.with_suffix(".report")
+        around = write_start(
+            path,
+            base_url=self.gateway.sandbox.base_url,
+            secret=self.gateway.sandbox.secret,
+            client=self.gateway.client,
+            plan=self.plan,
+            journal=self.url,
+            job=f"run {self.plan.seed}",
+            orders=self.gateway.orders,
+            kill=kill,
+            report=str(report),
+            resume=number > 0 and self.plan.resumes[number % 8],
+        )
         process: Forked | asyncio.subprocess.Process
         if self.plan.fresh and not self.told:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-W", "error", "-m", "tests.kills.worker", str(path)),
+                *(sys.executable, "-W", "error", "-m", "tests.kills.worker"),
                 cwd=ROOT,
+                env=around,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
         else:
-            process = await self.nursery.start([str(path)], env=os.environ, cwd=ROOT)
+            process = await self.nursery.start([], env=around, cwd=ROOT)
         _, errors = await process.communicate()
+        self._read(report)
         return process.returncode, errors.decode()
 
-    def _write(self, kill: dict[str, Any] | None) -> Path:
-        started = len(self.told)
-        path = self.folder / f"{self.plan.seed}-{started}.json"
-        start = {
-            **self.plan.settings(),
-            "base_url": self.gateway.sandbox.base_url,
-            "secret": self.gateway.sandbox.secret,
-            "journal": self.url,
-            "job": f"run {self.plan.seed}",
-            "orders": self.gateway.orders,
-            "kill": kill,
-            "report": str(path.with_suffix(".report")),
-            "resume": started > 0 and self.plan.resumes[started % 8],
-        }
-        path.write_text(json.dumps(start))
-        return path
-
-    def _read(self, path: Path) -> None:
+    def _read(self, report: Path) -> None:
         """Read what a process wrote down."""
-        lines = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+        lines = report.read_text().splitlines() if report.exists() else []
         self.told.append([])
         self.deaths.append("")
-        for kind, *values in lines:
+        for kind, *values in map(json.loads, lines):
             if kind == "outcome":
                 index, status, reference = values
                 self.told[-1].append(Told(index, OutcomeStatus(status), reference))
             elif kind == "killed":
                 self.deaths[-1] = values[0]
 
-    async def _judge(self) -> tuple[list[tuple[str, str]], Counter[str]]:
-        """Return what is wrong, and how many orders are in each state."""
+    async def _judge(self, tally: Tally) -> list[tuple[str, str]]:
+        """Return what is wrong, and count how many orders are in each state."""
         job = f"run {self.plan.seed}"
         async with Journal.open(self.url) as journal:
-            kept = [
-                Told(outcome.index, outcome.status, reference_of(outcome))
-                async for outcome in journal.outcomes(job)
-            ]
+            kept = [told_of(outcome) async for outcome in journal.outcomes(job)]
             counts = (await journal.status(job)).counts
+        tally.states = Counter({str(state): count for state, count in counts.items() if count})
         *before, last = self.told
         earlier = [one for told in before for one in told]
         in_flight = counts[JobState.INTENT]
         found = judge(self.gateway.books(), kept, last, earlier, in_flight=in_flight)
-        problems = [(str(kind), text) for kind, text in found]
         unknown = sum(one.status is OutcomeStatus.UNKNOWN for one in kept)
         if unknown > counts[JobState.UNKNOWN] + counts[JobState.HELD]:
             text = f"{unknown} orders are unknown, and the journal knows of {counts}"
-            problems.append((str(Wrong.REPORTED), text))
-        return problems, Counter({str(state): count for state, count in counts.items() if count})
-
-
-async def run_plan(plan: Plan, nursery: Nursery, urls: Urls, folder: Path) -> Tally:
-    """Carry a run out, and judge it."""
-    gateway = make_gateway(plan)
-    async with gateway.sandbox:
-        running = Running(
-            plan=plan,
-            gateway=gateway,
-            nursery=nursery,
-            url=urls(f"journal-{plan.seed}"),
-            folder=folder,
-        )
-        return await running.complete()
+            found.append((Wrong.REPORTED, text))
+        return [(str(kind), text) for kind, text in found]
 
 
 async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
     """Carry runs out, some at a time, since they wait for leases most of it."""
     tally, left = Tally(), iter(seeds)
+    wanted = DATABASES if database == "both" else (database,)
 
-    async def work(urls: dict[str, Urls], nursery: Nursery, folder: Path) -> None:
+    async def work(folder: Path, postgres: str, nursery: Nursery) -> None:
         for seed in left:
-            which = DATABASES[seed % 2] if database == "both" else database
-            tally.merge(await run_plan(draw(seed), nursery, urls[which], folder))
+            plan = draw(seed)
+            on_file = wanted[seed % len(wanted)] == "sqlite"
+            url = f"sqlite:///{folder / f'{seed}.db'}" if on_file else postgres
+            gateway = make_gateway(plan)
+            async with gateway.sandbox:
+                running = Running(
+                    plan=plan, gateway=gateway, nursery=nursery, url=url, folder=folder
+                )
+                tally.merge(await running.complete())
 
     with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        wanted = DATABASES if database == "both" else (database,)
-        urls = {kind: stack.enter_context(journals(kind, Path(name))) for kind in wanted}
+        postgres = stack.enter_context(postgres_url()) if "postgresql" in wanted else ""
         nursery = stack.enter_context(Nursery("tests.kills.worker:main", *_LOADED_LATE))
         async with asyncio.TaskGroup() as group:
             for _ in range(_TOGETHER):
-                group.create_task(work(urls, nursery, Path(name)))
+                group.create_task(work(Path(name), postgres, nursery))
     return tally
 
 

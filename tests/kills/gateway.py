@@ -2,22 +2,46 @@
 
 import random
 import re
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
-from gateway_async.sandbox import Faults, PaymentStatus, Sandbox, Transaction, faults
+from gateway_async import (
+    BankDetails,
+    BatchPolicy,
+    Beneficiary,
+    Dialect,
+    RecoveryPolicy,
+    RetryPolicy,
+    Timeouts,
+)
+from gateway_async.dialect import PaymentState
+from gateway_async.sandbox import Faults, PaymentStatus, Sandbox, faults
 from gateway_async.sandbox.records import CLOSED_ACCOUNT
 from tests.kills.plans import Plan
-from tests.kills.verdict import Books
+from tests.orders import NEEDS, orders_for, payout_request
+from tests.support.books import Books, effects
 
 LATEST_SECONDS = 0.12
 """No effect lands later than this after its request was read."""
 
-NOTHING_DONE_CODE, NOTHING_DONE_STATUS = "9", 429
+_NOTHING_DONE_CODE, _NOTHING_DONE_STATUS = "9", 429
 """By which this gateway vouches that nothing was done."""
+
+_DIALECT = Dialect(
+    declined_statuses={"0"},
+    payout_declined_statuses={"FAILED"},
+    payment_states={
+        "3000": PaymentState.CAPTURED,
+        "4100": PaymentState.AUTHORISED,
+        "4200": PaymentState.CANCELLED,
+    },
+    nothing_done_return_statuses={_NOTHING_DONE_CODE},
+    nothing_done_http_statuses=frozenset({_NOTHING_DONE_STATUS}),
+)
+_CLOSED = Beneficiary(bank_details=BankDetails(account_number=CLOSED_ACCOUNT))
+"""To this account no payout is made."""
 
 _TAG = re.compile(r"o([0-9]+)$")
 _CYCLE = 5
@@ -45,8 +69,8 @@ _MONEY: Sequence[_Draw] = (
     lambda rng: faults.Latency(rng.uniform(0.01, LATEST_SECONDS)),
     lambda rng: faults.Latency(rng.uniform(0.01, LATEST_SECONDS)),
     lambda rng: faults.ReturnStatus(after_effect=rng.random() < 0.5),
-    lambda _: faults.ReturnStatus(NOTHING_DONE_CODE, after_effect=False),
-    lambda _: faults.Status(NOTHING_DONE_STATUS),
+    lambda _: faults.ReturnStatus(_NOTHING_DONE_CODE, after_effect=False),
+    lambda _: faults.Status(_NOTHING_DONE_STATUS),
 )
 _OF_LISTS = ("MissingItems", "DoubledItems", "ChangedIdentity", "ChangedAmount")
 _PAYOUTS = [draw for draw in _MONEY if type(draw(random.Random(0))).__name__ not in _OF_LISTS]
@@ -108,33 +132,48 @@ class Gateway:
     sandbox: Sandbox
     faults: DrawnFaults
     plan: Plan
-    orders: list[dict[str, Any]]
+    orders: list[Any]
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """The settings of its clients."""
+        plan = self.plan
+        return {
+            "timeouts": Timeouts(connect_seconds=20, reply_seconds=20, total_seconds=30),
+            "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.02),
+            "policy": BatchPolicy(
+                concurrency=4,
+                chunk_size=plan.chunk_size,
+                stop_after_unknown=1000,
+                duplicates="serialize" if plan.shared else "reject",
+            ),
+            "recovery": RecoveryPolicy(
+                settle_seconds=2 * LATEST_SECONDS,
+                resend_absent=plan.resent,
+                refund_evidence="marker" if plan.marked else "references",
+            ),
+            "dialect": _DIALECT,
+        }
 
     def books(self) -> Books:
         """Read the books: what was done of each order, and how often."""
-        if self.plan.operation == "refund":
-            return self._refund_books()
-        if self.plan.operation == "payout":
-            return self._payout_books()
         ledger, operation = self.sandbox.ledger, self.plan.operation
-        done = [ledger.effects(operation, order["transaction_id"]) for order in self.orders]
-        refused = [ledger.refusals(operation, order["transaction_id"]) for order in self.orders]
-        again = (n for n, times in enumerate(done) if times and refused[n])
-        return Books(done=tuple(done), again=frozenset(again))
-
-    def _refund_books(self) -> Books:
         references: dict[int, list[str]] = {number: [] for number in range(len(self.orders))}
-        for transaction in self.sandbox.ledger:
-            for refund in transaction.refunds:
-                found = _TAG.search(refund.reason)
-                references[int(found[1]) if found else -1].append(refund.refund_reference_id)
-        done = tuple(len(made) for made in references.values())
-        return Books(done=done, references={n: tuple(made) for n, made in references.items()})
-
-    def _payout_books(self) -> Books:
-        found = [self.sandbox.ledger.payouts_of(order["request_id"]) for order in self.orders]
-        names = {n: [each.transaction_id for each in made] for n, made in enumerate(found)}
-        return Books(done=tuple(map(len, found)), references=names)
+        if operation == "refund":
+            for transaction in ledger:
+                for refund in transaction.refunds:
+                    found = _TAG.search(refund.reason)
+                    references[int(found[1]) if found else -1].append(refund.refund_reference_id)
+        elif operation == "payout":
+            for number, order in enumerate(self.orders):
+                paid = ledger.payouts_of(order.request_id)
+                references[number] += [each.transaction_id for each in paid]
+        else:
+            done = effects(self.sandbox, self.orders, operation)
+            refused = [ledger.refusals(operation, order.transaction_id) for order in self.orders]
+            again = (number for number, times in enumerate(done) if times and refused[number])
+            return Books(done=done, again=frozenset(again))
+        return Books(done=[*map(len, references.values())], references=references)
 
 
 def make_gateway(plan: Plan) -> Gateway:
@@ -142,38 +181,20 @@ def make_gateway(plan: Plan) -> Gateway:
     sandbox = Sandbox(random_seed=plan.seed)
     drawn = sandbox.faults = DrawnFaults(plan.seed, plan.operation)
     if plan.operation == "payout":
-        return Gateway(sandbox, drawn, plan, _payouts(plan))
-    status = "captured" if plan.operation == "refund" else "authorised"
-    seeded = sandbox.seed(plan.orders, status=status)
-    for order in seeded[: plan.refused]:
+        orders: list[Any] = [payout_request(number) for number in range(plan.orders)]
+        for number in range(plan.refused):
+            orders[number] = attrs.evolve(orders[number], beneficiary=_CLOSED)
+        return Gateway(sandbox, drawn, plan, orders)
+    held = sandbox.seed(plan.orders, status=NEEDS.get(plan.operation, "captured"))
+    for order in held[: plan.refused]:
         sandbox.ledger.transaction(order.transaction_id).status = PaymentStatus.DECLINED
     # Those of one transaction are equal but for their reason, and apart or side by side.
     for number in range(1, plan.shared + 1):
-        seeded[-number] = seeded[plan.refused + number % 3]
-    orders = [_fields(plan, number, order) for number, order in enumerate(seeded)]
-    return Gateway(sandbox, drawn, plan, orders)
-
-
-def _payouts(plan: Plan) -> list[dict[str, Any]]:
-    """Return payouts; to an account that is closed, none is made."""
-    return [
-        {
-            "request_id": str(uuid.UUID(int=number)),
-            "payment_amount": "2.00",
-            "payment_currency": "EUR",
-            "account_number": CLOSED_ACCOUNT if number < plan.refused else "1",
-        }
-        for number in range(plan.orders)
-    ]
-
-
-def _fields(plan: Plan, number: int, order: Transaction) -> dict[str, Any]:
-    fields = {
-        "transaction_id": order.transaction_id,
-        "order_no": order.order_no,
-        "currency": order.currency,
-        "amount": str(order.amount),
-    }
+        held[-number] = held[plan.refused + number % 3]
+    orders = orders_for(plan.operation, held)
     if plan.operation == "refund":
-        fields |= {"refund_amount": "2.00", "refund_reason": f"o{number}"}
-    return fields
+        orders = [
+            attrs.evolve(order, refund_amount="2.00", refund_reason=f"o{number}")
+            for number, order in enumerate(orders)
+        ]
+    return Gateway(sandbox, drawn, plan, orders)

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 
@@ -66,11 +65,6 @@ class Plan:
     again: bool  # the job is run once more at the end
     fresh: bool  # the first process is a new interpreter rather than a fork of one
     lease_seconds: float
-
-    def settings(self) -> dict[str, Any]:
-        """Return what a worker needs of it."""
-        names = ("operation", "chunk_size", "streamed", "pulled", "marked", "resent", "shared")
-        return {name: getattr(self, name) for name in (*names, "lease_seconds")}
 
 
 def draw(seed: int) -> Plan:

@@ -29,7 +29,6 @@ from gateway_async import (
 )
 from gateway_async.operations import REFUND, Operation
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import effects
 from tests.memory import MemoryTransport, client_over
 from tests.orders import (
     MONEY_OPERATIONS,
@@ -41,6 +40,7 @@ from tests.orders import (
     refunds,
     seeded,
 )
+from tests.support.books import effects
 
 FORM = "application/x-www-form-urlencoded"
 BRACKETS = Dialect(form_nesting="brackets")

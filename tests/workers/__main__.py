@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gateway_async.workers import WorkerPolicy
+from tests.support.books import Wrong
 from tests.workers.scenes import FAULTS, play
 
 _LATE = 0.66
@@ -26,8 +27,8 @@ def main() -> int:
     parser.add_argument("--latency", type=float, default=0.1, help="the gateway's, in seconds")
     parser.add_argument("--fault", choices=[*FAULTS, "all"], help="this one only")
     options = parser.parse_args()
-    logging.getLogger("aio_pika").setLevel(logging.CRITICAL)  # it tells at length of what we kill
-    logging.getLogger("aiormq").setLevel(logging.CRITICAL)
+    for name in ("aio_pika", "aiormq"):  # they tell at length of what we kill
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     runs = {**{name: {name: _LATE} for name in FAULTS}, "all": _ALL}
     is_right = True
     for name, faults in runs.items():
@@ -43,13 +44,11 @@ def main() -> int:
             )
             verdict = asyncio.run(played)
         is_right = is_right and verdict.is_right
-        after = ", ".join(
-            f"{seconds:.1f} s after {fault}" for fault, seconds in verdict.seconds.items()
-        )
+        wrong = "/".join(str(verdict.problems[kind]) for kind in Wrong)
+        after = [f"{seconds:.1f} s after {fault}" for fault, seconds in verdict.seconds.items()]
         sys.stdout.write(
             f"{name}: {options.refunds} refunds on 3 workers, {dict(verdict.counts)}; "
-            f"doubled/lost/misreported {verdict.doubled}/{verdict.lost}/{verdict.misreported}; "
-            f"done {after}\n"
+            f"{'/'.join(Wrong)} {wrong}; done {', '.join(after)}\n"
         )
         sys.stdout.flush()
     return 0 if is_right else 1

@@ -4,9 +4,7 @@ import contextlib
 import os
 import random
 import shutil
-import signal
 import socket
-import subprocess
 import tempfile
 import time
 import uuid
@@ -16,6 +14,7 @@ from pathlib import Path
 import aio_pika
 import attrs
 
+from tests.support.processes import Process
 from tests.support.slow import missing, server_is_used
 
 _SERVER = "amqp://guest:guest@127.0.0.1:5672/"
@@ -64,7 +63,7 @@ class Node:
     folder: Path
     port: int
     dist_port: int
-    process: "subprocess.Popen[bytes] | None" = None
+    process: Process | None = None
 
     @property
     def url(self) -> str:
@@ -88,35 +87,29 @@ class Node:
             "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
         }
-        with (self.folder / "out").open("ab") as out:
-            self.process = subprocess.Popen(  # noqa: S603  # RabbitMQ's own
-                [_PROGRAM],
-                user=_OWNER,
-                group=_OWNER,
-                extra_groups=[],
-                env=settings,
-                cwd=self.folder,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.process = Process(
+            [_PROGRAM],
+            self.folder / "out",
+            user=_OWNER,
+            group=_OWNER,
+            extra_groups=[],
+            env=settings,
+            cwd=self.folder,
+        )
 
     def wait(self) -> None:
         """Wait until it answers."""
         until = time.monotonic() + _LONGEST_SECONDS
         while not _answers(self.port):
             assert self.process is not None
-            assert self.process.poll() is None, (self.folder / "out").read_text()
+            assert self.process.is_running, self.process.log.read_text()
             assert time.monotonic() < until, "RabbitMQ did not start"
             time.sleep(0.1)
 
     def kill(self) -> None:
         """End it and whatever it started, at once."""
-        process, self.process = self.process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if self.process is not None:
+            self.process.kill()
 
 
 @contextlib.contextmanager

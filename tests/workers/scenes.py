@@ -5,8 +5,7 @@ The sandbox is in this process, the workers in theirs, and the queue in a Rabbit
 
 import asyncio
 import contextlib
-import json
-import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -16,21 +15,26 @@ import attrs
 import psycopg
 from taskiq.exceptions import SendTaskError
 
+from gateway_async import BatchPolicy, RecoveryPolicy, RetryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from gateway_async.workers import WorkerPolicy, Workers
-from tests.jobs.books import SUCCEEDED, check_conserved, effects, statuses
 from tests.orders import seeded
 from tests.postgres import postgres_url
+from tests.support.books import Books, Wrong, check_conserved, effects, judge, statuses, told_of
+from tests.support.processes import Process, write_start
 from tests.workers.app import make_workers
-from tests.workers.processes import WorkerProcess, worker_processes
 from tests.workers.rabbit import Node, own_node
 
 SETTLE_SECONDS = 1.0
 """Longer than a request lives in the sandbox: what was not done by then never will be."""
 WORKERS, TASKS = 3, 4
 """How many processes there are, and how many slices each runs at once."""
-OWNERS = (
+_COMMAND = (
+    *(sys.executable, "-m", "taskiq", "worker", "tests.workers.app:broker", "-w", "1"),
+    *("--max-async-tasks", str(TASKS), "--ack-type", "when_executed"),
+)
+_OWNERS = (
     "SELECT owner FROM gateway_slices WHERE slice > 0 "
     "AND expires_at > EXTRACT(EPOCH FROM clock_timestamp())"
 )
@@ -43,19 +47,19 @@ class Scene:
     policy: WorkerPolicy
     sandbox: Sandbox
     node: Node
-    workers: list[WorkerProcess]
+    workers: list[Process]
     jobs: Workers
     orders: list[Any]
     journal: str
-    struck: list[WorkerProcess] = attrs.field(factory=list)
+    struck: list[Process] = attrs.field(factory=list)
 
     def _owners(self) -> list[int]:
         """Return the processes that have slices."""
         with psycopg.connect(self.journal) as journal:
-            found = journal.execute(OWNERS).fetchall()
+            found = journal.execute(_OWNERS).fetchall()
         return [int(owner.split()[0].rpartition(":")[2]) for (owner,) in found]
 
-    async def busy_worker(self) -> WorkerProcess:
+    async def busy_worker(self) -> Process:
         """Return a process that has slices now, and that nothing befell yet."""
         while True:
             for process_id in await asyncio.to_thread(self._owners):
@@ -67,14 +71,11 @@ class Scene:
 
     async def kill_a_worker(self) -> None:
         """End one as a machine ends that loses its power."""
-        (await self.busy_worker()).signal(signal.SIGKILL)
+        (await self.busy_worker()).kill()
 
     async def freeze_a_worker(self) -> None:
         """Stop one for longer than its leases run, and let it go on."""
-        worker = await self.busy_worker()
-        worker.signal(signal.SIGSTOP)
-        await asyncio.sleep(1.3 * self.policy.lease_seconds)
-        worker.signal(signal.SIGCONT)
+        await (await self.busy_worker()).freeze(1.3 * self.policy.lease_seconds)
 
     async def kill_the_broker(self) -> None:
         """End RabbitMQ, and start it again."""
@@ -97,32 +98,28 @@ FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Verdict:
     """What the gateway's books say of a job, beside what it came to.
 
     Attributes:
-        doubled: How many refunds were made more than once.
-        lost: How many were not made.
-        misreported: How many were called something else than what became of them.
+        problems: How many orders are wrong, by what is wrong with them.
         counts: What became of the orders, as the job says.
         seconds: From each fault to the end of the job.
     """
 
-    doubled: int
-    lost: int
-    misreported: int
-    counts: dict[str, int]
+    problems: Counter[Wrong]
+    counts: Counter[str]
     seconds: dict[str, float]
 
     @property
     def is_right(self) -> bool:
         """Whether every refund was made once, and is told so."""
-        return not (self.doubled or self.lost or self.misreported)
+        return not self.problems and [*self.counts] == ["succeeded"]
 
 
 async def play(
-    faults: "dict[str, float]",
+    faults: dict[str, float],
     *,
     refunds: int,
     latency_seconds: float,
@@ -142,47 +139,49 @@ async def play(
         result = await scene.jobs.result("job")
         seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, scene.orders)
-    made, told = effects(scene.sandbox, scene.orders), statuses(result)
-    return Verdict(
-        doubled=sum(times > 1 for times in made),
-        lost=made.count(0),
-        misreported=sum(
-            (said is SUCCEEDED) != (times == 1) for said, times in zip(told, made, strict=True)
-        ),
-        counts=Counter(map(str, told)),
-        seconds=seconds,
-    )
+    told = [attrs.evolve(told_of(outcome), reference="") for outcome in result]
+    found = judge(Books(done=effects(scene.sandbox, scene.orders)), told, told)
+    return Verdict(Counter(kind for kind, _ in found), Counter(map(str, statuses(result))), seconds)
 
 
 @contextlib.asynccontextmanager
 async def _scene(
     refunds: int, latency_seconds: float, policy: WorkerPolicy, folder: Path
 ) -> AsyncIterator[Scene]:
+    workers: list[Process] = []
     with own_node() as node, postgres_url() as journal:
         async with Sandbox() as sandbox:
             sandbox.faults.add("*", Latency(seconds=latency_seconds))
             start = {
+                "base_url": sandbox.base_url,
+                "secret": sandbox.secret,
+                "client": {
+                    "policy": BatchPolicy(concurrency=1, stop_after_unknown=1000),
+                    "recovery": RecoveryPolicy(settle_seconds=SETTLE_SECONDS, resend_absent=True),
+                    "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.1),
+                },
                 "amqp": node.url,
                 "queue": "gateway",
                 "tasks": TASKS,
                 "journal": journal,
-                "base_url": sandbox.base_url,
-                "secret": sandbox.secret,
-                "policy": {"concurrency": 1, "stop_after_unknown": 1000},
-                "recovery": {"settle_seconds": SETTLE_SECONDS, "resend_absent": True},
-                "workers": attrs.asdict(policy),
+                "workers": policy,
             }
-            path = folder / "start.json"
-            path.write_text(json.dumps(start))
+            around = write_start(folder / "start", **start)
             await asyncio.to_thread(node.wait)
             _, jobs = make_workers(start)
-            async with worker_processes(WORKERS, path, tasks=TASKS) as workers, jobs:
-                yield Scene(
-                    policy=policy,
-                    sandbox=sandbox,
-                    node=node,
-                    workers=workers,
-                    jobs=jobs,
-                    orders=seeded(sandbox, refunds),
-                    journal=journal,
-                )
+            try:
+                for number in range(WORKERS):  # those that run are ended if the next fails
+                    log = folder / f"{number}.log"
+                    workers.append(Process(_COMMAND, log, env=around))
+                async with jobs:
+                    yield Scene(
+                        policy=policy,
+                        sandbox=sandbox,
+                        node=node,
+                        workers=workers,
+                        jobs=jobs,
+                        orders=seeded(sandbox, refunds),
+                        journal=journal,
+                    )
+            finally:
+                await asyncio.gather(*(worker.end() for worker in workers))

@@ -14,8 +14,9 @@ from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import Workers
 from gateway_async.workers.rabbit import rabbit_broker
-from tests.jobs.books import effects, make_client
+from tests.jobs.books import make_client
 from tests.orders import client_at, seeded
+from tests.support.books import effects
 from tests.workers.conftest import POLICY, Shop
 
 

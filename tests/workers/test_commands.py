@@ -15,8 +15,8 @@ from gateway_async.cli.app import run
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.sandbox import Sandbox
 from tests.cli.running import COLUMNS as ORDER_COLUMNS, start, write
-from tests.jobs.books import effects
 from tests.orders import refunds, seeded
+from tests.support.books import effects
 from tests.workers.rabbit import own_queue, server_url
 
 COLUMNS = (*ORDER_COLUMNS, "refund_amount")

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,8 +13,8 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.workers.rate import shared_rate
 from tests.orders import client_of, seeded
 from tests.postgres import postgres_url
+from tests.support.processes import ROOT
 
-ROOT = Path(__file__).parents[2]
 REQUESTS = 20
 WINDOW_SECONDS = 0.5
 
@@ -23,34 +22,41 @@ TAKING = """
 import asyncio, sys, time
 from gateway_async.workers.rate import shared_rate
 
-async def take(url):
-    async with shared_rate(url, "M1", requests=20, seconds=0.5) as limiter:
-        for _ in range(30):
-            print(time.monotonic())
-            async with limiter:
-                print(time.monotonic())
+async def main(url, requests, seconds, at_once, times):
+    async with shared_rate(url, "M1", requests=int(requests), seconds=float(seconds)) as limiter:
 
-asyncio.run(take(sys.argv[1]))
+        async def take():
+            for _ in range(int(times)):
+                print(time.monotonic(), flush=True)
+                async with limiter:
+                    print(time.monotonic(), flush=True)
+
+        await asyncio.gather(*(take() for _ in range(int(at_once))))
+
+asyncio.run(main(*sys.argv[1:]))
 """
 
 
-async def _taken(url: str, zone: str) -> list[float]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", TAKING, url),
+async def _taking(*arguments: object, zone: str = "UTC") -> asyncio.subprocess.Process:
+    """Start a process that takes turns, and prints the time before and after each."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", TAKING, *map(str, arguments)),
         cwd=ROOT,
         env={"PGTZ": zone},
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await process.communicate()
-    assert process.returncode == 0
-    return [float(line) for line in said.split()]
 
 
 @pytest.mark.slow
 async def test_processes_share_a_rate_whatever_their_time_zone() -> None:
     with postgres_url() as url:
-        taken = await asyncio.gather(_taken(url, "UTC"), _taken(url, "Asia/Tokyo"))
-    times = sorted(time for each in taken for time in each)
+        processes = [
+            await _taking(url, REQUESTS, WINDOW_SECONDS, 1, 30, zone=zone)
+            for zone in ("UTC", "Asia/Tokyo")
+        ]
+        said = [await process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    times = sorted(float(line) for stdout, _ in said for line in stdout.split())
     assert len(times) == 2 * 60
     # From before the first turn to after the last, however slow the processes are.
     assert times[-1] - times[0] > (60 / REQUESTS - 1) * WINDOW_SECONDS * 0.8
@@ -90,51 +96,32 @@ async def test_a_client_takes_a_turn_for_each_request_or_sends_nothing(sandbox: 
 
 
 @pytest.mark.slow
-async def test_one_who_gives_up_leaves_the_turn_to_others() -> None:
+async def test_one_who_gives_up_leaves_the_turn_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_turn = asyncio.Event()
+
+    async def wait_for_the_turn(_: float) -> None:
+        has_turn.set()
+        await asyncio.Event().wait()
+
     with postgres_url() as url:
-        async with shared_rate(url, "M1", requests=1, seconds=0.3) as limiter:
-            async with limiter:
-                pass
+        async with shared_rate(url, "M1", requests=1) as limiter:
+            monkeypatch.setattr(asyncio, "sleep", wait_for_the_turn)
             waiting = asyncio.create_task(limiter.__aenter__())
-            while len(_turns(url)) < 2:  # noqa: ASYNC110  # the database has no event
-                await asyncio.sleep(0)
+            await has_turn.wait()
+            assert len(_turns(url)) == 1
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            while len(_turns(url)) > 1:  # noqa: ASYNC110  # the database has no event
-                await asyncio.sleep(0)
-            (first,) = _turns(url)
-            async with limiter:
-                pass
-            assert _turns(url)[-1] - first < 2 * 0.3
-
-
-ASKING = """
-import asyncio, sys
-from gateway_async.workers.rate import shared_rate
-
-async def main(url):
-    async with shared_rate(url, "M1", requests=1) as limiter:
-
-        async def ask():
-            async with limiter:
-                print("asked", flush=True)
-
-        await asyncio.gather(*(ask() for _ in range(60)))
-
-asyncio.run(main(sys.argv[1]))
-"""
+        assert _turns(url) == []
 
 
 @pytest.mark.slow
 async def test_a_process_that_is_killed_leaves_no_turns_far_ahead() -> None:
     with postgres_url() as url, psycopg.connect(url) as connection:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", ASKING, url), cwd=ROOT, stdout=asyncio.subprocess.PIPE
-        )
+        process = await _taking(url, 1, 1, 60, 1)
         assert process.stdout is not None
-        for _ in range(2):  # by the second turn, all have asked
-            assert await process.stdout.readline() == b"asked\n"
+        for _ in range(60 + 2):  # by the second turn, all have asked
+            assert await process.stdout.readline()
         process.kill()
         await process.wait()
         ahead = connection.execute(
@@ -147,8 +134,7 @@ async def test_a_process_that_is_killed_leaves_no_turns_far_ahead() -> None:
 @pytest.mark.slow
 async def test_other_event_loops_take_turns_as_long_as_the_first_one_runs() -> None:
     with postgres_url() as url:
-        shared = shared_rate(url, "M1", requests=1, seconds=0.3)
-        async with shared as limiter:
+        async with shared_rate(url, "M1", requests=2, seconds=600) as limiter:
             for _ in range(2):
                 await asyncio.to_thread(asyncio.run, limiter.__aenter__())
             assert len(_turns(url)) == 2

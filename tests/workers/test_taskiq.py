@@ -11,6 +11,7 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from tests.orders import seeded
 from tests.workers.app import make_workers
+from tests.workers.conftest import POLICY
 from tests.workers.rabbit import own_queue, server_url
 
 pytestmark = pytest.mark.slow
@@ -27,9 +28,8 @@ async def start(sandbox: Sandbox, url: str) -> AsyncIterator[dict[str, Any]]:
             "journal": url,
             "base_url": sandbox.base_url,
             "secret": sandbox.secret,
-            "policy": {},
-            "recovery": {"settle_seconds": 0},
-            "workers": {"slice_size": 4, "watch_seconds": 0.01},
+            "client": {},
+            "workers": POLICY,
         }
 
 

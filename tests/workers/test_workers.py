@@ -15,8 +15,9 @@ from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency, Status
 from gateway_async.workers import SliceEnd, Workers
-from tests.jobs.books import NOT_SENT, SUCCEEDED, check_conserved, effects, make_client
+from tests.jobs.books import make_client
 from tests.orders import MONEY_OPERATIONS, seeded
+from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects
 from tests.workers.conftest import Shop
 
 FINISHED, BUSY, LOST, LEFT = SliceEnd

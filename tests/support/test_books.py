@@ -5,8 +5,16 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.jobs.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN
-from tests.kills.verdict import Books, Told, Wrong, judge
+from tests.support.books import (
+    DECLINED,
+    NOT_SENT,
+    SUCCEEDED,
+    UNKNOWN,
+    Books,
+    Told,
+    Wrong,
+    judge,
+)
 
 BOOKS = Books(done=(1, 0, 1, 0, 0), references={0: ("T0-01",), 2: ("T2-01",)})
 TOLD = [

@@ -1,0 +1,141 @@
+"""The gateway's books beside what a client says: nothing twice, lost, or wrongly reported."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+from gateway_async import BatchResult, Outcome, OutcomeStatus, PayoutResult
+from gateway_async.sandbox import Sandbox
+
+SUCCEEDED, DECLINED, UNKNOWN, NOT_SENT = (
+    OutcomeStatus.SUCCEEDED,
+    OutcomeStatus.DECLINED,
+    OutcomeStatus.UNKNOWN,
+    OutcomeStatus.NOT_SENT,
+)
+TIMES = {SUCCEEDED: {1}, DECLINED: {0}, NOT_SENT: {0}, UNKNOWN: {0, 1}}
+"""How often an order may have been done, by what is said of it."""
+
+
+def statuses(outcomes: Iterable[Outcome[Any, Any]]) -> list[OutcomeStatus]:
+    """Return the status of each."""
+    return [outcome.status for outcome in outcomes]
+
+
+def effects(sandbox: Sandbox, orders: Iterable[Any], operation: str = "refund") -> list[int]:
+    """Return how often each order was done."""
+    return [sandbox.ledger.effects(operation, order.transaction_id) for order in orders]
+
+
+def check_books(
+    sandbox: Sandbox, outcomes: Iterable[Outcome[Any, Any]], operation: str = "refund"
+) -> None:
+    """Check that nothing was done twice, and that the outcomes say what was done."""
+    for outcome in outcomes:
+        done = sandbox.ledger.effects(operation, outcome.order.transaction_id)
+        assert done in TIMES[outcome.status]
+
+
+def check_conserved(result: BatchResult[Any, Any], orders: Iterable[Any]) -> None:
+    """Check that each order came back once, in the order of the input."""
+    wanted = list(orders)
+    assert [outcome.order for outcome in result] == wanted
+    assert [outcome.index for outcome in result] == list(range(len(wanted)))
+    counted = Counter(statuses(result))
+    assert counted == Counter({s: n for s, n in result.counts.items() if n})
+
+
+class Wrong(StrEnum):
+    """What may be wrong with a job."""
+
+    DOUBLED = "doubled"
+    LOST = "lost"
+    REPORTED = "wrongly reported"
+
+
+@attrs.frozen
+class Told:
+    """What was said of one order, by the journal or by a process."""
+
+    index: int
+    status: OutcomeStatus
+    reference: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Books:
+    """What the gateway did.
+
+    Attributes:
+        done: How often each order was done, by position.
+        again: Orders that were asked for again once they had been done.
+        references: The references of the refunds of each, by position.
+    """
+
+    done: Sequence[int]
+    again: frozenset[int] = frozenset()
+    references: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
+
+
+Problem = tuple[Wrong, str]
+"""One thing that is wrong: its kind; which order, and how."""
+
+
+def told_of(outcome: Outcome[Any, Any]) -> Told:
+    """Return what an outcome says, with the gateway's own name of a refund or payout."""
+    field = "transaction_id" if isinstance(outcome.record, PayoutResult) else "refund_reference_id"
+    return Told(outcome.index, outcome.status, getattr(outcome.record, field, None) or "")
+
+
+def judge(
+    books: Books,
+    kept: Sequence[Told],
+    told: Sequence[Told],
+    earlier: Iterable[Told] = (),
+    *,
+    in_flight: int = 0,
+) -> list[Problem]:
+    """Compare what the gateway did, what the journal keeps, and what each process told.
+
+    The journal may still call some orders in flight.
+    """
+    problems = [*_doubled(books)]
+    for where, said in (("journal", kept), ("report", told)):
+        problems += [*_lost(where, books, said), *_untrue(where, books, said)]
+    final = [one for one in earlier if one.status in {SUCCEEDED, DECLINED}]
+    by_index = {one.index: one for one in kept}
+    for one in (*told, *final):
+        now = by_index.get(one.index, one)
+        if now != one:
+            problems.append((Wrong.REPORTED, f"a report says {one}, and the journal {now}"))
+    if in_flight:
+        problems.append((Wrong.LOST, f"{in_flight} orders are still in flight"))
+    return problems
+
+
+def _doubled(books: Books) -> Iterator[Problem]:
+    for index, times in enumerate(books.done):
+        if times > 1:
+            yield Wrong.DOUBLED, f"order {index} was done {times} times"
+        if index in books.again:
+            yield Wrong.DOUBLED, f"order {index} was sent again after it was done"
+
+
+def _lost(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
+    counts = Counter(one.index for one in told)
+    for index in sorted({*range(len(books.done)), *counts}):
+        if index >= len(books.done) or counts[index] != 1:
+            yield Wrong.LOST, f"order {index} has {counts[index]} outcomes in the {where}"
+
+
+def _untrue(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
+    for one in told:
+        times = books.done[one.index] if one.index < len(books.done) else 0
+        said = f"the {where} says {one}"
+        if one.status is not UNKNOWN and times not in TIMES[one.status]:
+            yield Wrong.REPORTED, f"{said}, and it was done {times} times"
+        if one.reference and one.reference not in books.references.get(one.index, ()):
+            yield Wrong.REPORTED, f"{said}, and the reference is not its own"

@@ -1,0 +1,104 @@
+"""Processes that a test starts, kills and freezes, each with a client of the test's sandbox.
+
+What a process works with is its start: a file that its environment names.
+"""
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway_async import GatewayClient, HmacSigner
+from tests.orders import client_at
+
+ROOT = Path(__file__).parents[2]
+START = "GATEWAY_TEST_START"
+_END_SECONDS = 20.0
+
+
+def write_start(path: Path, **start: Any) -> dict[str, str]:
+    """Write what a process works with, and return the environment in which it finds that.
+
+    Args:
+        path: The file.
+        start: `base_url` and `secret` of the sandbox, `client` with the settings of the client, and
+            what else the process is to know.
+    """
+    path.write_bytes(pickle.dumps(start))
+    return {**os.environ, START: str(path)}
+
+
+def read_start() -> dict[str, Any]:
+    """Return what this process works with."""
+    start: dict[str, Any] = pickle.loads(Path(os.environ[START]).read_bytes())  # noqa: S301  # our own
+    return start
+
+
+def client_from(start: dict[str, Any]) -> GatewayClient:
+    """Make the client of a process."""
+    return client_at(start["base_url"], signer=HmacSigner(start["secret"]), **start["client"])
+
+
+class Process:
+    """A command and all that it starts, in a process group of its own.
+
+    Args:
+        command: The command.
+        log: The file in which its output goes.
+        how: More for `subprocess.Popen`.
+
+    Attributes:
+        log: The same file.
+    """
+
+    def __init__(self, command: Sequence[str | Path], log: Path, **how: Any) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(  # noqa: S603  # what tests name
+                command,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                **{"cwd": ROOT, **how},
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all of it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def has(self, process_id: int) -> bool:
+        """Say whether a process is a part of it."""
+        with contextlib.suppress(ProcessLookupError):
+            return os.getpgid(process_id) == self._process.pid
+        return False
+
+    def kill(self) -> None:
+        """End all of it at once, as a machine ends that loses its power."""
+        self.signal(signal.SIGKILL)
+        self._process.wait()
+
+    async def freeze(self, seconds: float) -> None:
+        """Stop all of it for so long, and let it go on."""
+        self.signal(signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        self.signal(signal.SIGCONT)
+
+    async def end(self) -> None:
+        """Ask it to end, and kill it if it does not."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        try:
+            await asyncio.to_thread(self._process.wait, _END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
