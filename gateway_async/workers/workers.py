@@ -91,12 +91,6 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
             await asyncio.sleep(max(seconds, _SHARE_OF_LOOKING * took))
 
 
-async def _stop(sweeper: "asyncio.Task[None]") -> None:
-    """Cancel the sweeper, and let it give back to the journal what it did not hand over."""
-    sweeper.cancel()
-    await asyncio.wait([sweeper])
-
-
 @hide_arguments
 class Workers:
     """Jobs of one merchant at one gateway, in one journal, that many processes share.
@@ -211,7 +205,7 @@ class Workers:
             await self.sweep()
         return total
 
-    async def watch(self, job: str) -> "AsyncIterator[JobStatus]":
+    def watch(self, job: str) -> "AsyncIterator[JobStatus]":
         """Yield how far a job has come, now and whenever that changed, until it is done.
 
         Raises:
@@ -220,8 +214,7 @@ class Workers:
             JournalError: If the journal cannot be read.
         """
         journal, _ = self._opened()
-        async for progress in watch(journal, job, self._policy.watch_seconds):
-            yield progress
+        return watch(journal, job, self._policy.watch_seconds)
 
     async def result(self, job: str) -> "BatchResult[Any, Any]":
         """Wait until a job is done, and return the outcome of every order, in input order.
@@ -346,7 +339,9 @@ class Workers:
             gateway = await stack.enter_async_context(self._make_gateway())
             if sweeps:
                 sweeper = asyncio.get_running_loop().create_task(self.keep_sweeping())
-                stack.push_async_callback(_stop, sweeper)
+                # It is cancelled, and gives back to the journal what it did not hand over.
+                stack.push_async_callback(asyncio.wait, [sweeper])
+                stack.callback(sweeper.cancel)
             self._exits = stack.pop_all()
         self._open_ones = journal, gateway  # not before both are open
 

@@ -25,6 +25,7 @@ class Verdict(StrEnum):
     """What came of one check."""
 
     MISSED = "the rule was missed"
+    TIMEOUT = "timeout: without the rule, the check did not end"
     SURVIVED = "NOT MISSED"
     BROKEN = "THE CHECK DID NOT RUN"
 
@@ -58,7 +59,7 @@ def _run(copy: Path, arguments: tuple[str, ...]) -> Verdict:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Verdict.MISSED
+        return Verdict.TIMEOUT
     if done.returncode == _PASSED:
         return Verdict.SURVIVED
     # What cannot be collected ends with another status; an error is one of a fixture's end.
@@ -112,7 +113,7 @@ def _run_all(project: Path, mutants: list[Mutant], pool: ThreadPoolExecutor) -> 
     for mutant, verdict in zip(mutants, verdicts, strict=True):
         sys.stdout.write(f"{verdict}: {mutant.rule} ({mutant.guard})\n")
         sys.stdout.flush()
-        problems += verdict is not Verdict.MISSED
+        problems += verdict not in {Verdict.MISSED, Verdict.TIMEOUT}
     return problems
 
 

@@ -1,8 +1,8 @@
 """Play the faults at full size: ``python -m tests.workers --refunds 20000``.
 
 Each fault strikes in a run of its own, at two thirds of the job, and all of them in a last one;
-leases are as long as they are by default. It prints what the gateway's books say, and how long
-after the fault everything was done.
+leases are as long as they are by default. It prints what the gateway's books say, how long after
+the fault everything was done, and how long the fault lasted: RabbitMQ may be slow to start again.
 """
 
 import argparse
@@ -45,7 +45,10 @@ def main() -> int:
             verdict = asyncio.run(played)
         is_right = is_right and verdict.is_right
         wrong = "/".join(str(verdict.problems[kind]) for kind in Wrong)
-        after = [f"{seconds:.1f} s after {fault}" for fault, seconds in verdict.seconds.items()]
+        after = [
+            f"{seconds:.1f} s after {fault} (which lasted {verdict.lasted[fault]:.1f} s)"
+            for fault, seconds in verdict.seconds.items()
+        ]
         sys.stdout.write(
             f"{name}: {options.refunds} refunds on 3 workers, {dict(verdict.counts)}; "
             f"{'/'.join(Wrong)} {wrong}; done {', '.join(after)}\n"

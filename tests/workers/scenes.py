@@ -106,11 +106,13 @@ class Verdict:
         problems: How many orders are wrong, by what is wrong with them.
         counts: What became of the orders, as the job says.
         seconds: From each fault to the end of the job.
+        lasted: How long each fault lasted: until a frozen process goes on, or RabbitMQ answers.
     """
 
     problems: Counter[Wrong]
     counts: Counter[str]
     seconds: dict[str, float]
+    lasted: dict[str, float]
 
     @property
     def is_right(self) -> bool:
@@ -127,21 +129,32 @@ async def play(
     folder: Path,
 ) -> Verdict:
     """Run one job, with each of these faults once that share of it was asked of the gateway."""
-    clock, struck = asyncio.get_running_loop().time, dict[str, float]()
+    clock = asyncio.get_running_loop().time
+    struck, lasted = dict[str, float](), dict[str, float]()
+
+    async def strike(name: str) -> None:
+        struck[name] = clock()
+        await FAULTS[name](scene)
+        lasted[name] = clock() - struck[name]
+
     async with _scene(refunds, latency_seconds, policy, folder) as scene:
         assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
             for name, share in faults.items():
                 while scene.sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.01)
-                struck[name] = clock()
-                striking.create_task(FAULTS[name](scene))
+                striking.create_task(strike(name))
         result = await scene.jobs.result("job")
         seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, scene.orders)
     told = [attrs.evolve(told_of(outcome), reference="") for outcome in result]
     found = judge(Books(done=effects(scene.sandbox, scene.orders)), told, told)
-    return Verdict(Counter(kind for kind, _ in found), Counter(map(str, statuses(result))), seconds)
+    return Verdict(
+        problems=Counter(kind for kind, _ in found),
+        counts=Counter(map(str, statuses(result))),
+        seconds=seconds,
+        lasted=lasted,
+    )
 
 
 @contextlib.asynccontextmanager

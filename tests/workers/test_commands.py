@@ -38,8 +38,7 @@ async def test_a_file_is_submitted_worked_on_and_watched(
         )
         worker = await begin("worker", "--slices", 2, "--queue", name)
         try:
-            _, stderr = worker._output
-            assert f"working for queue {name}".encode() in await stderr.readline()
+            assert f"working for queue {name}".encode() in await worker.stderr.readline()
             submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes")
             submitting = await begin(*submit, "--queue", name)
             said = (await submitting.communicate())[1].decode()
