@@ -145,6 +145,21 @@ async def test_a_number_that_names_an_order_is_no_card_number() -> None:
         assert [each.record and each.record.order_no for each in outcomes] == [CARD]
 
 
+async def test_a_card_number_is_masked_alike_as_a_text_and_as_a_number() -> None:
+    numbers = ("501800000009", CARD, f"12345{CARD}12345", "123456789012")
+
+    def rewrite(_: Asked, response: HttpResponse) -> object:
+        more = {"texts": numbers, "integers": [int(number) for number in numbers]}
+        return _every(json.loads(response.body), "orders_list", **more)
+
+    outcome, *_ = await _client(rewrite).query(orders_for("query", ORDERS))
+    record: Any = outcome.record
+    extra = record[0].extra
+    assert extra["texts"] == ["501800**0009", mask_card(CARD), *extra["texts"][2:]]
+    assert CARD not in extra["texts"][2]
+    assert extra["integers"] == [*extra["texts"][:3], int(numbers[3])]
+
+
 async def test_a_signature_that_differs_does_not_make_an_item_another() -> None:
     def twice(_: Asked, response: HttpResponse) -> object:
         reply, name = json.loads(response.body), "capture_orders"
