@@ -20,16 +20,8 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_of, reply_to
-from tests.recovery.books import (
-    NO_BASELINE,
-    NOT_SENT,
-    REFERENCES,
-    SUCCEEDED,
-    MakeClient,
-    refund_of,
-    refunds,
-    statuses,
-)
+from tests.recovery.books import NO_BASELINE, REFERENCES, MakeClient, refund_of, refunds
+from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 
 MARKED = RecoveryPolicy(refund_evidence="marker", record_baseline=True)
 

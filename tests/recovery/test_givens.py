@@ -18,16 +18,8 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from tests.memory import QUICK
 from tests.orders import orders_for
-from tests.recovery.books import (
-    NOT_SENT,
-    REFERENCES,
-    SUCCEEDED,
-    UNKNOWN,
-    MakeClient,
-    lost,
-    refunds,
-    statuses,
-)
+from tests.recovery.books import REFERENCES, MakeClient, lost, refunds
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 
 
 async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: MakeClient) -> None:

@@ -21,17 +21,8 @@ from gateway_async.sandbox.faults import (
     ResetBeforeEffect,
     ReturnStatus,
 )
-from tests.recovery.books import (
-    EVIDENCE,
-    NOT_SENT,
-    REFERENCES,
-    SUCCEEDED,
-    MakeClient,
-    assert_books_agree,
-    lost,
-    refunds,
-    statuses,
-)
+from tests.recovery.books import EVIDENCE, REFERENCES, MakeClient, lost, refunds
+from tests.support.books import NOT_SENT, SUCCEEDED, check_books, statuses
 
 BOTH = pytest.mark.parametrize("recovery", EVIDENCE)
 """With either kind of evidence."""
@@ -80,7 +71,7 @@ async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
     assert {recovered[one.index].status for one in result.unknown} == {NOT_SENT}
     assert recovered.counts[SUCCEEDED] == 4
     assert [outcome.order for outcome in recovered] == [outcome.order for outcome in result]
-    assert_books_agree(sandbox, recovered)
+    check_books(sandbox, recovered)
     assert sandbox.requests["refund"] == 3
 
 
@@ -124,7 +115,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     assert statuses(recovered) == [SUCCEEDED] * 6
     assert {one.record.refund_amount for one in recovered if one.record} == {1}
     assert 50 < max(slept) <= 60 or not settle_seconds
-    assert_books_agree(sandbox, recovered)
+    check_books(sandbox, recovered)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +177,9 @@ async def test_recovery_with_resends_may_be_repeated(
         again = await gateway.recover(given)
         assert set(statuses(again)) == {SUCCEEDED}
         assert [outcome.order for outcome in again] == [outcome.order for outcome in given]
-        assert_books_agree(sandbox, again)
+        check_books(sandbox, again)
     assert not (await gateway.recover([*result, *again])).not_sent
-    assert_books_agree(sandbox, again)
+    check_books(sandbox, again)
 
 
 async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: MakeClient) -> None:
@@ -207,7 +198,7 @@ async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: 
     assert statuses(recovered) == [SUCCEEDED] * 4
     own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
     assert own == [order.transaction_id for order in orders]
-    assert_books_agree(sandbox, pickle.loads(pickle.dumps(recovered)))  # noqa: S301  # our own
+    check_books(sandbox, pickle.loads(pickle.dumps(recovered)))  # noqa: S301  # our own
 
 
 async def test_two_recoveries_at_once_send_nothing_twice(
@@ -223,8 +214,8 @@ async def test_two_recoveries_at_once_send_nothing_twice(
     assert isinstance(error, ConfigurationError)
     assert "await that call first" in str(error)
     assert isinstance(recovered, BatchResult)
-    assert_books_agree(sandbox, recovered)
-    assert_books_agree(sandbox, await gateway.recover(result))
+    check_books(sandbox, recovered)
+    check_books(sandbox, await gateway.recover(result))
 
 
 @BOTH
@@ -248,4 +239,4 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
     recovered = await gateway.recover(result)
 
     assert statuses(recovered) == [SUCCEEDED] * 6
-    assert_books_agree(sandbox, recovered)
+    check_books(sandbox, recovered)

@@ -18,16 +18,8 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import UnknownItemStatus
 from tests.orders import client_of
-from tests.recovery.books import (
-    NOT_SENT,
-    REFERENCES,
-    SUCCEEDED,
-    UNKNOWN,
-    assert_books_agree,
-    refund_of,
-    refunds,
-    statuses,
-)
+from tests.recovery.books import REFERENCES, refund_of, refunds
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 
 PENDING = "P0001:Request accepted, in process"
 ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=2)
@@ -63,7 +55,7 @@ async def test_a_batch_with_a_baseline_is_settled_without_any_setting(sandbox: S
         recovered = await gateway.recover(result)
 
     assert statuses(recovered) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
-    assert_books_agree(sandbox, recovered)
+    check_books(sandbox, recovered)
     for before, after in zip(result[4:], recovered[4:], strict=True):
         assert isinstance(after.error, NotDoneError)
         assert isinstance(before.error, OutcomeUnknownError)
@@ -114,5 +106,5 @@ async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_
                 assert isinstance(error, NotDoneError)
                 assert str(error).endswith(f"; before: {unclear.error}")
                 assert (error.code, error.text) == (code_of(unclear.error), unclear.error.text)
-    assert_books_agree(sandbox, result)
+    check_books(sandbox, result)
     assert sandbox.requests["refund"] == 3
