@@ -75,6 +75,17 @@ ORDER = RefundOrder(
 RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
 
 
+def listing(records: list[dict[str, Any]], **envelope: Any) -> MemoryTransport:
+    """Return a gateway that does every refund, and finds these in every search."""
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        if asked.operation.name == "refund":
+            return asked.done()
+        return reply_to("search_refunds", records, **envelope)
+
+    return MemoryTransport(answer)
+
+
 @pytest.mark.parametrize(
     ("listed", "held"),
     [
@@ -94,20 +105,16 @@ RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
 async def test_what_is_unclear_of_a_listed_refund_counts(
     listed: dict[str, Any], held: bool
 ) -> None:
-    def answer(asked: Asked) -> dict[str, Any]:
-        if asked.operation.name == "refund":
-            return asked.done()
-        record = {
-            "transaction_id": "T1",
-            "refund_amount": "1.00",
-            "refund_status": "1",
-            "refund_reference_id": "T1-01",
-            "refund_date": RECENT,
-        }
-        return reply_to("search_refunds", [{**record, **listed}])
-
+    record = {
+        "transaction_id": "T1",
+        "refund_amount": "1.00",
+        "refund_status": "1",
+        "refund_reference_id": "T1-01",
+        "refund_date": RECENT,
+    }
     dialect = Dialect(declined_statuses={"2"})
-    gateway = client_over(MemoryTransport(answer), recovery=REFERENCES, dialect=dialect)
+    transport = listing([{**record, **listed}])
+    gateway = client_over(transport, recovery=REFERENCES, dialect=dialect)
     (outcome,) = await gateway.refund([ORDER])
     assert isinstance(outcome.error, AlikeRefundError) is held
     assert (outcome.status is SUCCEEDED) is not held
@@ -125,21 +132,16 @@ async def test_what_is_unclear_of_a_listed_refund_counts(
 async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
     transaction_id: str, listed: list[str] | None, problem: str
 ) -> None:
-    def answer(asked: Asked) -> dict[str, Any]:
-        if asked.operation.name == "refund":
-            return asked.done()
-        if listed is None:
-            return reply_to("search_refunds", [], return_status="0", return_message="busy")
-        old = {"refund_amount": "2.00", "refund_date": RECENT, "refund_reference_id": "R1"}
-        return reply_to("search_refunds", [{"transaction_id": one, **old} for one in listed])
-
     order = attrs.evolve(ORDER, transaction_id=transaction_id)
-    gateway = client_over(MemoryTransport(answer), recovery=REFERENCES)
-    (outcome,) = await gateway.refund([order])
+    old = {"refund_amount": "2.00", "refund_date": RECENT, "refund_reference_id": "R1"}
+    records = [{"transaction_id": one, **old} for one in listed or ()]
+    busy = {"return_status": "0", "return_message": "busy"} if listed is None else {}
+    transport = listing(records, **busy)
+    (outcome,) = await client_over(transport, recovery=REFERENCES).refund([order])
     assert outcome.status is NOT_SENT
     assert re.search(problem, str(outcome.error))
     unguarded = attrs.evolve(REFERENCES, hold_alike_hours=None)
-    result = await client_over(MemoryTransport(answer), recovery=unguarded).refund([order])
+    result = await client_over(transport, recovery=unguarded).refund([order])
     assert result.ok is (listed is not None)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import GatewayClient
+from gateway_async import BatchPolicy, GatewayClient, RetryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import SliceEnd, WorkerPolicy, Workers
-from tests.jobs.books import make_client
+from tests.jobs.books import AT_ONCE
 
 POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01)
 
@@ -35,25 +35,22 @@ class Shop:
         self.queue.append((job, slice_number))
 
     def workers(
-        self,
-        enqueue: Callable[..., Any] | None = None,
-        merchant_id: str = "M1",
-        **settings: Any,
+        self, enqueue: Callable[..., Any] | None = None, merchant_id: str = "M1"
     ) -> Workers:
         """Make what one process has."""
+        who = attrs.evolve(self.sandbox.credentials, merchant_id=merchant_id)
 
         def make_gateway() -> GatewayClient:
-            gateway = make_client(self.sandbox, **settings)
-            who = attrs.evolve(gateway.credentials, merchant_id=merchant_id)
-            gateway._session = attrs.evolve(gateway._session, credentials=who)
-            return gateway
+            return GatewayClient(
+                self.sandbox.base_url,
+                who,
+                dialect=self.sandbox.dialect,
+                policy=BatchPolicy(concurrency=2, chunk_size=2),
+                recovery=AT_ONCE,
+                retry=RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
+            )
 
-        return Workers(
-            enqueue or self.enqueue,
-            make_gateway,
-            self.url,
-            policy=self.policy,
-        )
+        return Workers(enqueue or self.enqueue, make_gateway, self.url, policy=self.policy)
 
     async def work(self, jobs: Workers) -> list[SliceEnd]:
         """Run what waits in the queue."""
