@@ -24,6 +24,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 _LOGGER = "gateway_async"
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
@@ -31,6 +32,9 @@ _PIPE_COLUMNS = 160
 STATUSES = ("succeeded", "declined", "absent", "unknown", "not_sent")
 SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.1
+_CONTROLS = {
+    one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
+}
 
 
 class _Forgiving:
@@ -52,9 +56,16 @@ class _Forgiving:
             self._stream.flush()
 
 
+class _PlainConsole(RichConsole):
+    """A console that shows control characters as escapes: texts of a gateway are not trusted."""
+
+    def render_str(self, text: str, **style: Any) -> Text:
+        return super().render_str(text.translate(_CONTROLS), **style)
+
+
 def plain_console(file: TextIO, width: int | None = None) -> RichConsole:
     """Return a console that shows texts as they are: what comes from files is no markup."""
-    return RichConsole(file=file, width=width, markup=False, emoji=False, highlight=False)
+    return _PlainConsole(file=file, width=width, markup=False, emoji=False, highlight=False)
 
 
 def standard_output() -> RichConsole:

@@ -48,6 +48,14 @@ def test_what_is_said_is_not_changed(text: str, capsys: pytest.CaptureFixture[st
         assert text.split(maxsplit=1)[0] in shown
 
 
+def test_a_gateway_s_text_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console, file = told()
+    console.say("refused\x1b[2J\x9b2J\x07")
+    assert file.getvalue() == "refused\\x1b[2J\\x9b2J\\x07\n"
+    standard_output().print(summary_table([("\x1b[2J", {}, 1, 0, 0.1)]))
+    assert "\x1b[2J" not in capsys.readouterr().out
+
+
 def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() -> None:
     console, file = told()
     requests, jobs = (logging.getLogger(f"gateway_async.{name}") for name in ("requests", "jobs"))
