@@ -1,6 +1,7 @@
 """Refunds to recover."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 
@@ -38,3 +39,10 @@ async def lost(sandbox: Sandbox, gateway: GatewayClient) -> BatchResult[RefundOr
     """Refund six orders, two of which the gateway never sees and does not answer."""
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     return await gateway.refund(refunds(sandbox))
+
+
+def losing(sandbox: Sandbox, operation: str, first: Any, *rest: Any) -> Iterator[Any]:
+    """Yield orders one by one; the gateway never sees those behind the first."""
+    yield first
+    sandbox.faults.add(operation, ResetBeforeEffect(times=len(rest)))
+    yield from rest

@@ -17,10 +17,9 @@ from gateway_async import (
     RefundOrder,
 )
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_of, reply_to
-from tests.recovery.books import NO_BASELINE, REFERENCES, MakeClient, refund_of, refunds
+from tests.recovery.books import NO_BASELINE, REFERENCES, MakeClient, losing, refund_of, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 
 MARKED = RecoveryPolicy(refund_evidence="marker", record_baseline=True)
@@ -153,11 +152,9 @@ async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(
     gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")
 
-    def losing_the_second() -> Any:
-        yield order
-        sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-        yield order
+    orders = losing(sandbox, "refund", order, order)
 
-    result = await gateway.recover(await gateway.refund(losing_the_second(), policy=policy))
+    result = await gateway.recover(await gateway.refund(orders, policy=policy))
+
     assert statuses(result) == [SUCCEEDED, SUCCEEDED]
     assert sandbox.ledger.effects("refund", seeded.transaction_id) == 2

@@ -1,7 +1,6 @@
 """What may be given to a recovery, and what can be settled of less than a whole batch."""
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -18,8 +17,8 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from tests.memory import QUICK
 from tests.orders import orders_for
-from tests.recovery.books import REFERENCES, MakeClient, lost, refunds
-from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
+from tests.recovery.books import REFERENCES, MakeClient, losing, lost, refunds
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 
 
 async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: MakeClient) -> None:
@@ -109,9 +108,7 @@ async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
 
     assert recovered.counts[SUCCEEDED] == 4
     assert recovered.counts[NOT_SENT] == 2
-    for outcome in recovered:
-        effects = sandbox.ledger.effects(operation, outcome.order.transaction_id)
-        assert effects == (outcome.status is SUCCEEDED)
+    check_books(sandbox, recovered, operation)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +138,9 @@ async def test_a_state_is_no_proof_where_it_may_be_an_earlier_siblings(
 ) -> None:
     gateway = client(dialect=STATES)
     (order,) = orders_for(operation, sandbox.seed(1, status="authorised"))
-
-    def losing_the_second() -> Iterator[Any]:
-        yield order
-        sandbox.faults.add(operation, ResetBeforeEffect(times=1))
-        yield order
-
     policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="serialize")
-    result = await getattr(gateway, operation)(losing_the_second(), policy=policy)
+    orders = losing(sandbox, operation, order, order)
+    result = await getattr(gateway, operation)(orders, policy=policy)
 
     assert statuses(await gateway.recover(list(result.unknown))) == [UNKNOWN]
     if operation == "capture":

@@ -4,8 +4,7 @@ import asyncio
 import math
 import pickle
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -21,7 +20,7 @@ from gateway_async.sandbox.faults import (
     ResetBeforeEffect,
     ReturnStatus,
 )
-from tests.recovery.books import EVIDENCE, REFERENCES, MakeClient, lost, refunds
+from tests.recovery.books import EVIDENCE, REFERENCES, MakeClient, losing, lost, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, check_books, statuses
 
 BOTH = pytest.mark.parametrize("recovery", EVIDENCE)
@@ -183,19 +182,12 @@ async def test_recovery_with_resends_may_be_repeated(
 
 
 async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: MakeClient) -> None:
-    orders = refunds(sandbox, 4)
-
-    def losing_the_second_and_third() -> Iterator[Any]:
-        yield orders[0]
-        sandbox.faults.add("refund", ResetBeforeEffect(times=2))
-        yield from orders[1:]
-
+    orders = refunds(sandbox, 3)
     gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
     one_by_one = BatchPolicy(chunk_size=1, concurrency=1)
-    recovered = await gateway.recover(
-        await gateway.refund(losing_the_second_and_third(), policy=one_by_one)
-    )
-    assert statuses(recovered) == [SUCCEEDED] * 4
+    result = await gateway.refund(losing(sandbox, "refund", *orders), policy=one_by_one)
+    recovered = await gateway.recover(result)
+    assert statuses(recovered) == [SUCCEEDED] * 3
     own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
     assert own == [order.transaction_id for order in orders]
     check_books(sandbox, pickle.loads(pickle.dumps(recovered)))  # noqa: S301  # our own
