@@ -185,7 +185,7 @@ def look_up(
         orders: The CSV file with the orders, one a row, or - for standard input.
         by: The column to look up by, where the file has both filled.
     """
-    layout = LAYOUTS[name].by(by) if by else LAYOUTS[name]
+    layout = attrs.evolve(LAYOUTS[name], only=by or "")
     settings = gateway.settings(pace, duplicates="allow")  # it does no harm to ask twice
     run = Run(command=name, console=console, files=files, settings=settings, source=orders)
     with _open_orders(run, layout, dry_run=dry_run) as file:

@@ -70,14 +70,6 @@ def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
             yield f"{path}{field.name}", field
 
 
-def _results(operation: Operation) -> tuple[str, ...]:
-    """Return the columns of all of a record; of money, what the journal keeps of it."""
-    if operation.takes_jobs and operation.list_field:
-        return tuple(filter(None, (operation.reference_field,)))
-    columns = columns_of(operation.record_class, RECORD)
-    return tuple(name for name in columns if not name.endswith(_NEVER_WRITTEN))
-
-
 @attrs.frozen(kw_only=True)
 class Layout:
     """What the files of one command hold.
@@ -86,15 +78,29 @@ class Layout:
         command: The command.
         model: What its rows are.
         operation: What is done with them; None for a ledger.
-        inputs: The columns that are read.
-        results: The columns written from the gateway's records.
+        only: The column that a look-up goes by, where both may be filled; empty for either.
     """
 
     command: str
     model: type
     operation: Operation | None = None
-    inputs: Mapping[str, _Field]
-    results: tuple[str, ...] = ()
+    only: str = ""
+
+    @functools.cached_property
+    def inputs(self) -> Mapping[str, _Field]:
+        """The columns that are read."""
+        return {name: one for name, one in _inputs(self.model) if self.only in ("", name)}
+
+    @functools.cached_property
+    def results(self) -> tuple[str, ...]:
+        """The columns written from all of a record; of money, what the journal keeps of it."""
+        operation = self.operation
+        if operation is None:
+            return ()
+        if operation.takes_jobs and operation.list_field:
+            return tuple(filter(None, (operation.reference_field,)))
+        columns = columns_of(operation.record_class, RECORD)
+        return tuple(name for name in columns if not name.endswith(_NEVER_WRITTEN))
 
     @property
     def moves_money(self) -> bool:
@@ -122,27 +128,17 @@ class Layout:
         """The columns that the command writes beside those of the input."""
         return (*OUTCOME_COLUMNS, *self.results)
 
-    def by(self, column: str) -> "Layout":
-        """Return the layout of a look-up that goes by one column only."""
-        return attrs.evolve(self, inputs={column: self.inputs[column]})
-
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
-        name.replace("_", "-"): Layout(
-            command=name.replace("_", "-"),
-            model=one.order_class,
-            operation=one,
-            inputs=dict(_inputs(one.order_class)),
-            results=_results(one),
-        )
-        for name, one in OPERATIONS.items()
+        name: Layout(command=name, model=one.order_class, operation=one)
+        for name, one in ((name.replace("_", "-"), one) for name, one in OPERATIONS.items())
         if one.is_look_up or one.takes_jobs
     }
 )
 """The layout of each command that sends a batch of orders, by the command."""
 
-LEDGER = Layout(command="reconcile", model=LedgerEntry, inputs=dict(_inputs(LedgerEntry)))
+LEDGER = Layout(command="reconcile", model=LedgerEntry)
 """The layout of a ledger."""
 
 _WRITTEN = {IN_JOB, DECISION_NOTE}.union(*(layout.result_columns for layout in LAYOUTS.values()))

@@ -224,12 +224,8 @@ class Settings(Network):
 
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
         said: dict[str, Any] = {name: getattr(self, name) for name in _OF_CLIENT}
-        ours: dict[str, Any] = {
-            "limiter": limiter,
-            "telemetry": telemetry,
-            "ssl": self.ssl_context(),
-        }
-        return GatewayClient(self.address, credentials, **said, **ours)
+        said |= {"limiter": limiter, "telemetry": telemetry, "ssl": self.ssl_context()}
+        return GatewayClient(self.address, credentials, **said)
 
     @property
     def journal_file(self) -> Path | None:

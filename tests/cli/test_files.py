@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from gateway_async.cli.orders import LAYOUTS, OrderFile
@@ -191,7 +192,7 @@ def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
     assert [*looked_up] == [OrderRef(order_no="O1"), OrderRef(transaction_id="T2")]
     chosen = OrderFile(
         table_of("order_no,transaction_id\nO1,T1\n"),
-        LAYOUTS["query"].by("transaction_id"),
+        attrs.evolve(LAYOUTS["query"], only="transaction_id"),
         Dialect(),
     )
     assert [*chosen.orders()] == [OrderRef(transaction_id="T1")]
