@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TextIO
-from urllib.parse import urlsplit
 
 import attrs
 
@@ -346,7 +345,7 @@ class Run:
         unexpected = getattr(left, "unexpected", 0)
         return Head(
             command=self.command,
-            gateway=urlsplit(self.settings.address).netloc or None,
+            gateway=self.settings.host,
             started_at=started,
             ended_at=datetime.now().astimezone(),
             source=shown(self.source, "standard input"),

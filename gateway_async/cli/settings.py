@@ -162,6 +162,12 @@ class Settings(Network):
         return {name: text for name in WHO if (text := getattr(self, name)) is not None}
 
     @property
+    def host(self) -> str | None:
+        """The gateway's host for people to read, unchecked: a job may be looked at without it."""
+        place = (self.base_url or "").partition("://")[2].partition("/")[0]
+        return place.rpartition("@")[2].lower() or None
+
+    @property
     def address(self) -> str:
         """The gateway's address, checked, or what stands for it.
 

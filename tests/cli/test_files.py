@@ -374,14 +374,3 @@ def test_a_file_is_put_in_place_whole_and_over_nothing(tmp_path: Path) -> None:
     for place in (tmp_path, Path(os.devnull)):
         with pytest.raises(ConfigurationError, match="is no file"):
             put(place, "order_no", [])
-
-
-def test_outcomes_that_cannot_be_put_in_place_stay_where_they_are(tmp_path: Path) -> None:
-    def hinder() -> None:
-        with out_file(tmp_path / "out.csv", print) as out:
-            out.write("order_no\n")
-            (tmp_path / "out.csv" / "in the way").mkdir(parents=True)
-
-    with pytest.raises(OSError, match="cannot be put in place") as caught:
-        hinder()
-    assert Path(str(caught.value.strerror).rpartition(" ")[2]).read_text() == "order_no\n"

@@ -14,7 +14,7 @@ from gateway_async import RefundOrder
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
-from tests.cli.running import Ended, names, outcomes, run, statuses, write, write_refunds
+from tests.cli.running import Ended, names, outcomes, run, start, statuses, write, write_refunds
 
 KEPT = ("--journal", "sqlite:///j.db")
 REFUND = ("refund", "orders.csv", "--yes", "--out", "o.csv")
@@ -94,7 +94,11 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
 ) -> None:
     await held(sandbox, tmp_path)
     told = ("jobs", "outcomes", "night", "--state", "held", "--out", "held.csv", *CONFIGURED)
-    assert (await run(sandbox, *told, cwd=tmp_path)).code == 0
+    elsewhere = {"GATEWAY_BASE_URL": "http://me:hush@gateway.example"}  # which is not asked
+    process = await start(None, *told, "--report", "held.html", cwd=tmp_path, env=elsewhere)
+    assert (await process.communicate())[1] == b"report: held.html\n"
+    report = (tmp_path / "held.html").read_text(encoding="utf-8")
+    assert (process.returncode, "gateway.example" in report, "hush" in report) == (0, True, False)
     requests = sandbox.requests["refund"]
     for path, more in (("held.csv", ()), ("held.csv", ("--job", "other")), ("out.csv", ())):
         line = ("refund", path, "--yes", "--out", "o.csv", *more, *CONFIGURED)

@@ -202,6 +202,9 @@ async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
     _, stderr = await process.communicate()
     assert "cannot be put in place" in stderr.decode()
     assert process.returncode == 3
+    (beside,) = [name for name in names(tmp_path) if name.startswith(".out.csv.")]
+    assert beside in stderr.decode()
+    assert statuses(tmp_path / beside) == {"succeeded" if "refund " in line else "absent": 3}
 
 
 async def test_a_command_of_nohup_goes_on_where_the_terminal_is_closed(
