@@ -220,11 +220,11 @@ class Instrumentation:
         start = BatchStart(operation="recover", concurrency=policy.concurrency, **self.server)
         return BatchSpan(self, start, None)
 
-    def call(self, hear: "Callable[..., T]", *facts: object) -> T | None:
-        """Call the listener; return what it returns, or `_FAILED` where it raised."""
+    def call(self, method: "Callable[..., T]", *facts: object) -> T | None:
+        """Call a method of the listener; return its value, or `_FAILED` where it raised."""
         try:
-            return hear(*facts)
-        # It awaits nothing, so that a CancelledError is its own invention as well.
+            return method(*facts)
+        # It awaits nothing: a CancelledError is raised by itself, too.
         except (Exception, asyncio.CancelledError):  # noqa: BLE001  # its defect decides no order
             if not self._has_complained:
                 self._has_complained = True
@@ -251,8 +251,10 @@ class BatchSpan:
         self._name = start.operation + (f" job {start.job!r}" if start.job is not None else "")
         orders = "orders as they come" if start.orders is None else _count(start.orders, "order")
         _batches.info("%s began: %s", self._name, orders)
-        hear = owner.listener
-        self._token = None if hear is None else self.run(owner.call, hear.batch_began, start)
+        listener = owner.listener
+        self._token = (
+            None if listener is None else self.run(owner.call, listener.batch_began, start)
+        )
 
     def run(self, function: "Callable[..., T]", *args: Any, **options: Any) -> T:  # noqa: ANN401  # whatever it takes
         """Call a function in the context of the batch."""
@@ -286,7 +288,7 @@ class BatchSpan:
             error=error if error is not None else self.error,
             seconds=time.perf_counter() - self._began_at,
         )
-        self.error = None  # its frames would keep alive whatever they know
+        self.error = None  # its frames would keep their locals alive
         if _batches.isEnabledFor(logging.INFO):
             _batches.info(
                 "%s ended after %.1f s: %s; %s, %d retries%s",
@@ -298,9 +300,9 @@ class BatchSpan:
                 retries,
                 f"; raised {type(end.error).__name__}" if end.error is not None else "",
             )
-        hear = self._owner.listener
-        if hear is not None and self._token is not _FAILED:
-            self.run(self._owner.call, hear.batch_ended, self._start, end, self._token)
+        listener = self._owner.listener
+        if listener is not None and self._token is not _FAILED:
+            self.run(self._owner.call, listener.batch_ended, self._start, end, self._token)
 
 
 class RequestSpan:
@@ -332,12 +334,12 @@ class RequestSpan:
 
     def begin(self) -> None:
         """Report that it begins, inside of the `with` block: a listener may end the process."""
-        if (hear := self._owner.listener) is not None:
+        if (listener := self._owner.listener) is not None:
             start = RequestStart(
                 operation=self._operation.name, orders=self._orders, **self._owner.server
             )
             began_at = time.perf_counter()
-            self._began = start, began_at, self._owner.call(hear.request_began, start)
+            self._began = start, began_at, self._owner.call(listener.request_began, start)
 
     def __enter__(self) -> Self:
         return self
@@ -347,8 +349,8 @@ class RequestSpan:
         unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
         if unknown or made.error or _requests.isEnabledFor(logging.DEBUG):
             self._log(unknown)
-        hear = self._owner.listener
-        if hear is None or self._began is None or self._began[2] is _FAILED:
+        listener = self._owner.listener
+        if listener is None or self._began is None or self._began[2] is _FAILED:
             return
         start, began_at, token = self._began
         if made.error is not None or not isinstance(error, Exception):
@@ -361,7 +363,7 @@ class RequestSpan:
             error=error,
             seconds=time.perf_counter() - began_at,
         )
-        self._owner.call(hear.request_ended, start, end, token)
+        self._owner.call(listener.request_ended, start, end, token)
 
     def _log(self, unknown: int) -> None:
         made, operation = self._attempts, self._operation
@@ -376,8 +378,8 @@ class RequestSpan:
             _requests.warning("%s%s: %s %d", operation, orders, what, unknown)
         else:
             seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.made)
-            said = "answered" if problem is None else problem
-            _requests.debug("%s%s: %s (%s)", operation, orders, said, seconds or "not sent")
+            answer = "answered" if problem is None else problem
+            _requests.debug("%s%s: %s (%s)", operation, orders, answer, seconds or "not sent")
 
 
 def _count(number: int, noun: str) -> str:
