@@ -40,12 +40,16 @@ gateway_async.GatewayClient("https://gateway.example", me)
 print(*sys.modules)
 from gateway_async import *
 print(*dir())
+import logging
+logging.getLogger("gateway_async.requests").warning("which is not printed")
 """
 
 
 @pytest.mark.slow
 def test_each_stage_loads_what_it_needs_and_no_more() -> None:
+    """A log that was not set up prints nothing."""
     done = subprocess.run([sys.executable, "-c", _STAGES], capture_output=True, check=True)  # noqa: S603  # this interpreter
+    assert done.stderr == b""
     imported, named, made, names = (set(line.split()) for line in done.stdout.decode().splitlines())
     assert "gateway_async.client" in imported
     assert imported & set(SELDOM) == set()
@@ -53,6 +57,7 @@ def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     assert named & {"gateway_async.payments", "gateway_async.models.payments"} == set()
     # What requests need is there before any is sent.
     assert {"gateway_async.wire.records", "gateway_async.wire.documents"} <= made - named
+    assert "opentelemetry" not in made
     assert set(vars(gateway_async)["__all__"]) <= names
 
 

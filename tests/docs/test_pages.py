@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -57,3 +59,11 @@ def test_every_generated_part_is_shown_by_a_page(parts: dict[str, str]) -> None:
     pages = [path.read_text() for path in DOCS.rglob("*.md") if path.parent.name != "generated"]
     shown = {name for page in pages for name in re.findall(r"\{include\} \.\./(.+)", page)}
     assert {name for name in parts if name.startswith("generated/")} <= shown
+
+
+@pytest.mark.slow
+def test_the_example_of_spans_prints_what_its_page_shows() -> None:
+    command = [sys.executable, "-W", "error", str(DOCS / "examples" / "telemetry.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # our own file
+    assert done.stderr == ""
+    assert f"```text\n{done.stdout}```" in (DOCS / "how-to" / "telemetry.md").read_text()

@@ -80,15 +80,6 @@ ROWS: list[tuple[Call, faults.Fault | None, str]] = [
     ),
     (
         _query,
-        faults.ReturnStatus(),
-        """
-        INFO batches: query began: 1 order
-        WARNING requests: query of 1 order: found nothing out about 1
-        INFO batches: query ended after N s: 1 unknown; 1 request, 0 retries
-        """,
-    ),
-    (
-        _query,
         faults.Status(status=503, times=1),
         """
         INFO batches: query began: 1 order

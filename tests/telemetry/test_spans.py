@@ -23,6 +23,7 @@ from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_of, direct_payment, orders_for, refunds, seeded
 from tests.support.clock import PATIENT, Clock
 from tests.support.interruptions import asked
+from tests.support.limiter import Limiter
 from tests.telemetry.recording import Recorder
 
 OPERATION, STATUS = "gateway_async.operation", "gateway_async.outcome.status"
@@ -69,10 +70,6 @@ Act = Callable[[Scene], Awaitable[None]]
 
 async def _is_done(scene: Scene) -> None:
     await scene.client.refund(seeded(scene.sandbox, 5))
-
-
-async def _is_declined(scene: Scene) -> None:
-    await scene.client.refund(orders_for("refund", scene.sandbox.seed(1)))
 
 
 async def _is_repeated(scene: Scene) -> None:
@@ -177,10 +174,6 @@ SCENES: dict[Act, str] = {
           refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
           refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
           refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
-        """,
-    _is_declined: """
-        refund batch declined=1 orders=1 requests=1 retries=0
-          refund attempts=1 declined=1 orders=1 sent=1 status_code=200
         """,
     _is_repeated: """
         query batch orders=1 requests=3 retries=2 succeeded=1
@@ -296,19 +289,15 @@ async def test_spans_and_metrics_name_operation_server_and_outcome(scene: Scene)
 async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
     recorder: Recorder, clock: Clock
 ) -> None:
-    class Limiter:
-        async def __aenter__(self) -> None:
-            recorder.tracer.start_span("waited").end()
-            clock.advance(500)
-
-        async def __aexit__(self, *_: object) -> None:
-            pass
+    def wait(_: int) -> None:
+        recorder.tracer.start_span("waited").end()
+        clock.advance(500)
 
     def answer(asked: Asked) -> Any:
         clock.advance(40)
         return asked.done()
 
-    settings: dict[str, Any] = {"limiter": Limiter(), "timeouts": PATIENT}
+    settings: dict[str, Any] = {"limiter": Limiter(enter=wait), "timeouts": PATIENT}
     telemetry = recorder.telemetry
     await client_over(MemoryTransport(answer), telemetry=telemetry, **settings).refund(refunds(1))
     assert [line.split()[0] for line in recorder.tree()] == ["refund", "refund", "waited"]
