@@ -183,11 +183,6 @@ SCENES: dict[Act, str] = {
         refund batch orders=2 requests=1 retries=0 unknown=2 ! 2 unknown
           refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 ! OutcomeUnknownError
         """,
-    _struck(faults.HtmlErrorPage()): """
-        refund batch orders=2 requests=1 retries=0 unknown=2 ! 2 unknown
-          refund attempts=1 orders=2 sent=1 status_code=502 type=ReplyStatusError unknown=2 \
-! ReplyStatusError
-        """,
     _struck(faults.MissingItems()): """
         refund batch orders=2 requests=1 retries=0 succeeded=1 unknown=1 ! 1 unknown
           refund attempts=1 orders=2 sent=1 status_code=200 succeeded=1 unknown=1 ! 1 unknown
