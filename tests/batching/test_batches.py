@@ -21,6 +21,7 @@ from gateway_async import (
 )
 from tests.memory import Asked, HttpResponse, MemoryTransport, all_done, client_over
 from tests.orders import made_up, orders_for, refunds
+from tests.support.collaborators import Limiter, raising
 
 SUCCEEDED, UNKNOWN = OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN
 NOT_SENT = OutcomeStatus.NOT_SENT
@@ -206,22 +207,10 @@ async def test_an_input_that_is_cancelled_from_within_is_no_end(
     assert not batch.result.ok
 
 
-class _Limiter:
-    """Breaks when it is left for the second time."""
-
-    left = 0
-
-    async def __aenter__(self) -> None: ...
-
-    async def __aexit__(self, *_: object) -> None:
-        self.left += 1
-        if self.left == 2:
-            raise LookupError("the limiter broke")
-
-
 async def test_a_limiter_that_breaks_once_a_request_was_sent() -> None:
     transport = MemoryTransport(all_done)
-    batch = client_over(transport, policy=TEN, limiter=_Limiter()).refund(refunds(30))
+    limiter = Limiter(leave=raising(LookupError("the limiter broke"), at=2))
+    batch = client_over(transport, policy=TEN, limiter=limiter).refund(refunds(30))
     with pytest.raises(LookupError, match="the limiter broke"):
         await batch
     expected = [SUCCEEDED] * 10 + [UNKNOWN] * 10 + [NOT_SENT] * 10

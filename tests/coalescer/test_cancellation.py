@@ -23,7 +23,7 @@ from tests.coalescer.held import (
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import client_at, references, refunds
 from tests.simulation.clock import VirtualLoop
-from tests.support.limiter import Limiter, raising
+from tests.support.collaborators import Limiter, raising
 
 KEPT = 1000
 """How many outcomes nobody waited for are kept."""

@@ -27,6 +27,7 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox
 from tests.orders import client_of, direct_payment, payout_request, seeded
 from tests.support.clock import PATIENT
+from tests.support.collaborators import Limiter
 
 T = TypeVar("T")
 
@@ -108,22 +109,6 @@ class Told:
     def error(self) -> GatewayError:
         assert self.errors[0] is not None
         return self.errors[0]
-
-
-class Attempts:
-    """A limiter that counts attempts, and may do something before the second."""
-
-    def __init__(self, *, before_second: Callable[[], Awaitable[object]] | None = None) -> None:
-        self.count = 0
-        self._before_second = before_second
-
-    async def __aenter__(self) -> None:
-        self.count += 1
-        if self.count == 2 and self._before_second is not None:
-            await self._before_second()
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
 
 
 @attrs.define
@@ -217,12 +202,12 @@ def _status_of(error: GatewayError) -> OutcomeStatus:
 
 
 def check_not_sent(
-    trial: Trial, told: Told, attempts: Attempts, kind: type[GatewayError] = NotSentError
+    trial: Trial, told: Told, attempts: Limiter, kind: type[GatewayError] = NotSentError
 ) -> None:
     """Nothing left this machine: it was tried as often as that allows, and is said so."""
     assert told.status is NOT_SENT
     assert type(told.error) is kind
-    assert attempts.count == (ATTEMPTS if kind is NotSentError else 1)
+    assert attempts.entered == (ATTEMPTS if kind is NotSentError else 1)
     assert trial.requests == 0
     if told.result is not None:
-        assert (told.result.requests, told.result.retries) == (0, attempts.count - 1)
+        assert (told.result.requests, told.result.retries) == (0, attempts.entered - 1)

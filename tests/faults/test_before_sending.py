@@ -26,13 +26,13 @@ from tests.faults.deeds import (
     DEEDS,
     NOT_SENT,
     SUCCEEDED,
-    Attempts,
     Trial,
     check_not_sent,
     refunds,
     with_deeds,
 )
 from tests.support.clock import Clock
+from tests.support.collaborators import Limiter
 from tests.support.servers import Proxy, bind, full_backlog, serving, tls_of, trust_in
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=1)
@@ -96,7 +96,7 @@ UNREACHABLE: dict[str, Callable[[Clock], AbstractAsyncContextManager[str]]] = {
 async def test_what_reaches_no_gateway_is_tried_again_and_was_not_sent(
     trial: Trial, where: str, clock: Clock
 ) -> None:
-    attempts = Attempts()
+    attempts = Limiter()
     async with UNREACHABLE[where](clock) as url:
         told = await trial.run(url, limiter=attempts)
     check_not_sent(trial, told, attempts)
@@ -116,7 +116,7 @@ async def hold(sandbox: Sandbox, gateway: GatewayClient, calls: int) -> list[asy
 
 
 async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox, clock: Clock) -> None:
-    attempts = Attempts()
+    attempts = Limiter()
     limits = Timeouts(reply_seconds=10_000, total_seconds=10_000)
     settings: dict[str, Any] = {
         "limiter": attempts,
@@ -126,7 +126,7 @@ async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox, clock: C
     }
     async with trial.client(**settings) as gateway:
         (call,) = await hold(sandbox, gateway, 1)
-        attempts.count = 0
+        attempts.entered = 0
         async with clock.racing():
             told = await trial.run_with(gateway)
         call.cancel()
@@ -182,7 +182,7 @@ async def test_a_certificate_that_is_not_the_right_one_stops_the_batch(
 ) -> None:
     tls = tls_of(authority, "other.example") if wrong == "name" else tls_of(authority)
     pinned = aiohttp.TCPConnector(ssl=aiohttp.Fingerprint(b"\xab" * 32))
-    attempts = Attempts()
+    attempts = Limiter()
     async with (
         Proxy(sandbox.base_url, tls=tls) as proxy,
         aiohttp.ClientSession(connector=pinned) as session,

@@ -27,13 +27,13 @@ from tests.faults.deeds import (
     NOT_SENT,
     SUCCEEDED,
     UNKNOWN,
-    Attempts,
     Told,
     Trial,
     check_not_sent,
     refunds,
 )
 from tests.support.clock import Clock
+from tests.support.collaborators import Limiter
 from tests.support.servers import ForwardProxy, Proxy, answering, bind, header, tls_of, trust_in
 
 LOGIN, LOGIN_IN_URL = "me@corp:pa55:w%rd", "me%40corp:pa55%3Aw%25rd"
@@ -63,7 +63,7 @@ class Way:
 
     async def run_in_vain(self, kind: Any = NotSentError, **settings: Any) -> str:
         """Check that nothing is sent, and that no error shows the login; return the first one."""
-        attempts = Attempts()
+        attempts = Limiter()
         told = await self.run(limiter=attempts, **settings)
         check_not_sent(self.trial, told, attempts, kind)
         check_hidden(*told.errors)

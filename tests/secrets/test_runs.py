@@ -29,6 +29,7 @@ from tests.models.examples import CARD, payout_request
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.secrets.conftest import Opened
 from tests.support.calls import SINGLES, paid_by_card
+from tests.support.collaborators import Limiter, raising
 from tests.support.diary import Diary
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
 from tests.support.interruptions import WAYS, Way, asked
@@ -108,20 +109,7 @@ class OwnSigner:
         return self.answer
 
 
-class Limiter:
-    """Raises when entered or when left, whatever happens within."""
-
-    def __init__(self, *, before: bool) -> None:
-        self.before = before
-
-    async def __aenter__(self) -> None:
-        if self.before:
-            raise LookupError("the limiter broke")
-
-    async def __aexit__(self, *error: object) -> None:
-        raise LookupError("the limiter broke")
-
-
+BROKEN = raising(LookupError("the limiter broke"))
 GIVEN: list[tuple[dict[str, Any], faults.Fault | None]] = [
     ({"signer": _raises}, None),
     ({"signer": _raises_from_another}, None),
@@ -131,10 +119,10 @@ GIVEN: list[tuple[dict[str, Any], faults.Fault | None]] = [
     ({"signer": HmacSigner(f"{SIGNER_SECRET}\ud800")}, None),
     ({"signer": HmacSigner(SIGNER_SECRET, check_replies=True)}, None),
     *(({"signer": OwnSigner(answer)}, None) for answer in (None, False, True)),
-    ({"limiter": Limiter(before=True)}, None),
-    ({"limiter": Limiter(before=False)}, None),
-    ({"limiter": Limiter(before=False)}, faults.DropReply()),
-    ({"limiter": Limiter(before=False)}, faults.CutReply()),
+    ({"limiter": Limiter(enter=BROKEN, leave=BROKEN)}, None),
+    ({"limiter": Limiter(leave=BROKEN)}, None),
+    ({"limiter": Limiter(leave=BROKEN)}, faults.DropReply()),
+    ({"limiter": Limiter(leave=BROKEN)}, faults.CutReply()),
     ({"dialect": Dialect(wire_names={"card": "pan", "security_code": "cvv"})}, None),
     ({"dialect": Dialect(echo_fields={"pay_direct": ()})}, None),
     ({"telemetry": Diary()}, faults.DropReply(probability=0.5)),
@@ -196,7 +184,7 @@ async def test_what_cannot_be_sent(net: Dragnet, opened: Opened, sandbox: Sandbo
 # Interruptions
 
 
-@pytest.mark.parametrize("settings", [{}, {"limiter": Limiter(before=False)}], ids=["", "limiter"])
+@pytest.mark.parametrize("settings", [{}, {"limiter": Limiter(leave=BROKEN)}], ids=["", "limiter"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_interruption(
     net: Dragnet,

@@ -35,6 +35,7 @@ from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_ove
 from tests.orders import made_up, orders_for, payout_request, references, refunds
 from tests.simulation.clock import VirtualLoop
 from tests.support.calls import SINGLES
+from tests.support.collaborators import Limiter, raising
 
 T = TypeVar("T")
 ZONES = ("GMT", "-0000", "")
@@ -157,27 +158,6 @@ def test_retry_after_is_honoured_up_to_the_cap(monkeypatch: pytest.MonkeyPatch) 
     assert passed == pytest.approx(dict(RETRY_AFTER))
 
 
-class _Limiter:
-    """Notes when an attempt enters and leaves it; may let each wait, and raise once."""
-
-    def __init__(self, seconds: float = 0, enter: Any = None, leave: Any = None) -> None:
-        self.steps: list[tuple[str, float]] = []
-        self._seconds = seconds
-        self._errors = {"in": enter, "out": leave}
-
-    async def __aenter__(self) -> None:
-        self._note("in")
-        await asyncio.sleep(self._seconds)
-
-    async def __aexit__(self, *_: object) -> None:
-        self._note("out")
-
-    def _note(self, step: str) -> None:
-        self.steps.append((step, asyncio.get_running_loop().time()))
-        if error := self._errors.pop(step, None):
-            raise error
-
-
 @pytest.mark.parametrize("operation", ["query", "refund"])
 def test_nothing_leaves_in_a_pause_and_a_pause_takes_no_place_of_the_limiter(
     operation: str,
@@ -187,16 +167,16 @@ def test_nothing_leaves_in_a_pause_and_a_pause_takes_no_place_of_the_limiter(
         await asyncio.sleep(1)
         return reply
 
-    failing, limiter = _Failing(_status(503, **{"Retry-After": "20"}), 1), _Limiter()
+    failing, entered = _Failing(_status(503, **{"Retry-After": "20"}), 1), list[float]()
     gateway = client_over(
         MemoryTransport(answer),
         policy=BatchPolicy(concurrency=3, chunk_size=1),
         retry=RetryPolicy(first_pause_seconds=0, max_pause_seconds=30),
         timeouts=Timeouts(total_seconds=1000),
-        limiter=limiter,
+        limiter=Limiter(lambda _: entered.append(asyncio.get_running_loop().time())),
     )
     result, _ = run(getattr(gateway, operation)(orders_for(operation, made_up(12))))
-    assert failing.at == [at for step, at in limiter.steps if step == "in"]
+    assert failing.at == entered
     assert failing.at[:3] == [0, 0, 0]
     assert min(failing.at[3:]) == 21
     assert len(failing.at) == (13 if operation == "query" else 12)
@@ -221,10 +201,17 @@ def test_no_attempt_begins_after_the_time_is_over(
         if "total_seconds" in seconds
         else {"policy": BatchPolicy(**seconds)}  # type: ignore[arg-type]  # its deadline
     )
-    limiting, retry = _Limiter(limiter), RetryPolicy(attempts=10, first_pause_seconds=0)
+    steps: list[str] = []
+
+    async def wait(_: int) -> None:
+        steps.append("in")
+        await asyncio.sleep(limiter)
+
+    limiting = Limiter(wait, lambda _: steps.append("out"))
+    retry = RetryPolicy(attempts=10, first_pause_seconds=0)
     result, _ = run(_query(failing, retry=retry, limiter=limiting, **limits))
     assert failing.at == pytest.approx(at)
-    assert [step for step, _ in limiting.steps][: 2 * len(at)] == ["in", "out"] * len(at)
+    assert steps[: 2 * len(at)] == ["in", "out"] * len(at)
     assert result.counts[OutcomeStatus.UNKNOWN] == 1
 
 
@@ -266,7 +253,8 @@ async def test_what_is_raised_beside_a_request_proves_nothing(
 ) -> None:
     """Once it was sent, all may have happened; before, an error declines nothing."""
     transport = MemoryTransport()
-    limiter = _Limiter(leave=error) if at_exit else _Limiter(enter=error)
+    fail = raising(error, at=1)
+    limiter = Limiter(leave=fail) if at_exit else Limiter(enter=fail)
     retry = RetryPolicy(attempts=3 if at_exit else 1, first_pause_seconds=0)
     result = await client_over(transport, limiter=limiter, retry=retry).refund(refunds(2))
     assert len(transport.asked) == result.requests == at_exit

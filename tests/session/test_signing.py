@@ -20,6 +20,7 @@ from gateway_async import (
 from gateway_async.operations import REFUND, Operation
 from tests.memory import HttpResponse, MemoryTransport, all_done, client_over
 from tests.orders import refunds
+from tests.support.collaborators import Verifier
 
 FIELDS = {"b": "2", "a": "ä", "encryption_data": "old"}
 
@@ -137,48 +138,23 @@ async def test_a_signer_that_fails_means_not_sent_and_stops_at_once(signer: Any,
     assert error.__cause__ is error.__context__ is None
 
 
-class _Verifying:
-    """Signs anything, and keeps what it is asked to verify."""
-
-    def __init__(self, *, right: bool | Exception) -> None:
-        self.right = right
-        self.asked: list[tuple[dict[str, str], str]] = []
-
-    def sign(self, operation: Operation, fields: Mapping[str, str]) -> str:
-        del operation, fields
-        return "mine"
-
-    def verify(self, operation: Operation, fields: Mapping[str, str], signature: str) -> bool:
-        del operation
-        self.asked.append((dict(fields), signature))
-        if isinstance(self.right, Exception):
-            raise self.right
-        return self.right
-
-
-async def test_a_signed_reply_is_verified_with_its_fields_as_text() -> None:
-    signer = _Verifying(right=True)
-    transport = MemoryTransport(lambda asked: asked.done(encryption_data="theirs"))
-    assert (await client_over(transport, signer=signer).refund(refunds(1))).ok
-    ((fields, signature),) = signer.asked
-    assert signature == "theirs"
-    assert "encryption_data" not in fields
-    assert json.loads(fields["refund_orders"])[0]["transaction_id"] == "T000000"
-    assert fields["return_status"] == "1"
-
-
-@pytest.mark.parametrize("right", [False, LookupError("s3cret")])
-async def test_a_reply_whose_signature_is_not_right_proves_nothing(right: Any) -> None:
+@pytest.mark.parametrize("answer", [True, False, LookupError("s3cret")])
+async def test_only_a_signed_reply_is_verified_and_a_wrong_signature_proves_nothing(
+    answer: Any,
+) -> None:
     for signature in (None, "", "null", "theirs"):
-        signer = _Verifying(right=right)
+        signer = Verifier(answer)
         transport = MemoryTransport(lambda asked, s=signature: asked.done(encryption_data=s))  # type: ignore[misc]  # a default
         result = await client_over(transport, signer=signer).refund(refunds(1))
-        assert result.ok is not bool(signature)
-        assert len(signer.asked) == bool(signature)
-        if signature:
-            assert result.counts[OutcomeStatus.UNKNOWN] == 1
-            assert isinstance(result[0].error, ReplyUnreadableError)
-            assert "s3cret" not in str(result[0].error)
+        assert [asked for _, asked in signer.asked] == ([signature] if signature else [])
+        for fields, _ in signer.asked:
+            assert json.loads(fields["refund_orders"])[0]["transaction_id"] == "T000000"
+        if answer is True or not signature:
+            assert result.ok
+            continue
+        assert result.counts[OutcomeStatus.UNKNOWN] == 1
+        assert isinstance(result[0].error, ReplyUnreadableError)
+        assert "s3cret" not in str(result[0].error)
 
 
 DEEP = f'{{"return_status": "1", "x": {"[" * 1010}{"]" * 1010}, "encryption_data": "theirs"}}'
@@ -198,7 +174,7 @@ SIGNED: list[tuple[str, bytes]] = [
 async def test_no_encoding_hides_a_signature(reply: Any, body: bytes) -> None:
     headers = {"Content-Type": "text/plain; charset=iso-8859-1"} if body is NAMED else {}
     transport = MemoryTransport(lambda _: HttpResponse(200, headers, body))
-    gateway = client_over(transport, signer=_Verifying(right=False))
+    gateway = client_over(transport, signer=Verifier(answer=False))
     with pytest.raises(ReplyUnreadableError, match=r"too deep|signature is not right"):
         await gateway.call("/v1/refund", {}, reply=reply)
 

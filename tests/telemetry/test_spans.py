@@ -22,8 +22,8 @@ from gateway_async.sandbox import Sandbox, faults
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_of, direct_payment, orders_for, refunds, seeded
 from tests.support.clock import PATIENT, Clock
+from tests.support.collaborators import Limiter
 from tests.support.interruptions import asked
-from tests.support.limiter import Limiter
 from tests.telemetry.recording import Recorder
 
 OPERATION, STATUS = "gateway_async.operation", "gateway_async.outcome.status"

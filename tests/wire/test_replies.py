@@ -19,6 +19,7 @@ from gateway_async import (
 from tests.interface_fields import PAGE_INPUTS
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import PAYMENT, client_at, refunds
+from tests.support.collaborators import Verifier
 from tests.support.servers import answering
 
 SECRET = "5ecret"
@@ -187,25 +188,12 @@ async def test_the_quick_reader_of_xml_reads_what_the_parser_reads(
 # The fields that a signature covers
 
 
-class Verifier:
-    """Signs anything, and keeps what it is asked to verify."""
-
-    def __init__(self) -> None:
-        self.fields: dict[str, str] = {}
-
-    def sign(self, *_: object) -> str:
-        return "mine"
-
-    def verify(self, _: object, fields: Any, __: str) -> bool:
-        self.fields = dict(fields)
-        return True
-
-
 async def verified(body: bytes, form: str) -> dict[str, str]:
     """Return the fields of a reply as a signer is given them."""
     signer = Verifier()
     await replying(body, "", signer=signer).call("/v1/payout", {}, reply=form)
-    return signer.fields
+    ((fields, _),) = signer.asked
+    return fields
 
 
 async def test_the_fields_of_a_reply_are_its_very_text() -> None:

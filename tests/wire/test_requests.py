@@ -181,18 +181,31 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.parametrize("nesting", ["json", "brackets"])
 @pytest.mark.parametrize("operation", EXAMPLES)
-async def test_every_field_goes_out_under_its_own_name(operation: str) -> None:
-    payment = EXAMPLES[operation]()
-    asked = await sent(lambda gateway: getattr(gateway, operation)(payment))
+async def test_every_field_goes_out_under_its_own_name(operation: str, nesting: Any) -> None:
+    payment, dialect = EXAMPLES[operation](), Dialect(form_nesting=nesting)
+    asked = await sent(lambda gateway: getattr(gateway, operation)(payment), dialect=dialect)
     fields = {"merchant_id": "M1", "account_id": "A1", **_read(asked.message.body.decode())}
     assert fields.pop("encryption_data")
     expected = {"merchant_id": "M1", "account_id": "A1", **_plain(payment)}
     if operation != "payout":
         listed = [element["parts"] for element in expected["items"]]
         expected["items"] = "#;#".join("#,#".join(parts) for parts in listed)
+        expected = _in_brackets(expected) if nesting == "brackets" else expected
     assert list(fields) == list(expected)
     assert {name: _read(text) for name, text in fields.items()} == expected
+
+
+def _in_brackets(value: Any, name: str = "") -> dict[str, str]:
+    """Return each text that a value holds, under the way to it."""
+    if not isinstance(value, dict | list):
+        return {name: value}
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    flat: dict[str, str] = {}
+    for key, part in parts:
+        flat |= _in_brackets(part, f"{name}[{key}]" if name else key)
+    return flat
 
 
 def _plain(value: Any) -> Any:

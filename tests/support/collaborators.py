@@ -1,11 +1,13 @@
-"""A limiter for tests: it lets everyone through, and does what a test wants first."""
+"""What a caller gives to a client: a limiter that a test can break, and a signer that verifies."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+
+from gateway_async import Operation
 
 
 class Limiter:
-    """Counts the attempts that enter and leave.
+    """Lets everyone through, and counts the attempts that enter and leave.
 
     Args:
         enter: Called as an attempt enters, with its number from 1, and awaited if need be; what
@@ -43,3 +45,24 @@ def raising(error: BaseException, at: int | None = None) -> Callable[[int], None
             raise error
 
     return fail
+
+
+class Verifier:
+    """Signs anything, and answers, or raises, when asked about a reply.
+
+    Attributes:
+        asked: The fields and the signature of each reply that it was asked about.
+    """
+
+    def __init__(self, answer: bool | Exception = True) -> None:  # noqa: FBT002  # it says what it is
+        self.asked: list[tuple[dict[str, str], str]] = []
+        self._answer = answer
+
+    def sign(self, *_: object) -> str:
+        return "mine"
+
+    def verify(self, _: Operation, fields: Mapping[str, str], signature: str) -> bool:
+        self.asked.append((dict(fields), signature))
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
