@@ -204,7 +204,7 @@ def _in_brackets(value: Any, name: str = "") -> dict[str, str]:
     parts = value.items() if isinstance(value, dict) else enumerate(value)
     flat: dict[str, str] = {}
     for key, part in parts:
-        flat |= _in_brackets(part, f"{name}[{key}]" if name else key)
+        flat |= _in_brackets(part, f"{name}[{key}]" if name else str(key))
     return flat
 
 
