@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 
-import attrs
 import pytest
 
 from gateway_async import GatewayError
@@ -12,12 +11,6 @@ from tests.support.dragnet import SIGNER_SECRET, Dragnet
 
 SIGNATURE = "f00dfeed" * 8
 SPACED = " ".join(CARD[start : start + 4] for start in range(0, 16, 4))
-
-
-@attrs.frozen
-class Holder:
-    shown: str
-    hidden: str = attrs.field(default="", repr=False)
 
 
 def chained(secret: str) -> GatewayError:
@@ -35,27 +28,22 @@ def chained(secret: str) -> GatewayError:
 
 CATCHES: list[tuple[Callable[[Dragnet], object], list[str]]] = [
     *(
-        (lambda net, secret=secret: net.add("text", f"<{secret}>"), ["text"])
+        (lambda net, secret=secret: net.catch("text", [secret]), ["text: list: list", "pickled"])
         for secret in (CARD, SPACED, SECURITY_CODE, SIGNER_SECRET, SIGNATURE)
     ),
     (lambda net: net.catch("error", chained(CARD)), ["traceback", "rich"]),
-    (lambda net: net.catch("object", Holder(CARD)), ["Holder"]),
-    (lambda net: net.catch("object", Holder("", CARD)), ["pickled"]),
     (lambda net: net.handle(logging.makeLogRecord({"msg": "%s", "args": (CARD,)})), ["log"]),
 ]
 
 
 @pytest.mark.parametrize(("catch", "labels"), CATCHES)
-def test_a_secret_is_found(catch: Callable[[Dragnet], object], labels: list[str]) -> None:
-    net = Dragnet()
+def test_a_secret_is_found_and_other_digits_are_not(
+    catch: Callable[[Dragnet], object], labels: list[str]
+) -> None:
+    net, code = Dragnet(), SECURITY_CODE
     net.signatures.add(SIGNATURE)
+    net.add("here", f"<object at 0x7f{code}0>, 0.{code} seconds, Task-{code}")
+    assert net.hits() == []
     catch(net)
     for label in labels:
         assert any(label in hit for hit in net.hits())
-
-
-def test_four_digits_of_something_else_are_not_found() -> None:
-    net = Dragnet()
-    code = SECURITY_CODE
-    net.add("here", f"<object at 0x7f{code}0>, 0.{code} seconds, Task-{code}")
-    assert net.hits() == []

@@ -43,8 +43,9 @@ def _escaped(reply: Reply, name: str) -> object:
     return text.replace("encryption_data", r"encryption\u005fdata")
 
 
-def _twice(reply: Reply, _: str) -> object:
-    return f'{json.dumps({**reply, **SIGNS})[:-1]}, "encryption_data" \n :\t "{SIGNED}"}}'
+def _beside(text: str) -> Change:
+    """Return a change that puts a text, with SIGNED for the signature, behind all of a reply."""
+    return lambda reply, _: f"{json.dumps(reply)[:-1]},{text.replace('SIGNED', SIGNED)}}}"
 
 
 def _in_statuses(reply: Reply, name: str) -> object:
@@ -75,7 +76,12 @@ SIGNATURES: dict[str, Change] = {
     "nowhere but in the envelope": lambda reply, _: {**reply, **SIGNS},
     "nowhere but in items": lambda reply, name: _every(reply, name, **SIGNS),
     "everywhere": _everywhere,
-    "twice": _twice,
+    "twice": _beside('"encryption_data":"SIGNED", "encryption_data" \n :\t "SIGNED"'),
+    "twice, and empty at last": _beside('"encryption_data":"SIGNED","encryption_data":""'),
+    "in a list named twice": _beside('"items":[{"encryption_data":["SIGNED"]}],"items":[]'),
+    "in an object named twice": _beside('"a":{"encryption_data":"SIGNED"},"a":{}'),
+    "beside an escape": _beside(r'"text":"r\u00e9ussi","encryption_data":"SIGNED"'),
+    "nested deep": _beside('"x":' + '{"encryption_data":"SIGNED","a":' * 100 + "1" + "}" * 100),
     "with quotes": lambda reply, _: {**reply, "encryption_data": f'"\\{SIGNED}"\\'},
     "in statuses": _in_statuses,
     "escaped": _escaped,
