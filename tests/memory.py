@@ -76,9 +76,20 @@ def all_done(asked: Asked) -> Answer:
         return asked.done()
     said = {name: asked.fields[name] for name in ("order_no", "amount", "currency")}
     said |= {"transaction_id": "T1", "order_status": "1", "issuer_url": "https://issuer.example"}
-    inner = "".join(f"<{name}>{text}</{name}>" for name, text in said.items())
-    body = f"<respon>{inner}</respon>".encode()
-    return HttpResponse(200, {"Content-Type": "text/xml"}, body)
+    return HttpResponse(200, {"Content-Type": "text/xml"}, respon(said))
+
+
+def respon(fields: dict[str, Any]) -> bytes:
+    """Return a reply in XML; texts are not escaped."""
+    return f"<respon>{_as_xml(fields)}</respon>".encode()
+
+
+def _as_xml(value: Any) -> str:
+    if isinstance(value, list):
+        return "".join(f"<element>{_as_xml(one)}</element>" for one in value)
+    if isinstance(value, dict):
+        return "".join(f"<{name}>{_as_xml(one)}</{name}>" for name, one in value.items())
+    return str(value)
 
 
 def rewritten(rewrite: Callable[[Asked, HttpResponse], HttpResponse]) -> Handler:

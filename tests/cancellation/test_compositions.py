@@ -10,25 +10,20 @@ from typing import Any
 import pytest
 
 from gateway_async import Batch, BatchPolicy, GatewayClient, OutcomeStatus, OutcomeUnknownError
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.coalescer.held import HeldReplies
+from tests.memory import MemoryTransport, client_over
 from tests.orders import direct_payment, refunds
 from tests.support.clock import BEYOND, Clock
 from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out
 
 
-class Held:
-    """A gateway that takes every request, carries it out, and says nothing."""
+class Held(HeldReplies):
+    """A gateway that takes every request, carries it out, and says nothing; with a client."""
 
     def __init__(self) -> None:
-        self.has_come = asyncio.Event()
-        self.transport = MemoryTransport(self._hold)
+        super().__init__()
         policy = BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0)
-        self.client = client_over(self.transport, policy=policy)
-
-    async def _hold(self, _: Asked) -> dict[str, Any]:
-        self.has_come.set()
-        await asyncio.Event().wait()
-        return {}
+        self.gateway = self.client(policy=policy)
 
 
 CALLS: dict[str, Callable[[GatewayClient], Call]] = {
@@ -45,7 +40,7 @@ async def test_a_call_ends_with_what_holds_it(way: Way, call: Callable[..., Call
     held, task = Held(), asyncio.current_task()
     expected: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
     with pytest.raises(expected.get(way, asyncio.CancelledError)) as caught:
-        await way(call(held.client), held.has_come.wait())
+        await way(call(held.gateway), held.asked.wait())
     assert task is not None
     if way is timed_out:
         assert type(caught.value.__cause__) is asyncio.CancelledError
@@ -60,9 +55,9 @@ async def test_a_call_ends_with_what_holds_it(way: Way, call: Callable[..., Call
 @EACH
 async def test_wait_for_and_shield(call: Callable[..., Call], clock: Clock) -> None:
     held = Held()
-    inner = asyncio.ensure_future(call(held.client))
+    inner = asyncio.ensure_future(call(held.gateway))
     waiting = asyncio.create_task(asyncio.wait_for(asyncio.shield(inner), BEYOND - 1))
-    await held.has_come.wait()
+    await held.asked.wait()
     clock.advance()
     with pytest.raises(TimeoutError):
         await waiting
@@ -74,7 +69,7 @@ async def test_wait_for_and_shield(call: Callable[..., Call], clock: Clock) -> N
 
 async def test_each_call_that_is_cancelled_knows_its_outcome() -> None:
     held = Held()
-    batch, paying = held.client.refund(refunds(6)), held.client.pay_direct(direct_payment())
+    batch, paying = held.gateway.refund(refunds(6)), held.gateway.pay_direct(direct_payment())
     both = asyncio.gather(batch, paying_task := asyncio.ensure_future(paying))
     while len(held.transport.asked) < 3:  # noqa: ASYNC110  # a transport has no event for it
         await asyncio.sleep(0)

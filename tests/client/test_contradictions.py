@@ -15,7 +15,7 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
 )
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, MemoryTransport, client_over, respon
 from tests.orders import PAYMENT, direct_payment, payout_request, references, refunds
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
@@ -33,15 +33,10 @@ CALLS: dict[str, Call] = {
 }
 
 
-def as_xml(fields: dict[str, Any]) -> bytes:
-    inner = "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
-    return f"<respon>{inner}</respon>".encode()
-
-
 def right(asked: Asked, **changes: Any) -> bytes:
     """Return the reply that says that all was done, with some fields changed."""
     if asked.operation.name in ("pay_direct", "pay_apm"):
-        return as_xml({**asked.fields, "order_status": "1", "transaction_id": "T1", **changes})
+        return respon({**asked.fields, "order_status": "1", "transaction_id": "T1", **changes})
     return json.dumps(asked.done(**changes)).encode()
 
 
@@ -110,7 +105,7 @@ async def test_a_reply_that_only_repeats_the_request_is_no_result(call: str) -> 
 
     def repeated(asked: Asked) -> bytes:
         fields = {**asked.fields, "return_status": "77", "return_message": "wrong signature"}
-        return json.dumps(fields).encode() if call == "payout" else as_xml(fields)
+        return json.dumps(fields).encode() if call == "payout" else respon(fields)
 
     transport = MemoryTransport(repeated)
     with pytest.raises(ReplyUnreadableError, match=r"does not say.*'77'.*'wrong signature'"):

@@ -4,6 +4,7 @@ A look-up changes nothing and may be repeated. A refund, a payment and a payout 
 may have one effect in the ledger at most, and what the client says of it must be true.
 """
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
@@ -148,6 +149,9 @@ class Trial:
         told = await (_single(call(*orders), *deed.success) if deed.success else _all(call, orders))
         self.done.append((orders, told))
         self.check()
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0, "a time limit left its cancellation behind"
         return told
 
     @property

@@ -13,20 +13,6 @@ from tests.support.servers import read_message, serving
 REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-async def test_a_silence_ends_the_request_and_leaves_its_task_as_it_was(clock: Clock) -> None:
-    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        await read_message(reader)
-        clock.advance()
-        await reader.read()
-
-    async with serving(silent) as url, client_at(url, timeouts=PATIENT) as gateway:
-        with pytest.raises(OutcomeUnknownError, match="reply_seconds=60"):
-            await gateway.call("/v1/x", {})
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0
-
-
 async def test_a_reply_that_drips_beyond_the_total_time_is_not_asked_for_again(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,13 +8,7 @@ from typing import Any
 import attrs
 from hypothesis import given, strategies as st
 
-from gateway_async import (
-    GatewayError,
-    InvalidOrderError,
-    Item,
-    OrderRef,
-    Page,
-)
+from gateway_async import GatewayError, InvalidOrderError, Item, OrderRef, Page
 from gateway_async.reconciliation import LedgerEntry
 from tests.models import examples
 from tests.models.test_interface import MODELS

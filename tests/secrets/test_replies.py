@@ -11,7 +11,7 @@ import pytest
 
 from gateway_async import Dialect, GatewayClient, RefundOrder
 from gateway_async.models.values import mask_card
-from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, rewritten
+from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, respon, rewritten
 from tests.models.examples import CARD, SECURITY_CODE, direct_payment, redirect_payment
 from tests.orders import LIST_FIELDS, made_up, orders_for
 from tests.support.calls import SINGLES
@@ -197,7 +197,7 @@ async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str
         if asked.message.path == "/v1/payout":
             return {**json.loads(reply.body), **MARKS, **more}
         fields = {"order_no": "N-1", "amount": "12.30", "currency": "EUR"}
-        return _xml({"respon": {**fields, **MARKS, **more}})
+        return respon({**fields, **MARKS, **more})
 
     is_kept = "transaction_id" in more  # that of a payout is kept as it came
     await _catch(net, _client(rewrite), "pay_direct", *["payout"] * (not is_kept))
@@ -211,7 +211,7 @@ async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> 
         said = {"return_status": "7", "return_message": text}
         if asked.message.path != "/v1/authorise":
             return said
-        return _xml({"respon": {**said, "order_no": "N-1", "result_info": text}})
+        return respon({**said, "order_no": "N-1", "result_info": text})
 
     client = _client(refuse)
     for name in ("capture", "refund", "query"):
@@ -227,7 +227,7 @@ async def test_the_card_of_a_payment_is_masked_however_its_reply_writes_it(
 ) -> None:
     def quote(asked: Asked, _: HttpResponse) -> object:
         said = f"0005: {SPACED.replace(' ', between)} {asked.fields['encryption_data']}"
-        return _xml({"respon": {"result_info": said, "connector": CARD * 500}}).encode("utf-16")
+        return respon({"result_info": said, "connector": CARD * 500}).decode().encode("utf-16")
 
     parted = f"<recurring_id>{CARD[:6]}<!-- 9 -->{CARD[6:]}</recurring_id><result_info>1"
     parted = f"<respon>{parted}</result_info></respon>"
@@ -247,11 +247,3 @@ async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -
 
     page = await _client(repeat).checkout(redirect_payment())
     assert sent[0] in page.html
-
-
-def _xml(value: Any) -> str:
-    if isinstance(value, list):
-        return "".join(f"<element>{_xml(one)}</element>" for one in value)
-    if isinstance(value, dict):
-        return "".join(f"<{name}>{_xml(one)}</{name}>" for name, one in value.items())
-    return str(value)

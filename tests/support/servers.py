@@ -209,6 +209,7 @@ class Proxy(Server):
     Attributes:
         connections: How many were accepted.
         requests: How many requests came of which the first byte was seen.
+        heads: The head of each request that was read whole.
     """
 
     def __init__(
@@ -221,6 +222,7 @@ class Proxy(Server):
         super().__init__(tls=tls, bound=bound)
         self.connections = 0
         self.requests = 0
+        self.heads: list[str] = []
         self._upstream = urlsplit(upstream)
         self._troubles: list[Trouble] = []
         self._always = Trouble()
@@ -258,6 +260,7 @@ class Proxy(Server):
             request = first
             if trouble.heard is not nothing:
                 request += await read_message(connection.reader)
+                self.heads.append(request.partition(_HEAD_END)[0].decode())
             reply = await self._ask(request[: trouble.heard(request)])
             connection.writer.write(trouble.said(reply))
             if trouble.heard is not nothing:

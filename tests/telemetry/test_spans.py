@@ -10,13 +10,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from gateway_async import (
-    BatchPolicy,
-    GatewayClient,
-    InvalidOrderError,
-    RecoveryPolicy,
-    RetryPolicy,
-)
+from gateway_async import BatchPolicy, GatewayClient, InvalidOrderError, RecoveryPolicy, RetryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import Asked, MemoryTransport, client_over

@@ -24,7 +24,7 @@ from gateway_async import (
     SubscriptionResult,
     TransactionRecord,
 )
-from tests.memory import MemoryTransport, client_over
+from tests.memory import MemoryTransport, client_over, respon
 from tests.orders import CARD, PAYMENT, REQUEST_ID
 
 AT_NOON = datetime(2023, 5, 16, 12)  # noqa: DTZ001  # no zone is shown
@@ -67,16 +67,8 @@ async def refund_of(item: object) -> RefundRecord:
 
 async def payment_of(fields: dict[str, Any]) -> DirectPaymentResult:
     """Return the result of a payment, which is read of JSON like of XML."""
-    inner = "".join(
-        f"<{name}>{value if isinstance(value, str) else _elements(value)}</{name}>"
-        for name, value in {"order_status": "1", **fields}.items()
-    )
-    transport = MemoryTransport(lambda _: f"<respon>{inner}</respon>".encode())
+    transport = MemoryTransport(lambda _: respon({"order_status": "1", **fields}))
     return await client_over(transport).pay_direct(DirectPayment(**PAYMENT, **CARD))
-
-
-def _elements(fields: dict[str, str]) -> str:
-    return "".join(f"<{name}>{text}</{name}>" for name, text in fields.items())
 
 
 async def payout_of(fields: dict[str, Any]) -> PayoutResult:
