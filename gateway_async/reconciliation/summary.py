@@ -83,7 +83,8 @@ class Summary:
 
     def __str__(self) -> str:
         counts = f"{self.matched:,} matched, {self.differing:,} differing"
-        lines = [f"{self.entries:,} entries: {counts}, {self.unanswered:,} unanswered"]
+        noun = "entry" if self.entries == 1 else "entries"
+        lines = [f"{self.entries:,} {noun}: {counts}, {self.unanswered:,} unanswered"]
         if not self.exhausted:
             lines.append("the ledger was not taken to its end")
         lines += [f"{kind}: {count:,}" for kind, count in self.differences.items() if count]
@@ -94,9 +95,8 @@ class Summary:
                 count, amount, refunded = (
                     getattr(totals, f"{side}_{name}") for name in ("count", "amount", "refunded")
                 )
-                lines.append(
-                    f"{code} {side}: {count} payments of {amount:f}, refunded {refunded:f}"
-                )
+                payments = f"{count} payment{'s' * (count != 1)}"
+                lines.append(f"{code} {side}: {payments} of {amount:f}, refunded {refunded:f}")
         return "\n".join(lines)
 
 

@@ -480,7 +480,8 @@ def _headline(report: Report) -> str:
 
 def _books_headline(report: Report, summary: "Summary") -> str:
     """Say how many entries match, and by how much money ledger and gateway differ."""
-    share = "All" if summary.matched == summary.entries else f"{summary.matched:,} of"
+    share = "All" if summary.matched == summary.entries > 1 else f"{summary.matched:,} of"
+    match = "entry matches" if summary.entries == 1 else "entries match"
     gaps = [
         f"{name} by {code}\u00a0{report.shown(abs(ledger - gateway), code)}"
         for code, one in summary.currencies.items()
@@ -492,7 +493,7 @@ def _books_headline(report: Report, summary: "Summary") -> str:
     ]
     money = f"the totals differ: {_listing(gaps)}" if gaps else "the totals agree"
     early = "" if summary.exhausted else "; the ledger was not taken to its end"
-    return f"{share} {summary.entries:,} entries match, and {money}{early}"
+    return f"{share} {summary.entries:,} {match}, and {money}{early}"
 
 
 def _totals(steps: "Iterable[Step]") -> "Mapping[str, Mapping[str, Sum]]":

@@ -97,6 +97,8 @@ async def test_records_that_nobody_asked_for_exit_1(sandbox: Sandbox, tmp_path: 
     ended = await run(sandbox, "reconcile", file)
     assert ended.code == 1, ended.stderr
     assert "records that were not asked for: 1" in ended.stderr
+    assert "1 entry: 1 matched, 0 differing" in ended.stderr
+    assert "EUR ledger: 1 payment of 10.00" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,10 @@ async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) ->
         "3 entries: 1 matched, 2 differing, 0 unanswered",
         "absent_at_gateway: 1",
         "amount: 1",
-        "EUR ledger: 1 payments of 10.20, refunded 0.33",
-        "EUR gateway: 1 payments of 10.10, refunded 0.33",
+        "EUR ledger: 1 payment of 10.20, refunded 0.33",
+        "EUR gateway: 1 payment of 10.10, refunded 0.33",
         "JPY ledger: 2 payments of 2000, refunded 0",
-        "JPY gateway: 1 payments of 1000.00, refunded 0",
+        "JPY gateway: 1 payment of 1000.00, refunded 0",
     ]
 
 
