@@ -8,6 +8,7 @@ import functools
 import importlib
 import json
 import os
+import re
 import ssl
 import stat
 import tomllib
@@ -54,6 +55,8 @@ WHO = {
 }
 """Settings without which nothing can be sent, and what each should hold."""
 
+# What else stands in an address may be a secret.
+_HOST = re.compile(r"https?://(?:[^@?#]*@)?([^@/?#]+)(?:/[^@?#]*)?", re.IGNORECASE)
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
 _OF_CLIENT = (
     *("timeouts", "retry", "policy", "recovery", "dialect", "allow_http", "proxy", "trust_env"),
@@ -164,8 +167,8 @@ class Settings(Network):
     @property
     def host(self) -> str | None:
         """The gateway's host for people to read, unchecked: a job may be looked at without it."""
-        place = (self.base_url or "").partition("://")[2].partition("/")[0]
-        return place.rpartition("@")[2].lower() or None
+        found = _HOST.fullmatch(self.base_url or "")
+        return found[1].lower() if found else None
 
     @property
     def address(self) -> str:

@@ -94,7 +94,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
 ) -> None:
     await held(sandbox, tmp_path)
     told = ("jobs", "outcomes", "night", "--state", "held", "--out", "held.csv", *CONFIGURED)
-    elsewhere = {"GATEWAY_BASE_URL": "http://me:hush@gateway.example"}  # which is not asked
+    elsewhere = {"GATEWAY_BASE_URL": "http://me:hush/hush@gateway.example"}  # which is not asked
     process = await start(None, *told, "--report", "held.html", cwd=tmp_path, env=elsewhere)
     assert (await process.communicate())[1] == b"report: held.html\n"
     report = (tmp_path / "held.html").read_text(encoding="utf-8")
