@@ -187,7 +187,8 @@ def look_up(
     """
     layout = attrs.evolve(LAYOUTS[name], only=by or "")
     settings = gateway.settings(pace, duplicates="allow")  # it does no harm to ask twice
-    run = Run(command=name, console=console, files=files, settings=settings, source=orders)
+    shared: Any = {"console": console, "files": files, "settings": settings}
+    run = Run(command=name, given=gateway, source=orders, **shared)
     with _open_orders(run, layout, dry_run=dry_run) as file:
         if dry_run:
             return _show_plan(run, file)

@@ -241,9 +241,16 @@ async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists
         assert "go on with" not in told
 
 
-async def test_a_wrong_secret_points_to_check(sandbox: Sandbox, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "line",
+    [("refund", "orders.csv", "--yes", *KEPT), ("query", "orders.csv", "--by", "order_no")],
+    ids=lambda line: line[0],
+)
+async def test_a_wrong_secret_points_to_check(
+    line: tuple[str, ...], sandbox: Sandbox, tmp_path: Path
+) -> None:
     write_refunds(sandbox, tmp_path / "orders.csv", 1)
-    line = ("refund", "orders.csv", "--yes", "--out", "out.csv", "--merchant-id", "M1", *KEPT)
+    line = (*line, "--out", "out.csv", "--merchant-id", "M1")
     process = await start(sandbox, *line, cwd=tmp_path, env={"GATEWAY_SECRET": "wrong"})
     told = (await process.communicate())[1].decode()
     assert process.returncode == 3
