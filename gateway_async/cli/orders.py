@@ -52,7 +52,8 @@ _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 _CURRENCY = re.compile(r"[A-Za-z]{3}")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
-_INDEX = re.compile(r"(?:(?<=: )its |^)order ([0-9]+)\b")
+# The name of a job may read like an order.
+_INDEX = re.compile(r"""(?:job (?:'[^']*'|"[^"]*")[^:]*: its )?order ([0-9]+)\b""")
 _SHOWN = 40
 _NAMED = 20
 
@@ -257,7 +258,9 @@ class OrderFile:
         try:
             yield
         except (InvalidOrderError, JobConflictError) as error:
-            text = _INDEX.sub(lambda at: f"{at[0]} (line {self.lines[int(at[1])]})", str(error), 1)
+            text = str(error)
+            if found := _INDEX.match(text):
+                text = f"{found[0]} (line {self.lines[int(found[1])]}){text[found.end() :]}"
             raise ConfigurationError(text) from None
 
     def orders(self) -> Iterator[Any]:

@@ -107,17 +107,18 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(
     orders = write_refunds(sandbox, tmp_path / "orders.csv", 3)
     line = ("refund", "orders.csv", "--yes", "--out", "out.csv", *KEPT)
     assert (await run(sandbox, *line, cwd=tmp_path)).code == 0
-    other = await run(sandbox, *line, "--job", "other", cwd=tmp_path)
+    name = "other: its order 99"  # which reads like a message
+    other = await run(sandbox, *line, "--job", name, cwd=tmp_path)
     assert other.code == 3, other.stderr
     assert statuses(tmp_path / "out.csv") == {"not_sent": 3}
-    assert "gateway-async jobs show other --journal sqlite:///" in other.stderr
+    assert f"gateway-async jobs show '{name}' --journal sqlite:///" in other.stderr
     assert effects(sandbox, orders) == {1}
 
     for count in (2, 3, 4):  # a job has no outcomes of another file
         write_refunds(sandbox, orders, count)
         before, there = sandbox.requests["refund"], names(tmp_path)
         for more in ((), ("--deadline", "1ms")):  # which is over before the orders are compared
-            differing = await run(sandbox, *line, "--job", "other", *more, cwd=tmp_path)
+            differing = await run(sandbox, *line, "--job", name, *more, cwd=tmp_path)
             assert differing.code == 2, differing.stderr
             if count == 3 and not more:
                 assert "its order 0 (line 2) is " in differing.stderr
