@@ -440,7 +440,8 @@ async def resolve(
         await journal.resolve(name, meant, decision, note)
     how_many = f"{counted(len(meant), 'order')} {'is' if len(meant) == 1 else 'are'}"
     more = f" and {len(meant) - _NAMED:,} more" if len(meant) > _NAMED else ""
-    console.note(f"job {name}: {how_many} {decision}: {', '.join(first)}{more}")
+    then = "; the next run of the job sends them" if decision == "not_sent" else ""
+    console.note(f"job {name}: {how_many} {decision}: {', '.join(first)}{more}{then}")
     return DONE
 
 

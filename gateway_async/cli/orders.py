@@ -234,8 +234,9 @@ class OrderFile:
         """Names the columns that nothing is made of, and that no command wrote."""
         names = [name for name in self.table.header if name not in {*self.layout.inputs, *_WRITTEN}]
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        near = [get_close_matches(name, self.layout.inputs, 1) for name in names[:_NAMED]]
-        meant = [f" ({_MEANT} {found[0]}?)" if found else "" for found in near]
+        missing = [name for name in self.layout.inputs if name not in self.table.header]
+        near = [get_close_matches(name, missing, 2) for name in names[:_NAMED]]
+        meant = [f" ({_MEANT} {' or '.join(found)}?)" if found else "" for found in near]
         return ", ".join(f"{n!r}{hint}" for n, hint in zip(names, meant, strict=False)) + more
 
     def name_unread(self, console: Console, verb: str = "sent") -> None:

@@ -308,7 +308,7 @@ class Run:
             (is_unsettled, "not all was answered and written; go on with", go_on),
             (is_open, f"{unknown:,} unknown and {new:,} not sent; go on with", go_on),
             (unknown or held, f"{waiting} is listed by", line("jobs", "show", job)),
-            (held, "decide on each, by its index, with", decide),
+            (held, "decide on each, or on several such as 0-9, with", decide),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),
         ):
             if holds:
@@ -316,7 +316,8 @@ class Run:
                 self.console.say(f"{what}:\n  {command}")
         if set(self.states) == {JobState.DECLINED} and self.source not in (None, STDIO):
             self.console.say(
-                "all were declined: once the cause is mended, --again sends the same orders again"
+                "all were declined: once the cause is mended, --again (with --job, another name) "
+                "sends the same orders again"
             )
 
     @property

@@ -152,7 +152,8 @@ def submit(
     said = f"workers send what is left of its {orders_of_it}"
     if known.status is None:
         said = f"its {orders_of_it} {'waits' if count == 1 else 'wait'} for workers"
-    said += " (start one with `gateway-async worker --broker amqp://HOST/`)"
+    start = next_line("worker", "--broker", "amqp://HOST/", given=gateway, taken=options.Journaled)
+    said += f" (start one with `{start}`)"
     console.note(f"{known.described}; {said}")
     return DONE
 

@@ -86,7 +86,7 @@ def locate(url: object) -> Location:
     if scheme == "sqlite":
         return _file(url)
     if not scheme.startswith("postgres"):
-        kind = f"the scheme {scheme!r}" if "://" in url else "no URL"
+        kind = f"the scheme {scheme!r}" if "://" in url else "no URL: write sqlite:// before a path"
         raise ConfigurationError(f"journal URL: {_EXPECTED}, got {kind}")
     if (found := _POSTGRES.fullmatch(url)) is None:
         raise ConfigurationError(

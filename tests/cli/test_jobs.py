@@ -45,7 +45,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(
     assert "50 orders are held for your decision" in ran.stderr
     assert "gateway-async jobs show night" in ran.stderr
     page = (tmp_path / "night.html").read_text(encoding="utf-8")
-    assert "Decide on it" in page
+    assert "Decide on them" in page
     assert "Run the job again" not in page
 
     async def jobs(*words: object) -> Ended:

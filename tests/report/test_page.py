@@ -197,8 +197,8 @@ def test_all_is_counted_and_added_up_exactly() -> None:
         ("refund", None, NOT_SENT, AlikeRefundError, "Look at the refund that is listed"),
         ("refund", None, NOT_SENT, InvalidOrderError, "Correct, then send"),
         ("refund", "november", NOT_SENT, NotSentError, "Run the job again"),
-        ("refund", "november", NOT_SENT, NotDoneError, "Decide on it"),
-        ("refund", "november", NOT_SENT, AlikeRefundError, "Decide on it"),
+        ("refund", "november", NOT_SENT, NotDoneError, "Decide on them"),
+        ("refund", "november", NOT_SENT, AlikeRefundError, "Decide on them"),
         ("refund", "november", NOT_SENT, InvalidOrderError, "Correct, then send"),
         ("refund", None, DECLINED, RejectedError, "See the reason"),
         ("query", None, OutcomeStatus.ABSENT, None, "Check the number"),
@@ -215,7 +215,7 @@ def test_the_advice_is_that_of_operation_and_error(
     found = read(seen(made, status=status, operation=operation, job=job), job=job)
     assert found.texts["strong"] == [f"{advice}."]
     assert found.left()[0].lower().endswith(f": {advice.lower()}.")
-    assert ("not sent, held" in found.left()[0]) is (advice == "Decide on it")
+    assert ("not sent, held" in found.left()[0]) is (advice == "Decide on them")
     assert (found.texts["summary"] or ["1 time: why"]) == ["1 time: why"]
 
 
