@@ -470,10 +470,11 @@ class JobRunner(BatchRunner):
         self, states: "Sequence[JobState]", first: int = 0, last: int = ANYWHERE
     ) -> "AsyncIterator[list[Row]]":
         """Yield the rows in some states, page by page."""
-        limits: dict[str, Any] = {"last": last, "limit": _ROWS_AT_ONCE}
         is_over = False
         while not is_over:
-            read = functools.partial(Orders.rows, states=states, after=first - 1, **limits)
+            read = functools.partial(
+                Orders.rows, states=states, after=first - 1, last=last, limit=_ROWS_AT_ONCE
+            )
             if rows := await self._lease.read(read):
                 yield rows
                 first = rows[-1].index + 1

@@ -140,8 +140,17 @@ def pay_out(
     Args:
         orders: The CSV file with the payouts, one a row, or - for standard input.
     """
-    shared: Any = {"files": files, "pace": pace, "gateway": gateway, "console": console}
-    return send(orders, which=which, dry_run=dry_run, yes=yes, name=name, **shared)
+    return send(
+        orders,
+        which=which,
+        dry_run=dry_run,
+        yes=yes,
+        files=files,
+        pace=pace,
+        gateway=gateway,
+        console=console,
+        name=name,
+    )
 
 
 def _find_job(run: Run, which: Which, file: OrderFile, *, create: bool = True) -> KnownJob:
@@ -187,8 +196,14 @@ def look_up(
     """
     layout = attrs.evolve(LAYOUTS[name], only=by or "")
     settings = gateway.settings(pace, duplicates="allow")  # it does no harm to ask twice
-    shared: Any = {"console": console, "files": files, "settings": settings}
-    run = Run(command=name, given=gateway, source=orders, **shared)
+    run = Run(
+        command=name,
+        console=console,
+        files=files,
+        settings=settings,
+        given=gateway,
+        source=orders,
+    )
     with _open_orders(run, layout, dry_run=dry_run) as file:
         if dry_run:
             return _show_plan(run, file)

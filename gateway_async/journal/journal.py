@@ -313,10 +313,16 @@ class Job:
             LeaseLostError: If submitting took so long that another process began anew.
         """
         codec = codec_of(operation)
-        subject = (operation, merchant_id, account_id, gateway)
-        chunk_size = chunk_size or codec.operation.limit or 1
-        where = (self.journal.database, self.name, self.journal.lease_seconds)
-        submission = Submission(*where, subject, codec, chunk_size, slice_size, repeats)
+        submission = Submission(
+            database=self.journal.database,
+            name=self.name,
+            seconds=self.journal.lease_seconds,
+            subject=(operation, merchant_id, account_id, gateway),
+            codec=codec,
+            chunk_size=chunk_size or codec.operation.limit or 1,
+            slice_size=slice_size,
+            repeats=repeats,
+        )
         return await submission.carry_out(pages)
 
     def read(self, operation: "Callable[[Transaction, JobRow], T]") -> "asyncio.Future[T]":

@@ -69,7 +69,7 @@ _DROP = (
 )
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Submission:
     """One call of `Job.submit`.
 
