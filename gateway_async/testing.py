@@ -31,7 +31,7 @@ from typing import Any, TypeVar, cast
 
 from gateway_async.client import GatewayClient
 from gateway_async.errors import require_extra
-from gateway_async.sandbox import Faults, Ledger, RequestLog, Sandbox
+from gateway_async.sandbox import Faults, Ledger, Sandbox
 from gateway_async.settings import RecoveryPolicy, RetryPolicy
 
 with require_extra(__name__, "pytest", install="pytest"):
@@ -48,7 +48,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-_PARTS = (Sandbox, Faults, Ledger, RequestLog)
+_PARTS = (Sandbox, Faults, Ledger)
 _CONTAINERS = (dict, deque, list, set)
 
 
@@ -78,9 +78,6 @@ class _Remote:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._there(lambda: list(self._part)))
-
-    def __getitem__(self, key: object) -> Any:  # noqa: ANN401  # as the part's own
-        return self._ask(lambda: self._part[key])
 
     def _ask(self, question: Callable[[], object]) -> Any:  # noqa: ANN401  # as the part's own
         """Return what a question gives there, so that it may be used here."""

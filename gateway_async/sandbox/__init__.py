@@ -7,17 +7,15 @@ errors and the signature: a mistake made on both sides in the same way would be 
 from gateway_async.sandbox.faults import Faults
 from gateway_async.sandbox.ledger import Ledger, PaymentStatus, Payout, Refund, Transaction
 from gateway_async.sandbox.notifier import Notification
-from gateway_async.sandbox.sandbox import LoggedRequest, RequestLog, Sandbox
+from gateway_async.sandbox.sandbox import Sandbox
 
 __all__ = [
     "Faults",
     "Ledger",
-    "LoggedRequest",
     "Notification",
     "PaymentStatus",
     "Payout",
     "Refund",
-    "RequestLog",
     "Sandbox",
     "Transaction",
 ]

@@ -21,7 +21,7 @@ import attrs
 from attrs.validators import and_, ge, le, optional
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.operations import CHECKOUT, OPERATIONS, PAY_APM, PAY_DIRECT, PAYOUT
+from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox.ledger import to_amount
 from gateway_async.sandbox.messages import HTML_TYPE, XML_TYPE, Answer, Fields, Record, Reply
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EVERY_OPERATION = "*"
-_NOTIFIED = sorted(op.name for op in (PAY_DIRECT, PAY_APM, CHECKOUT, PAYOUT))
 _STATUSES = ("order_status", *(op.status_field for op in OPERATIONS.values() if op.status_field))
 _AMOUNTS = ("amount", "refund_amount", "payment_amount", "source_amount")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
@@ -532,10 +531,6 @@ class LateNotification(NotificationFault):
     seconds: float = 2.0
 
 
-class OvertakenNotification(NotificationFault):
-    """It is sent only after the next one, whatever that is about."""
-
-
 @attrs.frozen
 class RepeatedNotification(NotificationFault):
     """It is sent `copies` times in all, though it was taken the first time."""
@@ -599,15 +594,11 @@ class Faults:
         self._rules: list[_Rule] = []
         self.struck: Counter[str] = Counter()
 
-    def __repr__(self) -> str:
-        return f"<Faults: {[rule.fault for rule in self._rules]}>"
-
     def add(self, operation: str, fault: Fault) -> None:
         """Let a fault strike an operation, by its name, or `"*"`: every operation.
 
         Raises:
-            ConfigurationError: There is no such operation, the fault is none, or it strikes
-                notifications and the operation has none.
+            ConfigurationError: There is no such operation, or the fault is none.
         """
         if operation not in (*OPERATIONS, EVERY_OPERATION):
             raise ConfigurationError(
@@ -617,11 +608,6 @@ class Faults:
         if not isinstance(fault, Fault):
             raise ConfigurationError(
                 f"Faults.add: expected a fault such as DropReply(), got {fault!r}"
-            )
-        if isinstance(fault, NotificationFault) and operation not in (*_NOTIFIED, EVERY_OPERATION):
-            raise ConfigurationError(
-                f"Faults.add: no notification is sent for {operation!r}: {fault!r} cannot strike; "
-                f"the operations with notifications are {', '.join(_NOTIFIED)}"
             )
         self._rules.append(_Rule(operation, fault, fault.times))
 

@@ -9,6 +9,7 @@ No input or output, no clock (time is passed in), and no knowledge of bodies, HT
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -20,7 +21,7 @@ import attrs
 from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
 RECORD_LIMIT = 100
 _ZERO = Decimal(0)
@@ -134,34 +135,6 @@ class Payout:
 
 
 @attrs.frozen(kw_only=True)
-class Instruction:
-    """One element of a batch, as the gateway understands it.
-
-    Attributes:
-        transaction_id: The transaction it is about.
-        order_no: The merchant's order number.
-        currency: Currency code.
-        amount: The order's amount; None where it is no decimal text.
-        refund_amount: How much to give back; None where it is no decimal text.
-        refund_reason: Free text.
-        review_flag: The verdict of a review.
-    """
-
-    transaction_id: str = attrs.field(converter=to_text)
-    order_no: str = attrs.field(converter=to_text)
-    currency: str = attrs.field(converter=to_text)
-    amount: Decimal | None = attrs.field(converter=to_amount)
-    refund_amount: Decimal | None = attrs.field(default=None, converter=to_amount)
-    refund_reason: str = attrs.field(default="", converter=to_text)
-    review_flag: str = attrs.field(default="", converter=to_text)
-
-    @classmethod
-    def from_item(cls, item: "Mapping[str, object]") -> "Instruction":
-        """Read one element of a request's list."""
-        return cls(**{field.name: item.get(field.name) for field in attrs.fields(cls)})
-
-
-@attrs.frozen(kw_only=True)
 class Verdict:
     """What the gateway says of one instruction.
 
@@ -178,33 +151,46 @@ class Verdict:
     refund: Refund | None = None
 
 
-_RULES: "Mapping[str, tuple[str, Callable[[Transaction, Instruction], bool]]]" = {
-    "2002": ("order_no belongs to another transaction", lambda t, i: i.order_no != t.order_no),
-    "2003": ("currency is not the order's", lambda t, i: i.currency != t.currency),
-    "2004": ("amount is not a decimal amount", lambda _, i: i.amount is None),
-    "2005": ("amount is not the order's", lambda t, i: i.amount != t.amount),
+Item = Mapping[str, object]
+"""One element of a request's list, as it came."""
+
+
+def _amount_of(item: Item, name: str = "amount") -> Decimal:
+    return to_amount(item.get(name)) or _ZERO
+
+
+_RULES: "Mapping[str, tuple[str, Callable[[Transaction, Item], bool]]]" = {
+    "2002": (
+        "order_no belongs to another transaction",
+        lambda t, item: item.get("order_no") != t.order_no,
+    ),
+    "2003": ("currency is not the order's", lambda t, item: item.get("currency") != t.currency),
+    "2005": ("amount is not the order's", lambda t, item: _amount_of(item) != t.amount),
     "2101": ("already captured", lambda t, _: t.status is PaymentStatus.CAPTURED),
     "2102": ("already cancelled", lambda t, _: t.status is PaymentStatus.CANCELLED),
     "2103": ("not authorised", lambda t, _: t.status is not PaymentStatus.AUTHORISED),
     "2104": (
-        "amount is zero or above the authorised amount",
-        lambda t, i: not 0 < (i.amount or 0) <= t.amount,
+        "amount is not above zero, or above the authorised amount",
+        lambda t, item: not 0 < _amount_of(item) <= t.amount,
     ),
     "2201": ("not captured", lambda t, _: t.status is not PaymentStatus.CAPTURED),
-    "2202": ("refund_amount is not an amount above zero", lambda _, i: not i.refund_amount),
+    "2202": (
+        "refund_amount is not an amount above zero",
+        lambda _, item: not _amount_of(item, "refund_amount"),
+    ),
     "2203": (
         "refund_amount is above what is left of the captured amount",
-        lambda t, i: t.refunded_amount + (i.refund_amount or 0) > t.captured_amount,
+        lambda t, item: t.refunded_amount + _amount_of(item, "refund_amount") > t.captured_amount,
     ),
 }
-"""By code: the text of a rule that forbids an instruction, and whether one breaks it."""
+"""By code: the text of a rule that forbids an order, and whether one breaks it."""
 
 _APPLY = {
-    "capture": ("2002", "2003", "2004", "2101", "2102", "2103", "2104"),
-    "cancel": ("2002", "2003", "2004", "2005", "2101", "2102", "2103"),
-    "refund": ("2002", "2003", "2004", "2005", "2201", "2202", "2203"),
+    "capture": ("2002", "2003", "2101", "2102", "2103", "2104"),
+    "cancel": ("2002", "2003", "2005", "2101", "2102", "2103"),
+    "refund": ("2002", "2003", "2005", "2201", "2202", "2203"),
 }
-_APPLY_ELSE = ("2002", "2003", "2004", "2005")
+_APPLY_ELSE = ("2002", "2003", "2005")
 
 
 class Ledger:
@@ -223,12 +209,6 @@ class Ledger:
     def __iter__(self) -> "Iterator[Transaction]":
         return iter(self._transactions.values())
 
-    def __repr__(self) -> str:
-        payouts = sum(map(len, self._by_request_id.values()))
-        return (
-            f"<Ledger: {len(self)} transactions, {len(self._refunds)} refunds, {payouts} payouts>"
-        )
-
     def _next_id(self, now: datetime) -> str:
         return f"{now:%Y%m%d%H%M%S}{next(self._numbers):08d}"
 
@@ -243,7 +223,7 @@ class Ledger:
         now: "datetime",
         status: PaymentStatus = PaymentStatus.AUTHORISED,
         operation: str | None = None,
-        details: "Mapping[str, str] | None" = None,
+        details: Mapping[str, str] | None = None,
     ) -> Transaction:
         """Make a transaction; `operation` names the payment operation that asked for it."""
         transaction = Transaction(
@@ -261,38 +241,36 @@ class Ledger:
         self._by_order_no.setdefault(order_no, []).append(transaction)
         return transaction
 
-    def carry_out(self, operation: str, instruction: Instruction, now: "datetime") -> Verdict:
-        """Carry out one instruction of a batch, or refuse it."""
-        transaction = self._transactions.get(instruction.transaction_id)
+    def carry_out(self, operation: str, item: Item, now: "datetime") -> Verdict:
+        """Carry out one order of a batch, or refuse it."""
+        transaction = self.find(to_text(item.get("transaction_id")))
         if transaction is None:
             return Verdict(done=False, code="2001", text="unknown transaction")
         for code in _APPLY.get(operation, _APPLY_ELSE):
             text, is_broken = _RULES[code]
-            if is_broken(transaction, instruction):
+            if is_broken(transaction, item):
                 transaction.refusals[operation] += 1
                 return Verdict(done=False, code=code, text=text)
         refund = None
         match operation:
             case "capture":
                 transaction.status = PaymentStatus.CAPTURED
-                transaction.captured_amount = instruction.amount or _ZERO
+                transaction.captured_amount = _amount_of(item)
             case "cancel":
                 transaction.status = PaymentStatus.CANCELLED
             case "review":
-                transaction.review_flag = instruction.review_flag
+                transaction.review_flag = to_text(item.get("review_flag"))
             case "refund":
-                refund = self._refund(transaction, instruction, now)
+                refund = self._refund(transaction, item, now)
         transaction.effects[operation] += 1
         return Verdict(done=True, refund=refund)
 
-    def _refund(
-        self, transaction: Transaction, instruction: Instruction, now: "datetime"
-    ) -> Refund:
+    def _refund(self, transaction: Transaction, item: Item, now: "datetime") -> Refund:
         refund = Refund(
             refund_reference_id=f"{transaction.transaction_id}-{len(transaction.refunds) + 1:02d}",
             transaction_id=transaction.transaction_id,
-            amount=instruction.refund_amount or _ZERO,
-            reason=instruction.refund_reason,
+            amount=_amount_of(item, "refund_amount"),
+            reason=to_text(item.get("refund_reason")),
             at=now,
         )
         transaction.refunds.append(refund)
@@ -343,11 +321,6 @@ class Ledger:
         """Return how often an operation was carried out on a transaction."""
         transaction = self.find(transaction_id)
         return transaction.effects[operation] if transaction else 0
-
-    def refusals(self, operation: str, transaction_id: str) -> int:
-        """Return how often an operation was refused on a transaction."""
-        transaction = self.find(transaction_id)
-        return transaction.refusals[operation] if transaction else 0
 
     def select(
         self, transaction_id: "Iterable[str]", order_no: "Iterable[str]"

@@ -23,7 +23,7 @@ from gateway_async.operations import (
     BodyFormat,
     Operation,
 )
-from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
+from gateway_async.signing import SIGNATURE_FIELD, Signer
 
 JSON_TYPE = "application/json; charset=utf-8"
 XML_TYPE = "text/xml; charset=utf-8"
@@ -153,13 +153,10 @@ def with_brackets_joined(fields: Fields) -> Fields:
             if not isinstance(place, dict):
                 return fields  # `a` and `a[b]`: neither is a part of the other
         place[last] = text
-    try:
-        return {
-            name: value if isinstance(value, str) else to_json(_with_lists(value))
-            for name, value in joined.items()
-        }
-    except RecursionError:
-        return fields
+    return {
+        name: value if isinstance(value, str) else to_json(_with_lists(value))
+        for name, value in joined.items()
+    }
 
 
 def _with_lists(value: "dict[str, Any] | str") -> Any:  # noqa: ANN401  # any JSON value
@@ -218,7 +215,7 @@ def to_xml(fields: "Mapping[str, object]") -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>' + _element("respon", fields)
 
 
-def write_reply(answer: Answer, signer: HmacSigner) -> Reply:
+def write_reply(answer: Answer, signer: Signer) -> Reply:
     """Write an answer: XML for payments, HTML for a checkout, JSON for the others.
 
     It is signed as requests are, elements of XML that hold others as compact JSON; query and APM
@@ -232,13 +229,7 @@ def write_reply(answer: Answer, signer: HmacSigner) -> Reply:
         fields = {n: clean(v) if isinstance(v, str) else v for n, v in fields.items()}
     texts = {n: v if isinstance(v, str) else to_json(v) for n, v in fields.items()}
     if operation not in (QUERY, PAY_APM):
-        signature = signer.sign(operation, texts)
-        texts[SIGNATURE_FIELD], fields = signature, {**fields, SIGNATURE_FIELD: signature}
+        fields = {**fields, SIGNATURE_FIELD: signer.sign(operation, texts)}
     if is_xml:
         return Reply(headers={"Content-Type": XML_TYPE}, body=to_xml(fields).encode())
-    members = (
-        f"{to_json(name)}:{to_json(text) if isinstance(fields[name], str) else text}"
-        for name, text in texts.items()
-    )
-    body = "{" + ",".join(members) + "}"
-    return Reply(headers={"Content-Type": JSON_TYPE}, body=body.encode())
+    return Reply(headers={"Content-Type": JSON_TYPE}, body=to_json(fields).encode())

@@ -4,38 +4,34 @@ The interface shows neither the payload of a notification, nor its signature, no
 emits one, nor whether it comes again. All of it is the sandbox's own choice: a payment of any kind
 and a payout are notified once they are decided.
 
-Nothing leaves this machine: whatever a name resolves to, no socket is opened to an address that is
-not this machine's, and no redirect is followed.
+Nothing leaves this machine: no other address than its own is called, and no redirect is followed.
 """
 
 import asyncio
 import contextlib
-import socket
 from collections import deque
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import aiohttp
 import attrs
+from yarl import URL
 
 from gateway_async.sandbox.faults import (
     LateNotification,
     LostNotification,
-    OvertakenNotification,
     Plan,
     RepeatedNotification,
 )
 from gateway_async.sandbox.messages import JSON_TYPE, XML_TYPE, Notice, clean, to_json, to_xml
-from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
+from gateway_async.signing import SIGNATURE_FIELD, Signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _KEPT = 1000
-_MOST_UNDER_WAY = 1000
 _CONNECTIONS = 8
-_TAKEN = 2
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
@@ -57,8 +53,8 @@ class Notification:
         url: The `notify_url`.
         content_type: The content type of the body.
         body: The bytes that were sent, the same at each attempt; to be sent again as they are.
-        attempts: How often it was tried; 0 where it was lost on purpose, where the address is not
-            on this machine, or where 1,000 others were under way.
+        attempts: How often it was tried; 0 where it was lost on purpose, or where the address is
+            not on this machine.
         status: The HTTP status of the last attempt; None without an answer.
     """
 
@@ -73,7 +69,7 @@ class Notification:
     @property
     def delivered(self) -> bool:
         """Whether the merchant's server took it with an HTTP status of 2xx."""
-        return self.status is not None and self.status // 100 == _TAKEN
+        return self.status in range(200, 300)
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -87,13 +83,12 @@ class Notifier:
         sent: The last 1,000 notifications, in the order in which they were sent or given up.
     """
 
-    signer: HmacSigner | None
+    signer: Signer | None
     written_as: str
     pauses: "Sequence[float]"
     sent: deque[Notification] = attrs.field(init=False, factory=lambda: deque(maxlen=_KEPT))
     _session: aiohttp.ClientSession | None = attrs.field(init=False, default=None)
     _under_way: "dict[asyncio.Task[None], asyncio.Event]" = attrs.field(init=False, factory=dict)
-    _overtaken: list[asyncio.Event] = attrs.field(init=False, factory=list)
 
     def send(self, notice: Notice, plan: Plan) -> None:
         """Send it in the background; what may not or cannot be sent is given up at once.
@@ -112,8 +107,7 @@ class Notifier:
             content_type=content_type,
             body=write(fields).encode(),
         )
-        is_full = len(self._under_way) >= _MOST_UNDER_WAY
-        if plan.of(LostNotification) or is_full or not is_loopback(notice.url):
+        if plan.of(LostNotification) or not is_loopback(notice.url):
             self.sent.append(notification)
             return
         turn = asyncio.Event()
@@ -142,16 +136,13 @@ class Notifier:
 
     async def _deliver(self, notification: Notification, plan: Plan, turn: asyncio.Event) -> None:
         """Wait as long as its faults want, or until it is its turn, and send each copy."""
-        is_overtaken = bool(plan.of(OvertakenNotification))
-        overtaken, self._overtaken = self._overtaken, [turn] if is_overtaken else []
         seconds = sum(fault.seconds for fault in plan.of(LateNotification))
         copies = max([1, *(fault.copies for fault in plan.of(RepeatedNotification))])
         sent = notification
         try:
-            if seconds or is_overtaken:
+            if seconds:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if is_overtaken else seconds):
-                        await turn.wait()
+                    await asyncio.wait_for(turn.wait(), seconds)
             for copy in range(copies):
                 if copy:
                     self.sent.append(sent)
@@ -163,14 +154,10 @@ class Notifier:
                         break
         finally:
             self.sent.append(sent)
-            for other in overtaken:  # those that wait until this one is through
-                other.set()
 
     async def _post(self, notification: Notification) -> int | None:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
-                limit=_CONNECTIONS, force_close=True, socket_factory=_open_socket
-            )
+            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, force_close=True)
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
             )
@@ -189,16 +176,9 @@ class Notifier:
 def is_loopback(url: str) -> bool:
     """Return whether an address is on this machine, without asking a name server."""
     try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
+        parts = URL(url)
+        host = parts.host or ""
         is_here = host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
     return is_here and parts.scheme in ("http", "https")
-
-
-def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    family, kind, protocol, _, where = address
-    if not ip_address(where[0]).is_loopback:
-        raise PermissionError(f"a sandbox calls this machine alone, and not {where[0]}")
-    return socket.socket(family, kind, protocol)

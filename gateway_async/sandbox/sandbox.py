@@ -5,12 +5,11 @@ It decides nothing about money: `service` does.
 
 import asyncio
 import functools
-import math
 import os
 import socket
 import struct
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Self
@@ -24,7 +23,7 @@ from gateway_async.operations import CHECKOUT, Operation
 from gateway_async.sandbox import faults as kinds
 from gateway_async.sandbox.checkout import render, to_location
 from gateway_async.sandbox.faults import Faults, Plan
-from gateway_async.sandbox.ledger import Ledger, PaymentStatus, Transaction, to_amount
+from gateway_async.sandbox.ledger import Ledger, PaymentStatus, Transaction
 from gateway_async.sandbox.messages import (
     HTML_TYPE,
     PATHS,
@@ -37,17 +36,15 @@ from gateway_async.sandbox.messages import (
 )
 from gateway_async.sandbox.notifier import WRITERS, Notification, Notifier
 from gateway_async.sandbox.records import DONE, REFUSED
-from gateway_async.sandbox.service import SELECTION_FIELDS, Service, count_orders
+from gateway_async.sandbox.service import SELECTION_FIELDS, Service
 from gateway_async.signing import Credentials, HmacSigner
 
 LOOPBACK = "127.0.0.1"
 _CarryOut = Callable[[], Reply]
 _EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  # recognised, not bound to
 _MAX_BODY_BYTES = 16 * 1024 * 1024
-_KEPT_REQUESTS = 1000
 _HELD_LOOK_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 0.1
-_METHODS = ("GET", "POST")
 _RESET = struct.pack("ii", 1, 0)
 _PAGE_HEADERS = {
     "Content-Type": HTML_TYPE,
@@ -58,80 +55,6 @@ _PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 """A page is asked for again after Back, runs no script, and passes its address on to no site."""
-
-
-@attrs.frozen
-class LoggedRequest:
-    """One request of the merchant's.
-
-    Attributes:
-        operation: Its name.
-        orders: How many orders it named, 0 where it is no batch and no look-up.
-        faults: The kinds of fault that struck it.
-    """
-
-    operation: str
-    orders: int
-    faults: tuple[str, ...]
-
-
-class RequestLog:
-    """How many requests came, by operation; `log["refund"]` counts those that refund.
-
-    Attributes:
-        counts: Requests by the name of the operation, struck by faults or not.
-        orders: Orders in those requests, by the same.
-        last: The last 1,000 requests, oldest first.
-    """
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.orders: Counter[str] = Counter()
-        self.last: deque[LoggedRequest] = deque(maxlen=_KEPT_REQUESTS)
-
-    def __getitem__(self, operation: str) -> int:
-        return self.counts[operation]
-
-    def total(self) -> int:
-        """Return the number of all requests."""
-        return self.counts.total()
-
-    def clear(self) -> None:
-        """Count from zero again."""
-        self.counts.clear()
-        self.orders.clear()
-        self.last.clear()
-
-    def record(self, request: LoggedRequest) -> None:
-        """Count one request."""
-        self.counts[request.operation] += 1
-        self.orders[request.operation] += request.orders
-        self.last.append(request)
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _are_pauses(value: object) -> bool:
-    numbers = value if isinstance(value, tuple | list) else (None,)
-    return all(type(one) in (int, float) and 0 <= one < math.inf for one in numbers)
-
-
-# What settings must be, and how that is said; the value is not: one of them is the secret.
-_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "merchant_id account_id secret": (_is_text, "a non-empty str"),
-    "random_seed": (lambda value: value is None or isinstance(value, int), "an int"),
-    "deduplicate_payouts notify_signed": (lambda value: isinstance(value, bool), "True or False"),
-    "clock": (callable, "a function that returns a datetime"),
-    "return_url cancel_url": (lambda url: url == "" or bool(to_location(url)), "a web address"),
-    "notify_format": (WRITERS.__contains__, f"one of {', '.join(WRITERS)}"),
-    "notify_pauses": (_are_pauses, "a tuple of numbers of seconds, 0 or more"),
-}
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)
@@ -170,9 +93,10 @@ class Sandbox:
         notify_format: How notifications are written: "form", "json" or "xml".
         notify_signed: Whether notifications carry an `encryption_data`, made as a request's is.
         notify_pauses: Seconds before each attempt to notify a merchant, one number an attempt.
+        credentials: The credentials of its merchant, for a client.
         faults: What goes wrong; add to them at any time.
         ledger: What was really done.
-        requests: The requests that came, by operation.
+        requests: How many requests came, by the name of the operation, struck by faults or not.
 
     Raises:
         ConfigurationError: A setting is wrong.
@@ -185,15 +109,16 @@ class Sandbox:
     port: int = 0
     random_seed: int | None = None
     deduplicate_payouts: bool = False
-    clock: Callable[[], datetime] = _utc_now
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     return_url: str = ""
     cancel_url: str = ""
     notify_format: str = "form"
     notify_signed: bool = True
     notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0)
+    credentials: Credentials = attrs.field(init=False)
     faults: Faults = attrs.field(init=False)
     ledger: Ledger = attrs.field(init=False, factory=Ledger)
-    requests: RequestLog = attrs.field(init=False, factory=RequestLog)
+    requests: Counter[str] = attrs.field(init=False, factory=Counter)
     _base_url: str = attrs.field(init=False, default="")
     _notifier: Notifier = attrs.field(init=False)
     _service: Service = attrs.field(init=False)
@@ -202,21 +127,29 @@ class Sandbox:
     _late: "dict[_CarryOut, asyncio.TimerHandle]" = attrs.field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        for names, (is_right, expected) in _CHECKS.items():
-            for name in names.split():
-                value = getattr(self, name)
-                if not is_right(value):
-                    got = type(value).__name__
-                    raise ConfigurationError(f"Sandbox.{name}: expected {expected}, got {got}")
+        for name in ("return_url", "cancel_url"):
+            url = getattr(self, name)
+            if url and not to_location(url):
+                raise ConfigurationError(f"Sandbox.{name}: expected a web address, got {url!r}")
+        if self.notify_format not in WRITERS:
+            raise ConfigurationError(
+                f"Sandbox.notify_format: expected one of {', '.join(WRITERS)}, "
+                f"got {self.notify_format!r}"
+            )
+        self.credentials = Credentials(
+            merchant_id=self.merchant_id,
+            account_id=self.account_id,
+            signer=HmacSigner(self.secret),
+        )
         self.faults = Faults(random_seed=self.random_seed)
         self._notifier = Notifier(
-            signer=HmacSigner(self.secret) if self.notify_signed else None,
+            signer=self.credentials.signer if self.notify_signed else None,
             written_as=self.notify_format,
             pauses=self.notify_pauses,
         )
 
     def __repr__(self) -> str:
-        return f"<Sandbox {self._base_url or 'not started'}: {self.ledger!r}>"
+        return f"<Sandbox {self._base_url or 'not started'}>"
 
     @property
     def base_url(self) -> str:
@@ -224,12 +157,6 @@ class Sandbox:
         if not self._base_url:
             raise ConfigurationError("Sandbox: not started; use `async with Sandbox() as sandbox:`")
         return self._base_url
-
-    @property
-    def credentials(self) -> Credentials:
-        """The credentials of its merchant, for a client."""
-        signer = HmacSigner(self.secret)
-        return Credentials(merchant_id=self.merchant_id, account_id=self.account_id, signer=signer)
 
     @property
     def notifications(self) -> deque[Notification]:
@@ -273,24 +200,20 @@ class Sandbox:
             currency: Currency code.
 
         Raises:
-            ConfigurationError: There is no such status, or the count or amount is none.
+            ConfigurationError: There is no such status.
         """
         chosen = PaymentStatus.__members__.get(status.upper())
-        text = f"{amount:f}" if isinstance(amount, Decimal) else str(amount)
-        paid = to_amount(text) if type(amount) in (Decimal, str, int) else None
-        if type(count) is not int or count < 0:
-            raise ConfigurationError(f"Sandbox.seed: {count!r} is no count; write 0 or more")
         if chosen is None:
             known = ", ".join(name.lower() for name in PaymentStatus.__members__)
             raise ConfigurationError(f"Sandbox.seed: {status!r} is no status; there are {known}")
-        if paid is None:
-            raise ConfigurationError(
-                f"Sandbox.seed: {amount!r} is no amount; write a Decimal or its text, as '10.00'"
-            )
         now, first = self.clock(), len(self.ledger) + 1
         return [
             self.ledger.open(
-                order_no=f"S{number:08d}", currency=currency, amount=paid, now=now, status=chosen
+                order_no=f"S{number:08d}",
+                currency=currency,
+                amount=Decimal(str(amount)),
+                now=now,
+                status=chosen,
             )
             for number in range(first, first + count)
         ]
@@ -317,7 +240,7 @@ class Sandbox:
         self._base_url = _base_url(listening)
         self._service = Service(
             identity={"merchant_id": self.merchant_id, "account_id": self.account_id},
-            signer=HmacSigner(self.secret),
+            signer=self.credentials.signer,
             ledger=self.ledger,
             deduplicate_payouts=self.deduplicate_payouts,
             base_url=self._base_url,
@@ -325,7 +248,8 @@ class Sandbox:
         )
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
-        app.add_routes([web.route(m, "/pay/{page_id}", self._shopper_request) for m in _METHODS])
+        app.router.add_get("/pay/{transaction_id}", self._show_payment)
+        app.router.add_post("/pay/{transaction_id}", self._take_choice)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await self._runner.setup()
         await web.SockSite(self._runner, listening, backlog=1024).start()
@@ -357,13 +281,12 @@ class Sandbox:
     async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
         fields, problem = read_fields(request.content_type, body)
         if request.path == CHECKOUT.path and (page_id := fields.get("gbc_id")) is not None:
-            found = self._service.find(page_id)
+            found = self.ledger.find(page_id)
             # An address of its own: Reload and Back ask for it again, and post nothing.
             return _see_other(f"/pay/{page_id}") if found else self._payment_page(None)
         operation = operation_of(request.path, fields)
         plan = self.faults.plan(operation.name)
-        count = count_orders(operation, fields)
-        self.requests.record(LoggedRequest(operation.name, count, plan.names))
+        self.requests[operation.name] += 1
         if plan.delay_seconds:
             await asyncio.sleep(plan.delay_seconds)
         carry_out = functools.partial(self._carry_out, operation, fields, plan, problem)
@@ -384,7 +307,7 @@ class Sandbox:
             self._notify(answer.notice)
         for fault in plan.of(kinds.AnswerFault):
             answer = fault.distort(answer)
-        reply = write_reply(answer, self._service.signer)
+        reply = write_reply(answer, self.credentials.signer)
         for reply_fault in plan.of(kinds.ReplyFault):
             reply = reply_fault.rewrite(reply)
         return reply
@@ -424,11 +347,14 @@ class Sandbox:
 
     # The shopper
 
-    async def _shopper_request(self, request: web.Request) -> web.StreamResponse:
-        """Show a payment page, or enter what was chosen there and lead the shopper on."""
-        transaction = self._service.find(request.match_info["page_id"])
-        if transaction is None or request.method != "POST":
-            return self._payment_page(transaction)
+    async def _show_payment(self, request: web.Request) -> web.StreamResponse:
+        return self._payment_page(self.ledger.find(request.match_info["transaction_id"]))
+
+    async def _take_choice(self, request: web.Request) -> web.StreamResponse:
+        """Enter what was chosen on a payment page, and lead the shopper on."""
+        transaction = self.ledger.find(request.match_info["transaction_id"])
+        if transaction is None:
+            return self._payment_page(None)
         choice = str((await request.post()).get("choice"))
         self._notify(self._service.decide(transaction, choice))
         back = self._service.way_back(transaction, choice)

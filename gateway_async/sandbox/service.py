@@ -7,7 +7,6 @@ requests carry a `return_status` of 0. A shopper's first choice counts: whatever
 No input or output, no clock, no HTTP.
 """
 
-import hashlib
 import hmac
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -19,7 +18,6 @@ from gateway_async.sandbox import records
 from gateway_async.sandbox.checkout import loading_page, payment_page, render, to_location
 from gateway_async.sandbox.ledger import (
     RECORD_LIMIT,
-    Instruction,
     Ledger,
     PaymentStatus,
     Transaction,
@@ -33,7 +31,7 @@ from gateway_async.sandbox.messages import (
     read_nested,
     with_brackets_joined,
 )
-from gateway_async.signing import SIGNATURE_FIELD, HmacSigner
+from gateway_async.signing import SIGNATURE_FIELD, Signer
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -43,7 +41,6 @@ _PAYMENTS = (PAY_DIRECT, PAY_APM)
 _PAYMENT_FIELDS = ("order_no", "amount", "currency")
 _CARD_FIELDS = frozenset({"card", "expiration_month", "expiration_year", "security_code"})
 _TOO_MANY = "more than {} orders in one request"
-_PAGE_KEY_LENGTH = 32
 _CHOICES = {
     "pay": (PaymentStatus.AUTHORISED, records.AUTHORISED),
     "decline": (PaymentStatus.DECLINED, records.DECLINED),
@@ -65,7 +62,7 @@ class Service:
     """
 
     identity: Fields
-    signer: HmacSigner
+    signer: Signer
     ledger: Ledger
     deduplicate_payouts: bool
     base_url: str
@@ -126,7 +123,7 @@ class Service:
             return _TOO_MANY.format(operation.limit)
         done = []
         for item in items:
-            verdict = self.ledger.carry_out(operation.name, Instruction.from_item(item), now)
+            verdict = self.ledger.carry_out(operation.name, item, now)
             done.append(records.batch_record(operation, item, verdict))
         return done
 
@@ -173,7 +170,7 @@ class Service:
         notice = None
         if operation == CHECKOUT:
             shown = {name: value for name, value in fields.items() if name not in _CARD_FIELDS}
-            action, page_id = self.base_url + operation.path, self._page_id(transaction)
+            action, page_id = self.base_url + operation.path, transaction.transaction_id
             return Answer(operation=operation, page=loading_page(action, page_id, shown | ways))
         if not result:
             said = {name: fields[name] for name in _PAYMENT_FIELDS}
@@ -235,20 +232,8 @@ class Service:
         }
         return {name: url for name, url in ways.items() if url}
 
-    def _page_id(self, transaction: Transaction) -> str:
-        """Return what leads to a transaction's payment page, and cannot be guessed."""
-        name = transaction.transaction_id
-        key = hmac.new(self.signer.secret.encode(), name.encode(), hashlib.sha256)
-        return f"{name}-{key.hexdigest()[:_PAGE_KEY_LENGTH]}"
-
     def _page_url(self, transaction: Transaction) -> str:
-        return f"{self.base_url}/pay/{self._page_id(transaction)}"
-
-    def find(self, page_id: str) -> Transaction | None:
-        """Return the transaction that a payment page is about, None where there is none."""
-        transaction = self.ledger.find(page_id.partition("-")[0])
-        right = self._page_id(transaction) if transaction else ""
-        return transaction if hmac.compare_digest(right.encode(), page_id.encode()) else None
+        return f"{self.base_url}/pay/{transaction.transaction_id}"
 
     def page(self, transaction: Transaction | None) -> str:
         """Return the payment page, or a page that says why there is none."""
@@ -274,11 +259,3 @@ class Service:
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def count_orders(operation: Operation, fields: Fields) -> int:
-    """Return how many orders a request names, whether or not it is right."""
-    if operation.is_look_up:
-        return sum(len(_split(fields.get(name, ""))) for name in SELECTION_FIELDS)
-    items = read_nested(with_brackets_joined(fields).get(operation.list_field or ""))
-    return len(items) if isinstance(items, list) else 0

@@ -69,7 +69,7 @@ async def test_all_is_fine_at_the_sandbox_and_no_money_moves(sandbox: Sandbox) -
     query = f"query of order_no {payment.order_no!r}"
     assert statuses_of(found) == {query: "ask"}  # no payment_status has a meaning by default
     assert "payment_states" in found[query]["fields"]
-    assert set(sandbox.requests.counts) == {"query", "search_refunds"}
+    assert set(sandbox.requests) == {"query", "search_refunds"}
     assert sandbox.secret not in ended.stdout
     ended = await run(sandbox, "check")  # for people, as lines
     lines = [re.split(" {2,}|: ", line)[1] for line in ended.stdout.splitlines()]

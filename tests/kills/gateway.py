@@ -170,8 +170,8 @@ class Gateway:
                 references[number] += [each.transaction_id for each in paid]
         else:
             done = effects(self.sandbox, self.orders, operation)
-            refused = [ledger.refusals(operation, order.transaction_id) for order in self.orders]
-            again = (number for number, times in enumerate(done) if times and refused[number])
+            asked = [ledger.transaction(order.transaction_id) for order in self.orders]
+            again = (n for n, times in enumerate(done) if times and asked[n].refusals[operation])
             return Books(done=done, again=frozenset(again))
         return Books(done=[*map(len, references.values())], references=references)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway_async.reconciliation import Difference, LedgerEntry
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.ledger import Instruction, Transaction
+from gateway_async.sandbox.ledger import Transaction
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 STATES = {"3000": ("paid", "refunded"), "4100": "reserved"}
@@ -27,9 +27,7 @@ def pay(
     transaction = sandbox.ledger.open(amount=Decimal(amount), now=NOW, status=status, **money)
     for refund in refunds:
         order = {"transaction_id": transaction.transaction_id, "amount": amount, **money}
-        assert sandbox.ledger.carry_out(
-            "refund", Instruction(**order, refund_amount=refund), NOW
-        ).done
+        assert sandbox.ledger.carry_out("refund", {**order, "refund_amount": refund}, NOW).done
     return transaction
 
 

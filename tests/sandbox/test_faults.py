@@ -164,7 +164,6 @@ def test_what_cannot_strike_is_refused() -> None:
     for operation, wrong, said in (
         ("refunds", faults.DropReply(), "refunds"),
         ("refund", faults.DropReply, "DropReply"),
-        ("refund", faults.LostNotification(), "no notification is sent for 'refund'"),
     ):
         with pytest.raises(ConfigurationError, match=said):
             Faults().add(operation, wrong)

@@ -136,12 +136,11 @@ async def test_a_way_back_is_a_web_address_or_leads_nowhere(
     assert ("<a " in await read_page(merchant, result["issuer_url"])) == bool(location)
 
 
-@pytest.mark.parametrize("page_id", ["1", "1-2", "%C3%BC"])
-async def test_a_payment_page_cannot_be_guessed(merchant: Merchant, page_id: str) -> None:
-    (seeded,) = merchant.sandbox.seed(1, status="waiting")
-    for guess in (page_id, seeded.transaction_id, f"{seeded.transaction_id}-{page_id}"):
-        status, _ = await merchant.decide(f"{merchant.sandbox.base_url}/pay/{guess}", "pay")
-        assert status == 404
+@pytest.mark.parametrize("name", ["1", "%C3%BC"])
+async def test_there_is_no_page_without_a_payment(merchant: Merchant, name: str) -> None:
+    merchant.sandbox.seed(1, status="waiting")
+    url = f"{merchant.sandbox.base_url}/pay/{name}"
+    assert await merchant.decide(url, "pay") == (404, "")
     assert merchant.status is PaymentStatus.WAITING
     async with merchant.http.post(
         f"{merchant.sandbox.base_url}/v1/checkout", data={"gbc_id": "../" * 10_000}
