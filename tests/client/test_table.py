@@ -1,5 +1,6 @@
 """A new operation is its models and one row, and a new field one line: shown on a copy."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -12,6 +13,9 @@ from tests.client import rooms
 
 ROOT = Path(__file__).parents[2]
 
+FIELD = """    refund_note: str = ""
+    refund_fee: Decimal = attrs.field(default=Decimal("0.00"), converter=to_amount)
+"""
 ORDER = '''
 
 @attrs.frozen(kw_only=True, field_transformer=checked)
@@ -42,48 +46,27 @@ ROW = """            Operation(
                 result_fields=("adjust_status", "error_message"),
             ),
 """
-FIELD = """    refund_note: str = ""
-    refund_fee: Decimal = attrs.field(default=Decimal("0.00"), converter=to_amount)
-"""
 
 
-def show(scene: str, folder: Path, **added: tuple[str, str]) -> None:
-    """Run a scene with a copy of the library that has text added behind other text."""
-    copy = folder / "copy"
-    shutil.copytree(ROOT / "gateway_async", copy / "gateway_async")
-    for name, (behind, text) in added.items():
-        path = copy / "gateway_async" / f"{name.replace('__', '/')}.py"
-        source = path.read_text()
-        assert source.count(behind) == 1
-        path.write_text(source.replace(behind, behind + text))
-    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # several processes use the copy
+@pytest.mark.slow
+def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_path: Path) -> None:
+    asyncio.run(rooms.keep_refunds(tmp_path))
+    package = tmp_path / "gateway_async"
+    shutil.copytree(ROOT / "gateway_async", package)
+    for name, behind, within, at_the_end in (
+        ("operations.py", "            REFUND,\n", ROW, ""),
+        ("models/orders.py", '    refund_reason: str = ""\n', FIELD, ORDER),
+        ("models/records.py", "", "", RECORD),
+    ):
+        source = (package / name).read_text()
+        changed = source.replace(behind, behind + within) if behind else source
+        (package / name).write_text(changed + at_the_end)
     done = subprocess.run(  # noqa: S603  # this very interpreter
-        (sys.executable, "-W", "error", "-m", "tests.client.rooms", scene, folder),
-        cwd=copy,
-        env=environment,
+        (sys.executable, "-W", "error", "-m", "tests.client.rooms", tmp_path),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_an_eleventh_batch_operation_is_its_models_and_one_row(tmp_path: Path) -> None:
-    orders = (ROOT / "gateway_async/models/orders.py").read_text()
-    records = (ROOT / "gateway_async/models/records.py").read_text()
-    show(
-        "show_the_operation",
-        tmp_path,
-        operations=("            REFUND,\n", ROW),
-        models__orders=(orders[orders.index("class RefundOrder") :], ORDER),
-        models__records=(records[records.index("class Page") :], RECORD),
-    )
-
-
-@pytest.mark.slow
-async def test_a_new_field_of_an_order_is_one_line(tmp_path: Path) -> None:
-    await rooms.keep_refunds(tmp_path)
-    behind = '    refund_reason: str = ""\n'
-    show("show_the_field", tmp_path, models__orders=(behind, FIELD))

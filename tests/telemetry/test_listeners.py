@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async import BatchPolicy, ConfigurationError, OutcomeStatus
+from gateway_async import BatchPolicy, OutcomeStatus
 from gateway_async.telemetry import Telemetry
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import direct_payment, references, refunds
@@ -82,21 +82,3 @@ async def test_a_batch_that_is_closed_has_ended() -> None:
     assert not diary.is_closed
     batch.close()
     assert diary.is_closed
-
-
-class _Awaited(Telemetry):
-    async def request_ended(self, *_: object) -> None:  # type: ignore[override]  # wrong on purpose
-        pass
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (_Awaited(), "_Awaited.request_ended must be a plain function"),
-        (Telemetry, "got type"),
-        (print, "got builtin_function_or_method"),
-    ],
-)
-def test_what_is_no_listener_is_refused(wrong: Any, says: str) -> None:
-    with pytest.raises(ConfigurationError, match=says):
-        client_over(MemoryTransport(), telemetry=wrong)

@@ -13,19 +13,15 @@ from hypothesis import given, strategies as st
 
 from gateway_async import (
     DeliveryInformation,
-    DirectPayment,
-    DirectPaymentResult,
     FraudCheckResult,
-    Page,
     PayoutRequest,
     PayoutResult,
-    RefundRecord,
     RiskReasons,
     SubscriptionResult,
     TransactionRecord,
 )
 from tests.memory import MemoryTransport, client_over, respon
-from tests.orders import CARD, PAYMENT, REQUEST_ID
+from tests.orders import REQUEST_ID, direct_payment
 
 AT_NOON = datetime(2023, 5, 16, 12)  # noqa: DTZ001  # no zone is shown
 TRANSACTION: dict[str, Any] = {
@@ -48,27 +44,15 @@ TRANSACTION: dict[str, Any] = {
 }
 
 
-async def page_of(reply: dict[str, Any]) -> Page[TransactionRecord]:
-    return await client_over(MemoryTransport(lambda _: reply)).recent_transactions()
+async def page_of(*items: object) -> tuple[TransactionRecord, ...]:
+    """Return what is read of the items of a list of transactions."""
+    reply = {"return_status": "1", "orders_list": items}
+    return (await client_over(MemoryTransport(lambda _: reply)).recent_transactions()).records
 
 
 async def transaction_of(item: object) -> TransactionRecord:
-    """Return what is read of an item in a list of transactions."""
-    (record,) = (await page_of({"return_status": "1", "orders_list": [item]})).records
+    (record,) = await page_of(item)
     return record
-
-
-async def refund_of(item: object) -> RefundRecord:
-    """Return what is read of an item in a list of refunds."""
-    transport = MemoryTransport(lambda _: {"return_status": "1", "refund_orders": [item]})
-    (record,) = (await client_over(transport).recent_refunds()).records
-    return record
-
-
-async def payment_of(fields: dict[str, Any]) -> DirectPaymentResult:
-    """Return the result of a payment, which is read of JSON like of XML."""
-    transport = MemoryTransport(lambda _: respon({"order_status": "1", **fields}))
-    return await client_over(transport).pay_direct(DirectPayment(**PAYMENT, **CARD))
 
 
 async def payout_of(fields: dict[str, Any]) -> PayoutResult:
@@ -89,6 +73,12 @@ async def test_a_transaction_is_read_whole_with_fields_that_are_not_listed() -> 
             "subscription_result": SubscriptionResult(recurring_id="S1", recurring_status="1"),
         },
     )
+
+
+async def test_what_is_no_record_is_one_that_cannot_be_read() -> None:
+    records = await page_of(TRANSACTION, None, 7)
+    assert [record.order_no for record in records] == ["ORD-1", None, None]
+    assert [one.unreadable for one in records[1:]] == [{"record": "null"}, {"record": "7"}]
 
 
 @pytest.mark.parametrize(
@@ -163,10 +153,11 @@ async def test_a_list_is_read_whole_and_one_of_records_entry_by_entry() -> None:
 
 
 async def test_a_direct_payment_result_comes_from_texts() -> None:
+    """It is read of XML as others are of JSON."""
     reasons = {"name": "ip", "status": "ok"}
-    record = await payment_of(
-        {"amount": "12.50", "risk_reasons": reasons, "card": "4" * 16, "encryption_data": "signed"}
-    )
+    said = {"order_status": "1", "amount": "12.50", "risk_reasons": reasons}
+    said |= {"card": "4" * 16, "encryption_data": "signed"}
+    record = await client_over(MemoryTransport(lambda _: respon(said))).pay_direct(direct_payment())
     assert record.risk_reasons == RiskReasons(name="ip", status="ok")
     assert (record.amount, record.card) == (Decimal("12.50"), "444444******4444")
     assert record.encryption_data is not None
@@ -197,22 +188,6 @@ async def test_a_payout_result_repeats_the_request() -> None:
     assert record.beneficiary.person_documents[0].labels == ("passport",)
 
 
-async def test_a_page_has_its_envelope_and_its_records() -> None:
-    envelope = {"merchant_id": "M1", "return_status": 1, "return_message": "OK", "unlisted": "x"}
-    page = await page_of({**envelope, "orders_list": [TRANSACTION, None, 7]})
-    assert (page.merchant_id, page.return_status, page.return_message) == ("M1", "1", "OK")
-    assert (page.records[0].order_no, page.extra) == ("ORD-1", {"unlisted": "x"})
-    assert [one.unreadable for one in page.records[1:]] == [{"record": "null"}, {"record": "7"}]
-
-
-async def test_records_survive_pickling_and_are_hashable() -> None:
-    item = {**TRANSACTION, "unlisted": 1}
-    for record in (await transaction_of(item), await refund_of(item), await payout_of(item)):
-        assert pickle.loads(pickle.dumps(record)) == record  # noqa: S301  # our own
-        assert hash(record) == hash(attrs.evolve(record, extra={}))
-        assert attrs.evolve(record, extra={}).extra == {}
-
-
 _leaves = (
     st.none()
     | st.booleans()
@@ -236,19 +211,19 @@ _NAMES = st.sampled_from([field.name for field in attrs.fields(TransactionRecord
 
 @given(_NAMES | st.text(max_size=9), _ODD)
 async def test_an_odd_field_changes_no_other_one(name: str, odd: object) -> None:
-    record = await transaction_of(TRANSACTION)
-    other: Any = await transaction_of({**TRANSACTION, name: odd})
+    record, other, alone = await page_of(TRANSACTION, {**TRANSACTION, name: odd}, odd)
     assert repr(pickle.loads(pickle.dumps(other))) == repr(other)  # noqa: S301  # our own
+    assert hash(other) == hash(attrs.evolve(other, extra={}))
     for field in set(attrs.fields_dict(TransactionRecord)) - {name, "extra", "unreadable"}:
         assert getattr(other, field) == getattr(record, field)
     assert set(other.extra) | set(other.unreadable) <= {name}
-    assert type(await transaction_of(odd)) is TransactionRecord
+    assert type(alone) is TransactionRecord
 
 
 async def test_records_with_nothing_unusual_share_what_is_empty() -> None:
-    records = [await transaction_of(TRANSACTION) for _ in range(2)]
-    assert records[0].extra is records[1].extra is records[0].unreadable
-    shared: Any = records[0].extra
+    first, second = await page_of(TRANSACTION, TRANSACTION)
+    assert first.extra is second.extra is first.unreadable
+    shared: Any = first.extra
     with pytest.raises(TypeError, match="make a dict of it first"):
         shared.update({"a": 1})
     assert orjson.dumps([shared, copy.deepcopy(shared), shared | {"a": 1}]) == b'[{},{},{"a":1}]'

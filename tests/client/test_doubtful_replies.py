@@ -1,0 +1,236 @@
+"""Replies that leave open whether a payment or payout was made: of none it is guessed."""
+
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+
+from gateway_async import (
+    ApmPayment,
+    BatchPolicy,
+    Dialect,
+    DuplicateOrderError,
+    GatewayClient,
+    OutcomeStatus,
+    OutcomeUnknownError,
+    PayoutRequest,
+    PayoutResult,
+    RejectedError,
+    ReplyUnreadableError,
+    RetryPolicy,
+)
+from gateway_async.sandbox import Sandbox
+from tests.memory import QUICK, Asked, MemoryTransport, client_over, respon
+from tests.orders import (
+    PAYMENT,
+    REQUEST_ID,
+    direct_payment,
+    payout_request,
+    references,
+    refunds,
+)
+
+Call = Callable[[GatewayClient], Awaitable[Any]]
+SINGLES: dict[str, Call] = {
+    "pay_direct": lambda gateway: gateway.pay_direct(direct_payment()),
+    "pay_apm": lambda gateway: gateway.pay_apm(ApmPayment(**PAYMENT, payment_method="pix")),
+    "payout": lambda gateway: gateway.payout(payout_request()),
+}
+CALLS: dict[str, Call] = {
+    **SINGLES,
+    "refund": lambda gateway: gateway.refund(refunds(1)),
+    "query": lambda gateway: gateway.query(references(1)),
+    "payouts": lambda gateway: gateway.payouts([payout_request()]),
+    "page": lambda gateway: gateway.recent_transactions(),
+}
+
+
+def right(asked: Asked, **changes: Any) -> bytes:
+    """Return the reply that says that all was done, with some fields changed."""
+    if asked.operation.name in ("pay_direct", "pay_apm"):
+        changes = {name: "" if value is None else value for name, value in changes.items()}
+        return respon({**asked.fields, "order_status": "1", "transaction_id": "T1", **changes})
+    return json.dumps(asked.done(**changes)).encode()
+
+
+async def error_of(call: str, **changes: Any) -> tuple[Exception | None, int]:
+    """Return what a call raises, or the error of a batch of one, and how often it was sent."""
+    transport = MemoryTransport(lambda asked: right(asked, **changes))
+    retry = RetryPolicy(attempts=3, first_pause_seconds=0)
+    error = None
+    try:
+        result = await CALLS[call](client_over(transport, retry=retry))
+        error = result[0].error if hasattr(result, "counts") else None
+    except OutcomeUnknownError as raised:
+        error = raised
+    return error, len(transport.asked)
+
+
+OURS: list[object] = [None, "", "  ", " M1 ", [], {}]
+NOT_OURS: list[object] = ["X2", ["M1"], 7, True, {"id": "M1"}]
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_reply_for_another_merchant_says_nothing(call: str) -> None:
+    for name, value in [*(("merchant_id", one) for one in NOT_OURS), ("account_id", "X2")]:
+        error, sent = await error_of(call, **{name: value})
+        assert isinstance(error, ReplyUnreadableError)
+        assert f"the reply is for another {name}" in str(error)
+        assert sent == (3 if call in ("query", "page") else 1)
+    for value in OURS:
+        assert await error_of(call, merchant_id=value) == (None, 1)
+
+
+ECHOES: list[tuple[str, str, list[object], list[object]]] = [
+    ("pay_direct", "amount", ["12.51"], [" 12.5 ", "12.50", ""]),
+    ("pay_direct", "currency", ["USD"], ["eur"]),
+    ("pay_direct", "order_no", ["N2"], []),
+    ("payout", "payment_amount", ["2500", 99], [25.0, "25.0", "", None]),
+    ("payout", "payment_currency", ["USD"], ["Eur", None]),
+    ("payout", "request_id", ["x"], []),
+]
+"""Fields that are repeated: otherwise, and alike or not at all."""
+
+
+@pytest.mark.parametrize(("call", "field", "others", "alike"), ECHOES)
+async def test_an_echo_is_compared_with_the_request(
+    call: str, field: str, others: list[object], alike: list[object]
+) -> None:
+    named = ("N1", None) if call == "pay_direct" else (None, payout_request().request_id)
+    for value in others:
+        error, sent = await error_of(call, **{field: value})
+        assert type(error) is ReplyUnreadableError
+        assert f"{field} was " in str(error)
+        assert f"says {value}" in str(error)
+        assert (error.order_no, error.request_id) == named
+        assert sent == 1
+    for value in alike:
+        assert await error_of(call, **{field: value}) == (None, 1)
+
+
+async def test_what_the_gateway_adds_to_a_payout_contradicts_nothing() -> None:
+    transport = MemoryTransport(
+        lambda asked: asked.done(payment_amount="21.60", payment_currency="USD")
+    )
+    given: dict[str, Any] = {"source_amount": "20.00", "source_currency": "EUR"}
+    given["payment_date"] = "2026-01-31"
+    request = PayoutRequest(request_id=uuid.UUID(REQUEST_ID), **given)
+    result = await client_over(transport).payout(request)
+    assert result.payment_amount == Decimal("21.60")
+    fields = {**transport.asked[0].fields, "encryption_data": ""}
+    who = {"merchant_id": "M1", "account_id": "A1", "encryption_data": ""}
+    assert fields == {**who, "request_id": REQUEST_ID, **given}
+
+
+@pytest.mark.parametrize("call", SINGLES)
+async def test_a_reply_that_only_repeats_the_request_is_no_result(call: str) -> None:
+    """Not even where it says why; the dialect may say that nothing was done."""
+
+    def repeated(asked: Asked) -> bytes:
+        fields = {**asked.fields, "return_status": "77", "return_message": "wrong signature"}
+        return json.dumps(fields).encode() if call == "payout" else respon(fields)
+
+    transport = MemoryTransport(repeated)
+    with pytest.raises(ReplyUnreadableError, match=r"does not say.*'77'.*'wrong signature'"):
+        await SINGLES[call](client_over(transport))
+    dialect = Dialect(nothing_done_return_statuses={"77"})
+    with pytest.raises(RejectedError, match="did nothing") as caught:
+        await SINGLES[call](client_over(transport, dialect=dialect))
+    assert (caught.value.code, caught.value.text) == ("77", "wrong signature")
+
+
+# Payouts, any number of them
+
+
+async def test_payouts_go_out_one_by_one_and_a_wrong_one_is_not_sent(
+    sandbox: Sandbox, gateway: GatewayClient
+) -> None:
+    orders = [payout_request(number) for number in range(6)]
+    orders[2] = attrs.evolve(orders[2], payment_amount="1.005")
+    orders[4] = orders[3]
+    async with gateway.payouts((one for one in orders), policy=BatchPolicy(chunk_size=50)) as batch:
+        outcomes = {outcome.index: outcome async for outcome in batch}
+    for index in (0, 1, 3, 5):
+        record = outcomes[index].record
+        assert isinstance(record, PayoutResult)
+        assert (record.request_id, record.status) == (orders[index].request_id, "COMPLETED")
+    assert "payment_amount: 1.005" in str(outcomes[2].error)
+    assert isinstance(outcomes[4].error, DuplicateOrderError)
+    paid = [len(sandbox.ledger.payouts_of(order.request_id)) for order in orders]
+    assert paid == [1, 1, 0, 1, 1, 1]
+    assert sandbox.requests["payout"] == batch.progress.requests == 4
+
+
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+async def test_the_same_payout_twice_is_refused_in_any_case_of_its_request_id(
+    duplicates: str,
+) -> None:
+    transport = MemoryTransport()
+    gateway = client_over(transport, policy=BatchPolicy(duplicates=duplicates))
+    texts = (REQUEST_ID, REQUEST_ID.upper())
+    with pytest.raises(DuplicateOrderError, match="give each its own request_id"):
+        await gateway.payouts([PayoutRequest(request_id=text) for text in texts])
+    assert transport.asked == []
+
+
+DONE = {"status": "COMPLETED"}
+DIALECT = Dialect(
+    payout_declined_statuses={"REFUSED"},
+    pending_statuses={"PENDING"},
+    nothing_done_return_statuses={"9"},
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        (DONE, "succeeded", ""),
+        ({**DONE, "failure_type": "UNKNOWN"}, "succeeded", ""),
+        ({"status": "REFUSED", "failure_reason": "closed"}, "declined", "'closed'"),
+        ({**DONE, "failure_reason": "closed"}, "unknown", "contradict"),
+        ({**DONE, "failure_reason": ["?"]}, "unknown", "contradict"),
+        ({**DONE, "payment_amount": "9"}, "unknown", "payment_amount was 25.00"),
+        ({**DONE, "return_status": "9"}, "unknown", "contradicts itself"),
+        ({"status": "PENDING"}, "unknown", "not done: status 'PENDING'"),
+        ({"status": "FAILED", "failure_reason": "x"}, "unknown", "payout_declined_statuses"),
+        ({"transaction_id": "5"}, "unknown", "no readable status"),
+        ({"return_status": "1"}, "unknown", "does not say whether it was done"),
+        ({"return_status": "9", "return_message": "no"}, "declined", "did nothing"),
+    ],
+)
+async def test_what_became_of_a_payout_is_not_guessed(
+    said: dict[str, Any], status: str, words: str
+) -> None:
+    transport = MemoryTransport(lambda asked: {**asked.fields, **said})
+    (outcome,) = await client_over(transport, dialect=DIALECT).payouts([payout_request()])
+    assert outcome.status == status
+    assert words in str(outcome.error or "")
+    if status == "unknown":
+        assert "cannot be looked up: ask the gateway" in str(outcome.error)
+        assert getattr(outcome.error, "request_id", None) == outcome.order.request_id
+
+
+@pytest.mark.parametrize(
+    "refusal", [{"status": "REFUSED", "failure_reason": "used before"}, {"return_status": "9"}]
+)
+async def test_a_refusal_of_what_was_sent_before_may_be_because_that_was_done(
+    refusal: dict[str, Any],
+) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        if len(transport.asked) % 2:
+            raise OutcomeUnknownError("the reply was lost")
+        return {**asked.fields, **refusal}
+
+    transport = MemoryTransport(answer)
+    dialect = attrs.evolve(DIALECT, payout_deduplicates=True)
+    client = client_over(transport, dialect=dialect, retry=QUICK)
+    (outcome,) = await client.payouts([payout_request()])
+    assert outcome.status is OutcomeStatus.UNKNOWN
+    assert "an earlier attempt was sent and its reply lost" in str(outcome.error)
+    with pytest.raises(OutcomeUnknownError, match="lost"):
+        await client.payout(payout_request())
+    assert len(transport.asked) == 4
