@@ -24,7 +24,7 @@ SELDOM = (
     "gateway_async.recovery",
     "gateway_async.sandbox",
     "html.parser",
-    "sqlalchemy",
+    "psycopg",
     "opentelemetry",
 )
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
+_EXTRA = frozenset({"psycopg", "psycopg_binary", "psycopg_c"})
 _PAGE = 1000
 _LONGEST_NAME = 200
 _MOST_SLICES = 2**31 - 1
@@ -114,8 +114,7 @@ class Journal:
         if self._database is not None:
             raise JournalError(f"{self!r} is open already")
         what, location = f"cannot open the journal {self._location.shown}", self._location
-        if not self._create:
-            location.check_file()
+        location.check_file(create=self._create)
         try:
             database = Database(make_engine(location))
             try:

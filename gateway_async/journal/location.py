@@ -58,14 +58,22 @@ class Location:
                 f"{self.absolute_url}"
             )
 
-    def check_file(self) -> None:
-        """Refuse a file that is not there.
+    def check_file(self, *, create: bool) -> None:
+        """Refuse a file that is not there, or cannot be made.
+
+        Args:
+            create: Whether it is made where there is none.
 
         Raises:
-            JournalError: If the journal is in a file, and there is none.
+            JournalError: If there is none and it is not made, or its folder does not exist.
         """
-        if self.is_sqlite and not Path(self.path).exists():
+        path = Path(self.path)
+        if self.is_sqlite and not (create or path.exists()):
             raise self.missing()
+        if self.is_sqlite and not path.parent.is_dir():
+            raise JournalError(
+                f"cannot open the journal {self.shown}: the folder {path.parent} does not exist"
+            )
 
     def missing(self) -> JournalError:
         """Return the error that says that there is no journal."""

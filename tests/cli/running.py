@@ -22,7 +22,6 @@ SCRIPT = Path(sys.executable).with_name("gateway-async")
 _LOADED_LATE = (
     *("gateway_async.jobs", "gateway_async.recovery"),
     *("gateway_async.journal.submit", "gateway_async.journal.database"),
-    "sqlalchemy.dialects.sqlite",
 )
 COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 import pytest
-import sqlalchemy as sa
 
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, database as database_module
@@ -179,12 +179,13 @@ class Proxy:
 async def test_a_database_that_falls_silent_ends_the_wait(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = sa.make_url(emptied(postgres))
-    proxy = Proxy(url.host or "127.0.0.1", url.port or 5432)
+    url = emptied(postgres)
+    place = urlsplit(url)
+    proxy = Proxy(place.hostname or "127.0.0.1", place.port or 5432)
     async with proxy.running() as port:
-        through = url.set(host="127.0.0.1", port=port)
-        shown = through.render_as_string(hide_password=False)
-        async with Journal.open(shown) as journal:
+        user, at, _ = place.netloc.rpartition("@")
+        through = place._replace(netloc=f"{user}{at}127.0.0.1:{port}")
+        async with Journal.open(through.geturl()) as journal:
             await submitted(journal)
             proxy.is_silent = True
             monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)

@@ -201,7 +201,10 @@ async def test_no_thread_is_left_where_it_cannot_be_opened(tmp_path: Path) -> No
     before = set(threading.enumerate())
     (tmp_path / "text.db").write_text("this is no database" * 100)
     for url, said in (
-        (f"sqlite:///{tmp_path}/nowhere/journal.db", r"cannot open the journal sqlite:///.*unable"),
+        (
+            f"sqlite:///{tmp_path}/nowhere/j.db",
+            f"cannot open .* folder {tmp_path}/nowhere does not exist",
+        ),
         (f"sqlite:///{tmp_path}", r"cannot open the journal sqlite:///.*unable"),
         (f"sqlite:///{tmp_path}/text.db", "file is not a database"),
         ("postgresql://u:hush@127.0.0.1:1/db", "cannot open the journal postgresql://u@127"),

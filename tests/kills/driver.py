@@ -28,7 +28,7 @@ _MOST_OUSTED = 20
 _TOGETHER = 10
 _LOADED_LATE = (
     *("gateway_async.jobs", "gateway_async.recovery", "gateway_async.journal.submit"),
-    *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"),
+    "psycopg",
 )
 _TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
