@@ -1,44 +1,46 @@
-"""A process that has all imports made, and forks one for each command that a test runs.
+"""Commands, each in a process of its own that is forked where all imports are made.
 
-``python -m tests.nursery MODULE:FUNCTION [MODULE...]`` imports them, and runs the function in a
-process of its own for whoever asks on its standard input, which is a socket. That is as a fresh
-interpreter would run it, to the end and the exit status, and spares each the imports.
+That is as a fresh interpreter would run it, to the end and the exit status, and spares each the
+imports. `multiprocessing` keeps the process that forks.
 """
 
 import asyncio
-import contextlib
 import fcntl
-import gc
-import importlib
 import io
-import json
+import multiprocessing
 import os
 import signal
-import socket
-import subprocess
 import sys
 import termios
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import reduction
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from gateway_async.cli.app import COMMANDS
+
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload(
+    [
+        *("gateway_async.jobs", "gateway_async.journal.submit", "gateway_async.cli.app"),
+        *sorted({f"gateway_async.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}),
+        *("psycopg", "tests.kills.worker", "tests.nursery"),
+    ]
+)
 
 
 class Forked:
     """A command under way, as `asyncio.subprocess.Process` has it.
 
     Args:
-        number: Of its process.
-        end: How it ended, once it has.
+        process: Its process.
         output: Its standard output and standard error, where they are pipes.
     """
 
-    def __init__(
-        self, number: int, end: asyncio.Task[int], output: Sequence[asyncio.StreamReader]
-    ) -> None:
-        self._number = number
-        self._end = end
+    def __init__(self, process: Any, output: Sequence[asyncio.StreamReader]) -> None:
+        self._number = process.pid
+        self._end: asyncio.Task[int] = asyncio.create_task(_ended(process))
         self._output = output
 
     @property
@@ -71,95 +73,61 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-class Nursery:
-    """Starts commands, each in a process that was forked.
+async def _ended(process: Any) -> int:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(process.sentinel, ended.set)
+    await ended.wait()
+    loop.remove_reader(process.sentinel)
+    process.join()
+    status: int = process.exitcode
+    process.close()
+    return status
+
+
+async def start(
+    function: Callable[[], None],
+    arguments: Sequence[str] = (),
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    stdin: bytes = b"",
+) -> Forked:
+    """Start a command whose output is read by who called.
 
     Args:
-        function: What a command is: ``module:function``.
-        modules: What else is imported before the first.
+        function: What it runs.
+        arguments: Its arguments.
+        env: Its whole environment.
+        cwd: Where it is run.
+        stdin: What it can read; no more than a pipe holds.
     """
-
-    def __init__(self, function: str, *modules: str) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603  # this interpreter, and this module
-                [sys.executable, "-W", "error", "-m", "tests.nursery", function, *modules],
-                cwd=ROOT,
-                stdin=theirs.fileno(),
-                start_new_session=True,
-            )
-
-    def close(self) -> None:
-        """End it; what it forked goes on."""
-        self._socket.close()
-        self._process.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    async def start(
-        self,
-        arguments: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: Path | None = None,
-        stdin: bytes = b"",
-    ) -> Forked:
-        """Start a command whose output is read by who called.
-
-        Args:
-            arguments: Its arguments.
-            env: Its whole environment.
-            cwd: Where it is run.
-            stdin: What it can read; no more than a pipe holds.
-        """
-        (source, given), stdout, stderr = os.pipe(), os.pipe(), os.pipe()
-        os.write(given, stdin)
-        os.close(given)
-        output = [await _reader(stdout[0]), await _reader(stderr[0])]
-        theirs = (source, stdout[1], stderr[1])
-        try:
-            return await self.start_with(theirs, arguments, env=env, cwd=cwd, output=output)
-        finally:
-            for number in theirs:
-                os.close(number)
-
-    async def start_with(
-        self,
-        files: tuple[int, int, int],
-        arguments: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        cwd: Path | None = None,
-        output: Sequence[asyncio.StreamReader] = (),
-    ) -> Forked:
-        """Start a command that has three open files for its own.
-
-        Args:
-            files: Its standard input, output and error; a terminal becomes the one it has.
-            arguments: Its arguments.
-            env: Its whole environment.
-            cwd: Where it is run.
-            output: Who reads the output.
-        """
-        ours, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(self._socket, [b"+"], [*files, theirs.fileno()])
-        reader, writer = await asyncio.open_connection(sock=ours)
-        asked = {"arguments": arguments, "env": {**env}, "cwd": str(cwd or Path.cwd())}
-        writer.write(json.dumps(asked).encode() + b"\n")
-        number = int(await reader.readline())
-        return Forked(number, asyncio.create_task(_ended(reader, writer)), output)
-
-
-async def _ended(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    (source, given), stdout, stderr = os.pipe(), os.pipe(), os.pipe()
+    os.write(given, stdin)
+    os.close(given)
+    output = [await _reader(stdout[0]), await _reader(stderr[0])]
+    theirs = (source, stdout[1], stderr[1])
     try:
-        return int(await reader.readline())
+        return start_with(theirs, function, arguments, env=env, cwd=cwd, output=output)
     finally:
-        writer.close()
+        for number in theirs:
+            os.close(number)
+
+
+def start_with(
+    files: tuple[int, int, int],
+    function: Callable[[], None],
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    output: Sequence[asyncio.StreamReader] = (),
+) -> Forked:
+    """Start a command that has three open files for its own; a terminal becomes the one it has."""
+    sys.audit("os.fork")  # the process that forks says nothing of it
+    given = ([*map(_File, files)], function, arguments, {**env}, cwd or Path.cwd())
+    process = _FORKING.Process(target=_run, args=given)
+    process.start()
+    return Forked(process, output)
 
 
 async def _reader(number: int) -> asyncio.StreamReader:
@@ -170,41 +138,29 @@ async def _reader(number: int) -> asyncio.StreamReader:
     return reader
 
 
-def _forked(asked: socket.socket) -> list[str] | None:
-    """Fork for whoever asks: return in each child, with its arguments, and None once nobody can."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
-    while True:
-        begun, files, *_ = socket.recv_fds(asked, 1, 4)
-        if not begun:
-            return None
-        if not os.fork():
-            break
-        for number in files:
-            os.close(number)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    asked.close()
-    *files, number = files
-    control = socket.socket(fileno=number)
-    told: dict[str, Any] = json.loads(control.makefile().readline())
-    child = os.fork()
-    if child:
-        for number in files:
-            os.close(number)
-        control.sendall(f"{child}\n".encode())
-        _, status = os.waitpid(child, 0)
-        with contextlib.suppress(OSError):  # a test that failed asks no more
-            control.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-        os._exit(0)
-    control.close()
-    _take_over(files)
-    os.environ.clear()
-    os.environ.update(told["env"])
-    os.chdir(told["cwd"])
-    return list(told["arguments"])
+class _File:
+    """An open file that goes along to a process, and is its number there."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __reduce__(self) -> Any:
+        return _detached, (reduction.DupFd(self._number),)
 
 
-def _take_over(files: Sequence[int]) -> None:
-    """Make three open files the standard ones, as an interpreter does that starts."""
+def _detached(file: Any) -> int:
+    number: int = file.detach()
+    return number
+
+
+def _run(
+    files: Sequence[int],
+    function: Callable[[], None],
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+) -> None:
+    """Make three open files the standard ones, as an interpreter does that starts, and go on."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
@@ -218,20 +174,9 @@ def _take_over(files: Sequence[int]) -> None:
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
     sys.stdout = io.TextIOWrapper(stdout, line_buffering=os.isatty(1))
     sys.stderr = io.TextIOWrapper(stderr, errors="backslashreplace", line_buffering=True)
-
-
-def _main(function: str, *modules: str) -> None:
-    module, _, name = function.partition(":")
-    command = getattr(importlib.import_module(module), name)
-    for one in modules:
-        importlib.import_module(one)
-    gc.freeze()  # what all have is looked through by none
-    with socket.socket(fileno=os.dup(0)) as asked:
-        arguments = _forked(asked)
-    if arguments is not None:
-        sys.argv = [name, *arguments]
-        command()
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    warnings.simplefilter("error")
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.argv = [function.__name__, *arguments]
+    function()

@@ -14,15 +14,12 @@ from pathlib import Path
 
 import attrs
 
-from gateway_async.cli.app import COMMANDS
+from gateway_async.cli import main
 from gateway_async.sandbox import Sandbox
-from tests.nursery import Forked, Nursery
+from tests import nursery
+from tests.nursery import Forked
 
 SCRIPT = Path(sys.executable).with_name("gateway-async")
-_LOADED_LATE = (
-    *("gateway_async.jobs", "gateway_async.recovery"),
-    *("gateway_async.journal.submit", "gateway_async.journal.database"),
-)
 COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")
 
@@ -62,16 +59,6 @@ def environment(sandbox: Sandbox | None) -> dict[str, str]:
     }
 
 
-@functools.cache
-def nursery() -> Nursery:
-    """Return where commands are forked that need not show that a fresh process starts."""
-    places = {place.partition(":")[0] for place in COMMANDS.values()}
-    commands = [f"gateway_async.cli.{place}" for place in sorted(places)]
-    made = Nursery("gateway_async.cli:main", "gateway_async.cli.app", *_LOADED_LATE, *commands)
-    atexit.register(made.close)
-    return made
-
-
 async def start(
     sandbox: Sandbox | None,
     *arguments: object,
@@ -81,7 +68,8 @@ async def start(
 ) -> Forked:
     """Start a command; `env` goes over its usual environment."""
     around = {**environment(sandbox), **(env or {})}
-    return await nursery().start([*map(str, arguments)], env=around, cwd=cwd, stdin=stdin.encode())
+    given = [*map(str, arguments)]
+    return await nursery.start(main, given, env=around, cwd=cwd, stdin=stdin.encode())
 
 
 async def run(

@@ -11,8 +11,10 @@ import termios
 from pathlib import Path
 from typing import Self
 
+from gateway_async.cli import main
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import environment, nursery
+from tests import nursery
+from tests.cli.running import environment
 
 CTRL_C = "\x03"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -51,8 +53,9 @@ class Terminal:
         kept = {k: v for k, v in environment(self._sandbox).items() if k != "COLUMNS"}
         with contextlib.ExitStack() as opened:
             output = slave if self._output is None else _opened(self._output, opened)
-            self._process = await nursery().start_with(
+            self._process = nursery.start_with(
                 (slave, output, slave),
+                main,
                 self._arguments,
                 env={**kept, "TERM": "xterm"},
                 cwd=self._cwd,

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from gateway_async.cli import main
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
+from tests import nursery
 from tests.cli.running import (
     SCRIPT,
     Ended,
     environment,
     names,
-    nursery,
     outcomes,
     run,
     start,
@@ -169,8 +170,8 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
         assert "running, or its process ended within 15 s" in listed.stdout
         with (tmp_path / "stderr").open("wb") as errors:
             streams = (0, 1, errors.fileno())
-            process = await nursery().start_with(
-                streams, line, env=environment(sandbox), cwd=tmp_path
+            process = nursery.start_with(
+                streams, main, line, env=environment(sandbox), cwd=tmp_path
             )
         ended = asyncio.ensure_future(process.wait())
         while b"waits" not in (stderr := (tmp_path / "stderr").read_bytes()):
@@ -320,8 +321,9 @@ async def run_to_full_disk(sandbox: Sandbox, line: str, cwd: Path) -> Ended:
         Path("/dev/full").open("wb") as full,  # noqa: ASYNC230  # the same
         (cwd / "stderr").open("wb") as errors,
     ):
-        process = await nursery().start_with(
+        process = nursery.start_with(
             (nothing.fileno(), full.fileno(), errors.fileno()),
+            main,
             shlex.split(line),
             env=environment(sandbox),
             cwd=cwd,

@@ -1,7 +1,6 @@
 """A refund that the gateway lists already is held, whatever the journal has forgotten."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path
@@ -11,11 +10,11 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, Dialect, RecoveryPolicy, RefundOrder
-from gateway_async.errors import AlikeRefundError, NotSentError
+from gateway_async.errors import AlikeRefundError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests import postgres
-from tests.jobs.books import Interposed, Make, counts, kept, references_of
+from tests.jobs.books import AT_ONCE, Interposed, Make, counts, kept, references_of, refuse
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over
 from tests.orders import reply_to, seeded
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_books, effects, statuses
@@ -62,7 +61,7 @@ async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn
     async def refuse_refunds(message: HttpRequest) -> None:
         if message.path.endswith("/refund"):
             assert (await counts(journal, "second"))[JobState.INTENT] == decided
-            raise NotSentError("nothing was sent: no connection")
+            await refuse()
 
     Interposed(refusing, before=refuse_refunds)
     await refusing.resume(journal.job("second"))
@@ -72,54 +71,48 @@ async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn
     assert effects(sandbox, orders) == [2] * decided + [1] * (2 - decided)
 
 
-@pytest.fixture
-def copy(url: str, tmp_path: Path) -> Iterator[Callable[[], str]]:
-    """What copies the journal as it is: a backup of the file, or a replica of the server."""
-    with ExitStack() as stack:
-
-        def copied() -> str:
-            if not url.startswith("sqlite"):
-                return stack.enter_context(postgres.copied(url))
-            backup = tmp_path / "backup.db"
-            with (
-                closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as source,
-                closing(sqlite3.connect(backup)) as target,
-            ):
-                source.backup(target)
-            return f"sqlite:///{backup}"
-
-        yield copied
+def _copied(url: str, folder: Path, stack: ExitStack) -> str:
+    """Copy a journal as it is: a backup of the file, or a replica of the server."""
+    if not url.startswith("sqlite"):
+        return stack.enter_context(postgres.copied(url))
+    with (
+        closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as source,
+        closing(sqlite3.connect(folder / "backup.db")) as target,
+    ):
+        source.backup(target)
+    return f"sqlite:///{folder / 'backup.db'}"
 
 
 @pytest.mark.parametrize("turns", [0, 4], ids=["nothing done", "half of it done"])
 async def test_a_backup_or_a_replica_that_lacks_the_last_commits_moves_no_money_twice(
-    sandbox: Sandbox, make: Make, url: str, copy: Callable[[], str], turns: int
+    sandbox: Sandbox, make: Make, url: str, tmp_path: Path, turns: int
 ) -> None:
     orders, left = seeded(sandbox, 8), iter(range(turns))
     closing_soon = make(policy=BatchPolicy(concurrency=1, chunk_size=2))
 
     async def let_some_through(_: object) -> None:
         if next(left, None) is None:
-            raise NotSentError("nothing was sent: no connection")
+            await refuse()
 
     Interposed(closing_soon, before=let_some_through)
     async with Journal.open(url) as journal:
         result = await closing_soon.refund(orders, job=journal.job("job"))
     assert statuses(result) == [SUCCEEDED] * turns + [NOT_SENT] * (8 - turns)
-    behind = copy()
-    async with Journal.open(url) as journal:
-        assert (await make().resume(journal.job("job"))).ok
-    assert effects(sandbox, orders) == [1] * 8
-    async with Journal.open(behind) as journal:
-        for _ in range(2):
-            result = await make().resume(journal.job("job"))
-            check_books(sandbox, result.succeeded)
-            assert statuses(result) == [SUCCEEDED] * turns + [NOT_SENT] * (8 - turns)
-            assert all(isinstance(outcome.error, AlikeRefundError) for outcome in result.not_sent)
-        assert (await counts(journal)).get(JobState.HELD) == 8 - turns
+    with ExitStack() as stack:
+        behind = _copied(url, tmp_path, stack)
+        async with Journal.open(url) as journal:
+            assert (await make().resume(journal.job("job"))).ok
+        async with Journal.open(behind) as journal:
+            for _ in range(2):
+                result = await make().resume(journal.job("job"))
+                check_books(sandbox, result.succeeded)
+                assert statuses(result) == [SUCCEEDED] * turns + [NOT_SENT] * (8 - turns)
+                assert all(isinstance(one.error, AlikeRefundError) for one in result.not_sent)
+            assert (await counts(journal)).get(JobState.HELD) == 8 - turns
     assert effects(sandbox, orders) == [1] * 8
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job_or_without_the_guard(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
@@ -142,19 +135,16 @@ async def test_a_refund_that_was_declined_and_is_listed_holds_the_next_like_it(
     listed: list[dict[str, str]] = []
 
     def answer(asked: Asked) -> dict[str, Any]:
-        if asked.operation.name == "refund":
-            (item,) = asked.fields["refund_orders"]
-            done = {**item, "refund_reference_id": f"R-{len(listed)}", "refund_status": "1"}
-            status = "1" if listed else "5"
-            listed.append(done)
-            return reply_to("refund", [{**done, "refund_status": status}])
-        return reply_to("search_refunds", listed)
+        if asked.operation.name == "search_refunds":
+            return reply_to("search_refunds", listed)
+        (item,) = asked.fields["refund_orders"]
+        done = {**item, "refund_reference_id": f"R-{len(listed)}"}
+        status = "1" if listed else "5"
+        listed.append({**done, "refund_status": "1"})
+        return reply_to("refund", [{**done, "refund_status": status}])
 
-    gateway = client_over(
-        MemoryTransport(answer),
-        dialect=Dialect(declined_statuses={"5"}),
-        recovery=RecoveryPolicy(settle_seconds=0),
-    )
+    dialect = Dialect(declined_statuses={"5"})
+    gateway = client_over(MemoryTransport(answer), dialect=dialect, recovery=AT_ONCE)
     given = {"transaction_id": "T1", "currency": "EUR", "amount": "50.00"}
     orders = [RefundOrder(**given, order_no=name, refund_amount="5.00") for name in ("A", "B")]
     result = await gateway.refund(orders, job=journal.job("job"), policy=SERIAL)

@@ -12,16 +12,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.jobs.books import Make, counts, make_client, streamed
 from tests.journal.tables import Tables
-from tests.orders import LOOK_UPS, references, seeded
-
-
-@pytest.fixture
-async def given(sandbox: Sandbox, make: Make, journal: Journal) -> list[Any]:
-    """The orders of a job that is done; the sandbox's log is empty again."""
-    orders = seeded(sandbox, 4)
-    await make().refund(orders, job=journal.job("job"))
-    sandbox.requests.clear()
-    return orders
+from tests.orders import LOOK_UPS, client_at, references, seeded
 
 
 async def _refused(batch: Any, said: str) -> None:
@@ -31,9 +22,12 @@ async def _refused(batch: Any, said: str) -> None:
 
 
 async def test_other_orders_or_another_subject(
-    sandbox: Sandbox, make: Make, journal: Journal, given: list[Any]
+    sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
-    more, job = seeded(sandbox, 1), journal.job("job")
+    given, job = seeded(sandbox, 4), journal.job("job")
+    await make().refund(given, job=job)
+    sandbox.requests.clear()
+    more = seeded(sandbox, 1)
     for orders, said in (
         (given[:3], "4 orders, and 3"),
         (given + more, "more were given"),
@@ -76,8 +70,7 @@ async def test_another_gateway(
             await other.resume(job, slice_number=number)
         assert first.gateway in str(caught.value)
         assert other.gateway in str(caught.value)
-        with pytest.raises(JobConflictError, match="its gateway is"):
-            await other.refund(orders, job=job)
+        await _refused(other.refund(orders, job=job), "its gateway is")
         assert await journal.claim_due(("M1", "A1", other.gateway), 60, 9) == []
         assert tables.snapshot() == before
         assert elsewhere.requests.total() == 0
@@ -90,24 +83,21 @@ async def test_another_gateway(
     ("base_url", "place"),
     [
         ("https://Gateway.Example:443/", "https://gateway.example"),
-        ("https://gateway.example:8443", "https://gateway.example:8443"),
         ("https://gateway.example/eu/", "https://gateway.example/eu"),
-        ("http://127.0.0.1:80", "http://127.0.0.1"),
         ("http://[::1]:8080", "http://[::1]:8080"),
     ],
 )
 def test_one_gateway_has_one_name(base_url: str, place: str) -> None:
-    who = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("x"))
-    assert GatewayClient(base_url, who).gateway == place
+    assert client_at(base_url).gateway == place
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_what_is_no_job(sandbox: Sandbox, make: Make, journal: Journal) -> None:
     gateway: Any = make()
-    for job in ("job", 7, object()):
-        with pytest.raises(ConfigurationError, match=r"job: expected journal\.job"):
-            gateway.refund(seeded(sandbox), job=job)
-        with pytest.raises(ConfigurationError, match=r"job: expected journal\.job"):
-            gateway.resume(job)
+    for job in ("job", 7):
+        for begin in (lambda job: gateway.refund(seeded(sandbox), job=job), gateway.resume):
+            with pytest.raises(ConfigurationError, match=r"job: expected journal\.job"):
+                begin(job)
     for operation in LOOK_UPS:
         with pytest.raises(TypeError, match="job"):
             getattr(gateway, operation)(references(1), job=None)

@@ -122,7 +122,7 @@ async def test_a_payout_in_flight_when_its_process_ended_is_held(
     assert paid(sandbox, orders) == [1, 0, 1]
 
 
-async def test_a_payout_of_two_jobs_at_once_is_kept_by_one(
+async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
     make: Make, journal: Journal, other: Journal
 ) -> None:
     orders = payouts_of(20)
@@ -137,37 +137,30 @@ async def test_a_payout_of_two_jobs_at_once_is_kept_by_one(
 
 
 @pytest.mark.parametrize(
-    ("state", "settings", "may"),
+    ("state", "duplicates", "may"),
     [
-        ("new", {}, False),
-        ("unknown", {}, False),
-        ("succeeded", {}, False),
-        ("declined", {}, True),
-        ("succeeded", {"policy": BatchPolicy(duplicates="allow")}, True),
+        ("new", "reject", False),
+        ("unknown", "reject", False),
+        ("succeeded", "reject", False),
+        ("declined", "reject", True),
+        ("succeeded", "allow", True),
     ],
 )
 async def test_a_payout_of_another_job(  # fixtures
-    make: Make,
-    journal: Journal,
-    tables: Tables,
-    state: str,
-    settings: dict[str, Any],
-    *,
-    may: bool,
+    make: Make, journal: Journal, tables: Tables, state: str, duplicates: str, *, may: bool
 ) -> None:
     orders = payouts_of(4)
     await make().submit("payout", orders[:3], job=journal.job("first"))
     tables.put(state="declined")
     tables.put(1, state=state)
-    second = make(**settings).submit("payout", orders[1:3], job=journal.job("second"))
+    gateway, job = make(policy=BatchPolicy(duplicates=duplicates)), journal.job("second")
     if may:
-        assert await second == 2
+        assert await gateway.submit("payout", orders[1:3], job=job) == 2
         return
     with pytest.raises(JobConflictError, match="its order 0 has the request_id"):
-        await second
+        await gateway.submit("payout", orders[1:3], job=job)
     assert not (await journal.status("second")).imported
-    # The name is free for other payouts.
-    assert await make().submit("payout", orders[3:], job=journal.job("second")) == 1
+    assert await gateway.submit("payout", orders[3:], job=job) == 1  # the name is free for others
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
@@ -217,18 +210,6 @@ async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(  # fixtures
     assert paid(sandbox, orders) == [1] * 30
     assert sum(len(result.succeeded) for result in results) == 30
     assert sum(len(result.not_sent) for result in results) == 30
-
-
-async def test_a_slice_sends_no_more_after_unknown_payouts(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders = payouts_of(5)
-    policy = attrs.evolve(ONE_BY_ONE, stop_after_unknown=2)
-    await make().submit("payout", orders, job=journal.job("job"), slice_size=5)
-    sandbox.faults.add("payout", DropReply())
-    result = await make(policy=policy).resume(journal.job("job"), slice_number=1)
-    assert statuses(result) == [UNKNOWN] * 2 + [NOT_SENT] * 3
-    assert paid(sandbox, orders) == [1, 1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -6,38 +6,30 @@ from typing import Any
 
 import pytest
 
-from gateway_async import BatchPolicy, NotSentError, RetryPolicy
+from gateway_async import BatchPolicy
 from gateway_async.jobs import JobRunner
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import Interposed, Make, counts
+from tests.jobs.books import Interposed, Make, counts, refuse
 from tests.orders import seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, check_books, check_conserved, effects, statuses
+from tests.support.collaborators import Limiter
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
-WIDE = BatchPolicy(concurrency=4, chunk_size=2, drain_seconds=5)
 
-
-class Turnstile(contextlib.AbstractAsyncContextManager[None]):
-    """A limiter that lets as many requests through as it is told."""
+class Turnstile(Limiter):
+    """Lets as many requests through as it is told."""
 
     def __init__(self) -> None:
-        self.free = asyncio.Semaphore(0)
-        self.asked = 0
+        super().__init__(enter=lambda _: self._free.acquire())
+        self._free = asyncio.Semaphore(0)
 
-    async def __aenter__(self) -> None:
-        self.asked += 1
-        await self.free.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-    async def let(self, through: int, *, until_asked: int) -> None:
+    async def let(self, through: int, *, until_asked: int = 0) -> None:
         """Let requests through, and wait until so many have come."""
         for _ in range(through):
-            self.free.release()
-        while self.asked < until_asked:  # noqa: ASYNC110  # it has no event
+            self._free.release()
+        while self.entered < until_asked:  # noqa: ASYNC110  # it has no event
             await asyncio.sleep(0)
 
 
@@ -45,11 +37,11 @@ async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
     orders, turnstile = seeded(sandbox, 8), Turnstile()
-    gateway = make(policy=WIDE, limiter=turnstile)
+    gateway = make(policy=BatchPolicy(concurrency=4, chunk_size=2), limiter=turnstile)
     batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
     await turnstile.let(4, until_asked=8)  # each chunk's look-up
     assert await counts(journal) == {JobState.NEW: 8}
-    turnstile.free.release()
+    await turnstile.let(1)
     while await counts(journal) != {JobState.NEW: 6, JobState.SUCCEEDED: 2}:  # noqa: ASYNC110  # see above
         await asyncio.sleep(0)
     batch.cancel()
@@ -68,15 +60,14 @@ async def test_a_request_that_is_tried_again_is_intended_only_when_it_is_sent(
     sandbox: Sandbox, make: Make, journal: Journal, *, is_cancelled: bool
 ) -> None:
     orders, turnstile = seeded(sandbox, 2, "capture"), Turnstile()
-    retry = RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0)
-    gateway, tries = make(limiter=turnstile, retry=retry), 0
+    gateway, tries = make(limiter=turnstile), 0
 
     async def refuse_the_first(_: object) -> None:
         nonlocal tries
         tries += 1
         assert await counts(journal) == {JobState.INTENT: 2}
         if tries == 1:
-            raise NotSentError("nothing was sent: no connection")
+            await refuse()
 
     Interposed(gateway, before=refuse_the_first)
     batch = asyncio.create_task(gateway.capture(orders, job=journal.job("job")))
@@ -88,7 +79,7 @@ async def test_a_request_that_is_tried_again_is_intended_only_when_it_is_sent(
             await batch
         assert await counts(journal) == {JobState.NEW: 2}
         batch = asyncio.ensure_future(make().resume(journal.job("job")))
-    turnstile.free.release()
+    await turnstile.let(1)
     assert (await batch).ok
     assert tries == 2 - is_cancelled
     assert effects(sandbox, orders, "capture") == [1] * 2
@@ -101,28 +92,24 @@ class AlarmError(Exception):
 async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_it_not_sent(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, turnstile = seeded(sandbox, 6), Turnstile()
-
     async def alarmed(run: JobRunner, _: object) -> None:
         while not run.results.finished:  # noqa: ASYNC110  # the first refund is made; the second waits for its turn
             await asyncio.sleep(0)
         raise AlarmError
 
     monkeypatch.setattr(JobRunner, "_wait_for", alarmed)
-    gateway = make(limiter=turnstile)
-    told: list[Any] = []
+    orders, turnstile, told = seeded(sandbox, 6), Turnstile(), list[Any]()
     with contextlib.suppress(AlarmError):
-        async with gateway.refund(orders, job=journal.job("job")) as batch:
-            await turnstile.let(3, until_asked=0)  # two look-ups and a refund
+        async with make(limiter=turnstile).refund(orders, job=journal.job("job")) as batch:
+            await turnstile.let(3)  # two look-ups and a refund
             while not batch.progress.counts[NOT_SENT]:  # noqa: ASYNC110  # see above
                 await asyncio.sleep(0)
-            # The lease is still ours, until the outcomes are read.
-            await turnstile.let(6, until_asked=0)
+            await turnstile.let(6)  # the lease is still ours, until the outcomes are read
             if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
                 await asyncio.wait(working)
             monkeypatch.undo()
             async for outcome in batch:
-                told.append(outcome)  # noqa: PERF401  # it raises in the end
+                told.append(outcome)  # it raises in the end
     told += batch.result
     assert statuses(told).count(NOT_SENT) == 4
     check_books(sandbox, told)

@@ -4,28 +4,11 @@ import argparse
 import itertools
 import multiprocessing
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.kills.driver import DATABASES, Tally, run_part
 from tests.support.books import Wrong
-
-
-def summary(tally: Tally, seconds: float) -> str:
-    """Say it all in some lines."""
-    count, share = tally.counts, tally.counts["faulty"] / max(1, tally.counts["requests"])
-    wrong = "/".join(f"{tally.problems[str(kind)]}" for kind in Wrong)
-    lines = [
-        *tally.failures,
-        f"{count['runs']} runs, {count['kills']} kills, {count['ousted']} leases lost or taken",
-        *(f"  {times:5} {kind}" for kind, times in sorted(tally.deaths.items())),
-        f"{count['requests']} requests with money, {share:.0%} of them with a fault",
-        f"orders: {_listed(tally.statuses)}; in the journal: {_listed(tally.states)}",
-        f"doubled/lost/wrongly reported: {wrong}",
-        f"failed runs: {tally.problems['failed']}, {seconds:.1f} seconds",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _listed(counts: Counter[str]) -> str:
@@ -40,13 +23,21 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes beside each other")
     parser.add_argument("--database", default="both", choices=("both", *DATABASES))
     options = parser.parse_args()
-    tally, began = Tally(), time.monotonic()
+    tally = Tally()
     seeds = range(options.start, options.start + options.runs)
     parts = [seeds[number :: options.jobs] for number in range(options.jobs)]
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         for one in pool.map(run_part, parts, itertools.repeat(options.database)):
             tally.merge(one)
-    sys.stdout.write(summary(tally, time.monotonic() - began))
+    wrong = "/".join(str(tally.problems[kind]) for kind in Wrong)
+    lines = [
+        *tally.failures,
+        f"{_listed(tally.counts)} (with money)",
+        f"killed at: {_listed(tally.deaths)}",
+        f"orders: {_listed(tally.statuses)}; in the journal: {_listed(tally.states)}",
+        f"doubled/lost/wrongly reported: {wrong}; failed runs: {tally.problems['failed']}",
+    ]
+    sys.stdout.write("\n".join(lines) + "\n")
     return 1 if tally.problems else 0
 
 

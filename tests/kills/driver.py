@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,10 +12,10 @@ import attrs
 
 from gateway_async import OutcomeStatus
 from gateway_async.journal import JobState, Journal
+from tests import nursery
 from tests.kills.gateway import Gateway, make_gateway
 from tests.kills.plans import Kill, Plan, draw
-from tests.kills.worker import DONE, OUSTED
-from tests.nursery import Forked, Nursery
+from tests.kills.worker import DONE, OUSTED, main
 from tests.postgres import postgres_url
 from tests.support.books import Told, Wrong, judge, told_of
 from tests.support.processes import ROOT, write_start
@@ -26,10 +25,6 @@ KILLED = -9
 
 _MOST_OUSTED = 20
 _TOGETHER = 10
-_LOADED_LATE = (
-    *("gateway_async.jobs", "gateway_async.recovery", "gateway_async.journal.submit"),
-    "psycopg",
-)
 _TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
 
@@ -58,7 +53,6 @@ class Running:
 
     plan: Plan
     gateway: Gateway
-    nursery: Nursery
     url: str
     folder: Path
     ousted: int = attrs.field(default=0, init=False)
@@ -128,17 +122,7 @@ class Running:
             report=str(report),
             resume=number > 0 and self.plan.resumes[number % 8],
         )
-        process: Forked | asyncio.subprocess.Process
-        if self.plan.fresh and not self.told:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-W", "error", "-m", "tests.kills.worker"),
-                cwd=ROOT,
-                env=around,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
-        else:
-            process = await self.nursery.start([], env=around, cwd=ROOT)
+        process = await nursery.start(main, env=around, cwd=ROOT)
         _, errors = await process.communicate()
         self._read(report)
         return process.returncode, errors.decode()
@@ -178,24 +162,21 @@ async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
     tally, left = Tally(), iter(seeds)
     wanted = DATABASES if database == "both" else (database,)
 
-    async def work(folder: Path, postgres: str, nursery: Nursery) -> None:
+    async def work(folder: Path, postgres: str) -> None:
         for seed in left:
             plan = draw(seed)
             on_file = wanted[seed % len(wanted)] == "sqlite"
             url = f"sqlite:///{folder / f'{seed}.db'}" if on_file else postgres
             gateway = make_gateway(plan)
             async with gateway.sandbox:
-                running = Running(
-                    plan=plan, gateway=gateway, nursery=nursery, url=url, folder=folder
-                )
+                running = Running(plan=plan, gateway=gateway, url=url, folder=folder)
                 tally.merge(await running.complete())
 
     with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         postgres = stack.enter_context(postgres_url()) if "postgresql" in wanted else ""
-        nursery = stack.enter_context(Nursery("tests.kills.worker:main", *_LOADED_LATE))
         async with asyncio.TaskGroup() as group:
             for _ in range(_TOGETHER):
-                group.create_task(work(Path(name), postgres, nursery))
+                group.create_task(work(Path(name), postgres))
     return tally
 
 

@@ -63,7 +63,6 @@ class Plan:
     shared: int  # how many orders are of a transaction that another order has too
     refused: int  # how many orders the gateway declines
     again: bool  # the job is run once more at the end
-    fresh: bool  # the first process is a new interpreter rather than a fork of one
     lease_seconds: float
 
 
@@ -71,7 +70,7 @@ def draw(seed: int) -> Plan:
     """Draw a run."""
     rng = random.Random(f"kills {seed}")
     operation = rng.choice(_OPERATIONS)
-    orders = rng.randint(40, 200) // (4 if operation == "payout" else 1)
+    orders = rng.randint(30, 120) // (4 if operation == "payout" else 1)
     chunk_size = 1 if operation == "payout" else rng.choice((5, 8, 10, 20))
     chunks = -(-orders // chunk_size)
     is_refund = operation == "refund"
@@ -90,7 +89,6 @@ def draw(seed: int) -> Plan:
         shared=rng.randint(2, 8) if is_refund and rng.random() < 0.25 else 0,
         refused=rng.choice((0, 0, 3)),
         again=rng.random() < 0.25,
-        fresh=rng.random() < 0.1,
         lease_seconds=rng.choice((0.6, 0.7, 0.8)),
     )
 

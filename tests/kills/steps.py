@@ -10,12 +10,12 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from gateway_async import transport
 from gateway_async.journal import database
 from gateway_async.operations import QUERY, SEARCH_REFUNDS
-from gateway_async.transport.tracked import TrackedPayload
 from tests.kills.plans import JOURNAL_WORK, Kill
 
 _LOOK_UP_PATHS = (QUERY.path, SEARCH_REFUNDS.path)
@@ -72,31 +72,23 @@ def count_commits(steps: Steps) -> None:
 
 def count_requests(steps: Steps) -> None:
     """Count every request of this process from now on."""
-    payload, client = TrackedPayload, transport.AiohttpTransport
-    begin, send, init = transport.SendTracker.begin, client.send, payload.__init__
-    kinds: dict[int, str] = {}
-
-    def counted_init(
-        self: Any, message: transport.HttpRequest, tracker: transport.SendTracker, on_written: Any
-    ) -> None:
-        kinds[id(tracker)] = "look" if message.path in _LOOK_UP_PATHS else "money"
-        init(self, message, tracker, on_written)
+    client, tracker_class = transport.AiohttpTransport, transport.SendTracker
+    begin, send = tracker_class.begin, client.send
+    kind = ContextVar("kind", default="")
 
     def counted_begin(self: transport.SendTracker) -> None:
         begin(self)
-        kind = kinds.get(id(self), "money")
-        steps.take(f"first byte {kind}")
+        steps.take(f"first byte {kind.get()}")
         # Once the writer has its turn: aiohttp hands headers and body over at the end of it.
-        asyncio.get_running_loop().call_soon(steps.take, f"sent {kind}")
+        asyncio.get_running_loop().call_soon(steps.take, f"sent {kind.get()}")
 
     async def counted_send(self: Any, message: Any, *, tracker: Any, seconds: float) -> Any:
+        kind.set("look" if message.path in _LOOK_UP_PATHS else "money")
         try:
             return await send(self, message, tracker=tracker, seconds=seconds)
         finally:
-            kind = kinds.pop(id(tracker), None)
-            if kind is not None:
-                steps.take(f"reply {kind}")
+            if tracker.started:
+                steps.take(f"reply {kind.get()}")
 
-    payload.__init__ = counted_init  # type: ignore[method-assign, assignment]
-    transport.SendTracker.begin = counted_begin  # type: ignore[method-assign]
+    tracker_class.begin = counted_begin  # type: ignore[method-assign]
     client.send = counted_send  # type: ignore[method-assign, assignment]
