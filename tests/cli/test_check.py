@@ -32,7 +32,7 @@ from gateway_async.models.records import RefundRecord, TransactionRecord
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
 from tests.cli.running import Ended, run, start
-from tests.support.servers import ForwardProxy, Proxy, Trouble, bind, with_body
+from tests.support.servers import Proxy, Trouble, bind, with_body
 
 CHECKS = (
     *("address", "connection", "tls", "proxy", "reply", "time", "credentials", "signature"),
@@ -141,7 +141,7 @@ async def test_a_proxy_that_wants_a_password(
     authority.cert_pem.write_to_path(ca_file)
     async with (
         Proxy(sandbox.base_url, tls=tls if is_tls else None) as gateway,
-        ForwardProxy(login="me:right") as proxy,
+        Proxy(login="me:right") as proxy,
     ):
         config.write_text(
             f'proxy = "{proxy.with_login(f"me:{password}")}"\nca_file = "{ca_file}"\n'

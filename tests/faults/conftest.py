@@ -4,7 +4,7 @@ import pytest
 import trustme
 
 from gateway_async.sandbox import Sandbox
-from tests.faults.deeds import Trial
+from tests.faults.trial import Trial
 from tests.support.dragnet import SIGNER_SECRET
 from tests.support.servers import Proxy
 
@@ -25,7 +25,7 @@ async def proxy(sandbox: Sandbox) -> AsyncIterator[Proxy]:
 
 @pytest.fixture(params=["query", "refund"])
 def trial(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Trial]:
-    """A look-up and a refund, or any of the four deeds; what it told must be true at the end."""
+    """A look-up and a refund; what the client said must be true at the end."""
     trial = Trial(sandbox, request.param)
     yield trial
     trial.check()

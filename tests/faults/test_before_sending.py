@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -21,35 +21,37 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
-from tests.faults.deeds import (
-    ATTEMPTS,
-    DEEDS,
-    NOT_SENT,
-    SUCCEEDED,
-    Trial,
-    check_not_sent,
-    refunds,
-    with_deeds,
-)
+from tests.faults.trial import ATTEMPTS, NOT_SENT, SUCCEEDED, Trial, check_not_sent, status_of
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
-from tests.support.servers import Proxy, bind, full_backlog, serving, tls_of, trust_in
+from tests.support.servers import Proxy, bind, serving, tls_of, trust_in
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=1)
 HASTY = BatchPolicy(concurrency=1, drain_seconds=0)
 
 
+def _url_of(bound: socket.socket) -> str:
+    return f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
 @asynccontextmanager
 async def refusing(_: Clock) -> AsyncIterator[str]:
     with bind() as bound:
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        yield _url_of(bound)
 
 
 @asynccontextmanager
 async def never_taken(clock: Clock) -> AsyncIterator[str]:
-    with full_backlog() as url:
+    """Keep a port at which connections are neither taken nor refused: its queue is full."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(bind())
+        listening.listen(0)
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.settimeout(0)
+            filler.connect_ex(listening.getsockname())
         async with clock.racing():
-            yield url
+            yield _url_of(listening)
 
 
 @asynccontextmanager
@@ -92,14 +94,14 @@ UNREACHABLE: dict[str, Callable[[Clock], AbstractAsyncContextManager[str]]] = {
 }
 
 
-@with_deeds("where", UNREACHABLE)
+@pytest.mark.parametrize("where", UNREACHABLE)
 async def test_what_reaches_no_gateway_is_tried_again_and_was_not_sent(
     trial: Trial, where: str, clock: Clock
 ) -> None:
     attempts = Limiter()
     async with UNREACHABLE[where](clock) as url:
-        told = await trial.run(url, limiter=attempts)
-    check_not_sent(trial, told, attempts)
+        result = await trial.run(url, limiter=attempts)
+    check_not_sent(trial, result, attempts)
 
 
 # One connection for all
@@ -118,26 +120,23 @@ async def hold(sandbox: Sandbox, gateway: GatewayClient, calls: int) -> list[asy
 async def test_a_pool_that_is_exhausted(trial: Trial, sandbox: Sandbox, clock: Clock) -> None:
     attempts = Limiter()
     limits = Timeouts(reply_seconds=10_000, total_seconds=10_000)
-    settings: dict[str, Any] = {
-        "limiter": attempts,
-        "timeouts": limits,
-        "policy": HASTY,
-        "max_connections": 1,
-    }
-    async with trial.client(**settings) as gateway:
+    async with trial.client(
+        limiter=attempts, timeouts=limits, policy=HASTY, max_connections=1
+    ) as gateway:
         (call,) = await hold(sandbox, gateway, 1)
         attempts.entered = 0
         async with clock.racing():
-            told = await trial.run_with(gateway)
+            result = await trial.run_with(gateway)
         call.cancel()
         await asyncio.wait([call])
-    check_not_sent(trial, told, attempts)
+    check_not_sent(trial, result, attempts)
 
 
 async def test_batches_that_share_a_connection_take_turns(sandbox: Sandbox) -> None:
     """Else the first would keep it, and the others time out: no gateway need fail for that."""
-    orders = refunds(sandbox, 60)
-    async with Trial(sandbox, "refund").client(max_connections=1, policy=ONE_BY_ONE) as gateway:
+    trial = Trial(sandbox, "refund")
+    orders = trial.orders(60)
+    async with trial.client(max_connections=1, policy=ONE_BY_ONE) as gateway:
         batches = [gateway.refund(orders[start::3]) for start in range(3)]
         tasks = [asyncio.create_task(batch) for batch in batches]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -151,14 +150,14 @@ async def test_who_fails_or_is_cancelled_leaves_its_place_to_the_next(
     trial: Trial, sandbox: Sandbox, clock: Clock
 ) -> None:
     async with refusing(clock) as url:
-        told = await trial.run(url, max_connections=1)
-    assert told.status is NOT_SENT
-    assert "Timeout" not in str(told.error)  # as the first attempt, so the last
+        result = await trial.run(url, max_connections=1)
+    assert status_of(result) is NOT_SENT
+    assert "Timeout" not in str(result[0].error)  # as the first attempt, so the last
     async with trial.client(max_connections=1, policy=HASTY) as gateway:
         for call in reversed(await hold(sandbox, gateway, 2)):
             call.cancel()
             await asyncio.wait([call])
-        assert (await trial.run_with(gateway)).status is SUCCEEDED
+        assert (await trial.run_with(gateway)).ok
 
 
 async def test_who_waits_for_a_connection_hears_that_the_client_was_closed(
@@ -187,15 +186,13 @@ async def test_a_certificate_that_is_not_the_right_one_stops_the_batch(
         Proxy(sandbox.base_url, tls=tls) as proxy,
         aiohttp.ClientSession(connector=pinned) as session,
     ):
-        settings: dict[str, Any] = {"limiter": attempts, "policy": ONE_BY_ONE}
-        if wrong == "name":
-            settings["ssl"] = trust_in(authority)
-        if wrong == "pin":
-            settings["session"] = session
-        async with trial.client(proxy.base_url, **settings) as gateway:
-            orders = DEEDS[trial.operation].make(sandbox, 5)
-            told = await trial.run_with(gateway, orders)
-    check_not_sent(trial, told, attempts, CertificateError)
+        settings: dict[str, Any] = {
+            "authority": {},
+            "name": {"ssl": trust_in(authority)},
+            "pin": {"session": session},
+        }[wrong]
+        result = await trial.run(proxy.base_url, limiter=attempts, policy=ONE_BY_ONE, **settings)
+    check_not_sent(trial, result, attempts, CertificateError)
     shown = "ab" * 32 if wrong == "pin" else "certificate"
-    assert all(shown in str(error) for error in told.errors)
+    assert all(shown in str(outcome.error) for outcome in result)
     assert proxy.requests == 0

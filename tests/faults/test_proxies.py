@@ -4,7 +4,6 @@ import asyncio
 import ssl
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -21,19 +20,29 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
-from tests.faults.deeds import (
+from tests.faults.trial import (
     ATTEMPTS,
     NOT_SENT,
-    SUCCEEDED,
     UNKNOWN,
-    Told,
+    Result,
     Trial,
     check_not_sent,
-    refunds,
+    error_of,
+    status_of,
 )
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
-from tests.support.servers import ForwardProxy, Proxy, bind, header, tls_of, trust_in
+from tests.support.servers import (
+    NOTHING,
+    End,
+    Proxy,
+    Trouble,
+    bind,
+    header,
+    refusal,
+    tls_of,
+    trust_in,
+)
 
 LOGIN, LOGIN_IN_URL = "me@corp:pa55:w%rd", "me%40corp:pa55%3Aw%25rd"
 TUNNELS = ("https by http", "https by https")
@@ -46,7 +55,7 @@ class Way:
 
     trial: Trial
     gateway: Proxy
-    proxy: ForwardProxy
+    proxy: Proxy
     settings: dict[str, Any]
 
     @property
@@ -56,17 +65,17 @@ class Way:
     def client(self, **settings: Any) -> Any:
         return self.trial.client(self.gateway.base_url, **{**self.settings, **settings})
 
-    async def run(self, **settings: Any) -> Told:
+    async def run(self, **settings: Any) -> Result:
         async with self.client(**settings) as gateway:
             return await self.trial.run_with(gateway)
 
     async def run_in_vain(self, kind: Any = NotSentError, **settings: Any) -> str:
         """Check that nothing is sent, and that no error shows the login; return the first one."""
         attempts = Limiter()
-        told = await self.run(limiter=attempts, **settings)
-        check_not_sent(self.trial, told, attempts, kind)
-        check_hidden(*told.errors)
-        return str(told.error)
+        result = await self.run(limiter=attempts, **settings)
+        check_not_sent(self.trial, result, attempts, kind)
+        check_hidden(error_of(result))
+        return str(error_of(result))
 
 
 @pytest.fixture(params=KINDS)
@@ -76,10 +85,10 @@ async def way(
     """A way such as ``http by https``: the gateway's scheme, and the proxy's."""
     to_gateway, _, to_proxy, *without = request.param.split()
     tls = {"http": None, "https": tls_of(authority)}
-    async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(Proxy(sandbox.base_url, tls=tls[to_gateway]))
-        proxy = ForwardProxy(tls=tls[to_proxy], login="" if without else LOGIN)
-        await stack.enter_async_context(proxy)
+    async with (
+        Proxy(sandbox.base_url, tls=tls[to_gateway]) as gateway,
+        Proxy(tls=tls[to_proxy], login="" if without else LOGIN) as proxy,
+    ):
         url = proxy.base_url if without else proxy.with_login(LOGIN_IN_URL)
         settings = {"proxy": url, "ssl": trust_in(authority)}
         way = Way(Trial(sandbox, "refund"), gateway, proxy, settings)
@@ -91,14 +100,13 @@ def only(*kinds: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("way", kinds, indirect=True)
 
 
-def check_hidden(*shown: Any) -> None:
-    """Nothing of a password is in what can be shown of these."""
-    for one in shown:
-        texts = [str(one), repr(one)]
-        while isinstance(one, BaseException):
-            texts += [repr(one), *traceback.format_exception(one)]
-            one = one.__cause__ or one.__context__  # noqa: PLW2901  # one after the other
-        assert "pa55" not in "".join(texts)
+def check_hidden(shown: object) -> None:
+    """Nothing of a password is in what can be shown."""
+    texts = [str(shown), repr(shown)]
+    while isinstance(shown, BaseException):
+        texts += [repr(shown), *traceback.format_exception(shown)]
+        shown = shown.__cause__ or shown.__context__
+    assert "pa55" not in "".join(texts)
 
 
 @pytest.mark.usefixtures("clock")
@@ -106,9 +114,8 @@ async def test_everything_goes_by_the_proxy_over_one_connection(way: Way) -> Non
     async with way.client() as gateway:
         check_hidden(gateway)
         for _ in range(3):
-            assert (await way.trial.run_with(gateway)).status is SUCCEEDED
-        assert way.proxy.connections == 1
-    assert way.trial.requests == 3
+            assert (await way.trial.run_with(gateway)).ok
+    assert (way.proxy.connections, way.trial.requests) == (1, 3)
     host = way.gateway.base_url.partition("//")[2]
     line = f"CONNECT {host} " if way.is_tunnel else f"POST http://{host}/v1/"
     assert len(way.proxy.heads) == (1 if way.is_tunnel else 3)
@@ -121,17 +128,17 @@ async def test_everything_goes_by_the_proxy_over_one_connection(way: Way) -> Non
     assert "authorization" not in "".join(way.gateway.heads).lower()
 
 
-@pytest.mark.parametrize("ends", ["drop_all", "say"])
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"])
 async def test_idle_connections_that_ended_or_hold_something_are_not_used(
-    way: Way, ends: str
+    way: Way, said: bytes
 ) -> None:
     async with way.client() as gateway:
-        assert (await way.trial.run_with(gateway)).status is SUCCEEDED
-        if ends == "say":
-            way.proxy.say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        assert (await way.trial.run_with(gateway)).ok
+        if said:
+            way.proxy.say(said)
         else:
-            way.proxy.drop_all()
-        assert (await way.trial.run_with(gateway)).status is SUCCEEDED
+            way.proxy.end_idle(End.RESET)
+        assert (await way.trial.run_with(gateway)).ok
     assert way.trial.requests == 2
 
 
@@ -140,8 +147,8 @@ async def test_a_reply_that_is_lost_on_its_way_back(way: Way) -> None:
     running = asyncio.create_task(way.run())
     while not way.trial.requests:  # noqa: ASYNC110  # the loop does the work
         await asyncio.sleep(0)
-    way.proxy.drop_all()
-    assert ((await running).status, way.trial.requests) == (UNKNOWN, 1)
+    way.proxy.end_idle(End.RESET)
+    assert (status_of(await running), way.trial.requests) == (UNKNOWN, 1)
 
 
 async def test_a_proxy_that_is_down(way: Way) -> None:
@@ -152,18 +159,18 @@ async def test_a_proxy_that_is_down(way: Way) -> None:
 
 @only(*TUNNELS)
 @pytest.mark.parametrize(
-    ("name", "value", "error"),
+    ("trouble", "error"),
     [
-        ("refuses_with", 301, "the proxy opened no connection (HTTP 301)"),
-        ("refuses_with", 502, "the proxy opened no connection (HTTP 502)"),
-        ("hangs_up", True, "nothing was sent"),
-        ("is_mute", True, "nothing was sent"),
+        (refusal(301), "the proxy opened no connection (HTTP 301)"),
+        (refusal(502), "the proxy opened no connection (HTTP 502)"),
+        (Trouble(NOTHING, end=End.CLOSE), "nothing was sent"),
+        (Trouble(NOTHING, end=End.SILENCE), "nothing was sent"),
     ],
 )
 async def test_a_tunnel_that_is_not_opened(
-    way: Way, name: str, value: object, error: str, clock: Clock
+    way: Way, trouble: Trouble, error: str, clock: Clock
 ) -> None:
-    setattr(way.proxy, name, value)
+    way.proxy.always(trouble)
     way.proxy.on_silence = clock.advance
     assert error in await way.run_in_vain()
     assert len(way.proxy.lines) == ATTEMPTS
@@ -173,11 +180,12 @@ async def test_a_tunnel_that_is_not_opened(
 async def test_a_place_behind_a_tunnel_is_not_waited_for_beyond_the_time_to_connect(
     way: Way, clock: Clock
 ) -> None:
-    way.proxy.is_mute, way.proxy.on_silence = True, clock.advance
-    orders = refunds(way.trial.sandbox, 4)
+    way.proxy.always(Trouble(NOTHING, end=End.SILENCE))
+    way.proxy.on_silence = clock.advance
     policy = BatchPolicy(concurrency=1, chunk_size=1)
     async with way.client(max_connections=1, policy=policy) as gateway:
-        results = await asyncio.gather(*(gateway.refund([order]) for order in orders))
+        batches = [gateway.refund([order]) for order in way.trial.orders(4)]
+        results = await asyncio.gather(*batches)
     assert [result.counts[NOT_SENT] for result in results] == [1] * 4
     assert len(way.proxy.lines) == ATTEMPTS  # as all four give up when the first does
     assert way.trial.requests == 0
@@ -188,10 +196,10 @@ async def test_a_place_behind_a_tunnel_is_not_waited_for_beyond_the_time_to_conn
 async def test_what_a_proxy_answers_in_the_place_of_the_gateway_proves_nothing(
     way: Way, status: int
 ) -> None:
-    way.proxy.refuses_with = status
-    told = await way.run()
-    assert told.status is UNKNOWN
-    assert isinstance(told.error, ReplyStatusError)
+    way.proxy.always(refusal(status))
+    result = await way.run()
+    assert status_of(result) is UNKNOWN
+    assert isinstance(error_of(result), ReplyStatusError)
     assert len(way.proxy.lines) == 1
 
 
@@ -205,27 +213,23 @@ async def test_a_wrong_login_stops_at_once(way: Way, login: str) -> None:
 # Certificates
 
 
-@only(*TUNNELS)
-async def test_a_certificate_of_the_gateway_that_nobody_vouches_for(way: Way) -> None:
-    async with Proxy(way.trial.sandbox.base_url, tls=tls_of(trustme.CA())) as gateway:
-        error = await attrs.evolve(way, gateway=gateway).run_in_vain(CertificateError)
-        assert gateway.base_url.rpartition(":")[2] in error
-
-
-@only("https by http")
-async def test_a_certificate_that_a_given_session_does_not_trust(way: Way) -> None:
-    async with aiohttp.ClientSession(proxy=way.settings["proxy"]) as session:
-        told = await way.trial.run(way.gateway.base_url, session=session)
-    assert {type(error) for error in told.errors} == {CertificateError}
-    check_hidden(*told.errors)
-
-
-@only("http by https", "https by https")
-async def test_a_certificate_of_the_proxy_that_nobody_vouches_for(way: Way) -> None:
-    async with ForwardProxy(tls=tls_of(trustme.CA())) as proxy:
-        error = await way.run_in_vain(CertificateError, proxy=proxy.base_url)
-        assert proxy.heads == []
-    assert proxy.base_url.rpartition(":")[2] in error
+@only("http by https", *TUNNELS)
+async def test_a_certificate_that_nobody_vouches_for(way: Way) -> None:
+    """Of the gateway, of a proxy, and where a given session does not trust it."""
+    if way.is_tunnel:
+        async with Proxy(way.trial.sandbox.base_url, tls=tls_of(trustme.CA())) as gateway:
+            error = await attrs.evolve(way, gateway=gateway).run_in_vain(CertificateError)
+            assert gateway.base_url.rpartition(":")[2] in error
+    if way.proxy.base_url.startswith("https"):
+        async with Proxy(tls=tls_of(trustme.CA())) as proxy:
+            error = await way.run_in_vain(CertificateError, proxy=proxy.base_url)
+            assert proxy.heads == []
+        assert proxy.base_url.rpartition(":")[2] in error
+    else:
+        async with aiohttp.ClientSession(proxy=way.settings["proxy"]) as session:
+            result = await way.trial.run(way.gateway.base_url, session=session)
+        assert type(error_of(result)) is CertificateError
+        check_hidden(error_of(result))
 
 
 async def test_a_gateway_that_wants_a_certificate_of_ours(
@@ -236,10 +240,10 @@ async def test_a_gateway_that_wants_a_certificate_of_ours(
     authority.configure_trust(demanding)
     authority.issue_cert("merchant.example").configure_cert(ours)
     async with Proxy(sandbox.base_url, tls=demanding) as gateway:
-        assert (await trial.run(gateway.base_url, ssl=ours)).status is SUCCEEDED
-        told = await trial.run(gateway.base_url, ssl=trust_in(authority))
+        assert (await trial.run(gateway.base_url, ssl=ours)).ok
+        result = await trial.run(gateway.base_url, ssl=trust_in(authority))
     # With TLS 1.3 the refusal comes only once the request was written.
-    assert told.status in (NOT_SENT, UNKNOWN)
+    assert status_of(result) in (NOT_SENT, UNKNOWN)
     assert trial.requests == 1
 
 
@@ -263,18 +267,15 @@ async def test_the_environment_names_the_proxy(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY" if way.is_tunnel else "HTTP_PROXY", way.settings["proxy"])
     monkeypatch.setenv("NO_PROXY", no_proxy)
-    assert (await way.run(proxy=None, trust_env=trust_env)).status is SUCCEEDED
+    assert (await way.run(proxy=None, trust_env=trust_env)).ok
     assert len(way.proxy.lines) == is_used
-    assert (await way.run(trust_env=trust_env)).status is SUCCEEDED  # what is given goes over it
+    assert (await way.run(trust_env=trust_env)).ok  # what is given goes over it
     assert len(way.proxy.lines) == is_used + 1
-
-
-# Plain HTTP over a network that is trusted
 
 
 @only("http by http")
 async def test_plain_http_to_another_host_by_a_proxy(way: Way) -> None:
+    """Over a network that is trusted."""
     url = way.gateway.base_url.replace("127.0.0.1", "gateway.internal")
-    told = await way.trial.run(url, **way.settings, allow_http=True)
-    assert told.status is SUCCEEDED
+    assert (await way.trial.run(url, **way.settings, allow_http=True)).ok
     assert way.proxy.lines[0].startswith("POST http://gateway.internal:")

@@ -19,12 +19,12 @@ ONE_UNKNOWN = (UNKNOWN, DONE, DONE)
 
 @attrs.frozen
 class Row:
-    """What three orders come to, of a look-up and of a refund, or one payment.
+    """What three orders come to, of a look-up and of a refund.
 
     Attributes:
         fault: The fault, which strikes each request.
         read: The statuses of a look-up of three orders; none where no look-up shows it.
-        money: The statuses of a refund of three orders, or of one payment.
+        money: The statuses of a refund of three orders; one where only a payment shows it.
         effects: How often each order was carried out.
         strangers: Records that belong to no order.
     """
@@ -34,11 +34,6 @@ class Row:
     money: tuple[OutcomeStatus, ...]
     effects: int = 1
     strangers: int = attrs.field(default=0, kw_only=True)
-
-    @property
-    def operation(self) -> str:
-        """What moves money."""
-        return "refund" if len(self.money) == len(ALL_DONE) else "pay_direct"
 
 
 ROWS = (

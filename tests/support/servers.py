@@ -1,12 +1,13 @@
-"""Servers on 127.0.0.1 for tests: any handler, a proxy that breaks exchanges, a forward proxy."""
+"""Servers on 127.0.0.1 for tests: any handler, and a proxy that breaks exchanges off."""
 
 import asyncio
 import base64
 import contextlib
+import re
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from enum import Enum, auto
 from typing import Self
 from urllib.parse import urlsplit
@@ -16,11 +17,11 @@ import trustme
 from aiohttp import web
 
 LOOPBACK = "127.0.0.1"
-_LINGER_NOT = struct.pack("ii", 1, 0)
 _HEAD_END = b"\r\n\r\n"
 _GONE = (OSError, asyncio.IncompleteReadError)
 _HOP_BY_HOP = ("proxy-authorization", "connection", "proxy-connection")
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -72,36 +73,10 @@ async def answering(
         await runner.cleanup()
 
 
-class Server:
-    """A server that is a context manager; what it does with a connection is up to its heirs.
-
-    Attributes:
-        base_url: Where it listens, once it is entered.
-        on_silence: Called when it has read something, and is not going to answer.
-    """
-
-    def __init__(
-        self, *, tls: ssl.SSLContext | None = None, bound: socket.socket | None = None
-    ) -> None:
-        self.base_url = ""
-        self.on_silence: Callable[[], object] = lambda: None
-        self._serving = serving(self._serve, tls=tls, bound=bound)
-
-    async def __aenter__(self) -> Self:
-        self.base_url = await self._serving.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._serving.__aexit__(None, None, None)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise NotImplementedError
-
-
 async def read_message(reader: asyncio.StreamReader) -> bytes:
     """Read a request or reply whose length is named."""
     head = await reader.readuntil(_HEAD_END)
-    return head + await reader.readexactly(_content_length(head))
+    return head + await reader.readexactly(int(header(head.decode(), "content-length") or 0))
 
 
 def bind() -> socket.socket:
@@ -110,19 +85,6 @@ def bind() -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.bind((LOOPBACK, 0))
     return bound
-
-
-@contextlib.contextmanager
-def full_backlog() -> "Iterator[str]":
-    """Keep a port at which connections are neither taken nor refused: its queue is full."""
-    with contextlib.ExitStack() as stack:
-        listening = stack.enter_context(bind())
-        listening.listen(0)
-        for _ in range(4):
-            filler = stack.enter_context(socket.socket())
-            filler.settimeout(0)
-            filler.connect_ex(listening.getsockname())
-        yield f"http://{LOOPBACK}:{listening.getsockname()[1]}"
 
 
 def tls_of(authority: trustme.CA, name: str = LOOPBACK) -> ssl.SSLContext:
@@ -158,6 +120,7 @@ PLACES: dict[str, Callable[[bytes], int]] = {
     "before its last byte": lambda message: len(message) - 1,
 }
 """Where a message may break off: how many bytes of it come through."""
+NOTHING = PLACES["before its first byte"]
 
 
 @attrs.frozen
@@ -165,19 +128,15 @@ class Trouble:
     """What happens to one exchange.
 
     Attributes:
-        heard: How many bytes of the request come to the gateway; a part of one has no reply.
+        heard: How many bytes of the request are passed on; a part of one has no reply. None where
+            all this happens once its first byte has come.
         said: What comes of its reply, made from the right one.
         end: How the connection ends behind that; None where it goes on.
     """
 
-    heard: Callable[[bytes], int] = len
+    heard: Callable[[bytes], int] | None = len
     said: Callable[[bytes], bytes] = bytes
     end: End | None = None
-
-
-def nothing(_: bytes) -> int:
-    """Let a request end when its first byte has come, unread."""
-    return 0
 
 
 def cut(place: Callable[[bytes], int]) -> Callable[[bytes], bytes]:
@@ -185,48 +144,54 @@ def cut(place: Callable[[bytes], int]) -> Callable[[bytes], bytes]:
     return lambda reply: reply[: place(reply)]
 
 
-@attrs.define(eq=False)
-class _Connection:
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    is_deaf: bool = False
+class Proxy:
+    """Passes requests on one by one, each on a new connection, or lets an exchange break off.
 
-    def finish(self, end: End) -> None:
-        if end is End.RESET:
-            bare = self.writer.transport.get_extra_info("socket")
-            with contextlib.suppress(OSError):  # the client went before
-                bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT)
-            self.writer.transport.abort()
-        elif end is End.CLOSE:
-            self.writer.close()
-        else:
-            self.is_deaf = True
+    It stands in for the gateway, or is a forward proxy: then it goes to the port that a request
+    names, on this machine, whatever the name.
 
-
-class Proxy(Server):
-    """Forwards requests one by one, each on a new connection to the gateway.
+    Args:
+        upstream: Where a request goes that names no address.
+        tls: The context with which it listens; None for plain HTTP.
+        login: User and password that it demands, as ``user:password``.
 
     Attributes:
+        base_url: Where it listens, once it is entered.
         connections: How many were accepted.
         requests: How many requests came of which the first byte was seen.
         heads: The head of each request that was read whole.
+        on_silence: Called when it has read something, and is not going to answer.
     """
 
     def __init__(
-        self,
-        upstream: str,
-        *,
-        tls: ssl.SSLContext | None = None,
-        bound: socket.socket | None = None,
+        self, upstream: str = "", *, tls: ssl.SSLContext | None = None, login: str = ""
     ) -> None:
-        super().__init__(tls=tls, bound=bound)
-        self.connections = 0
-        self.requests = 0
+        self.base_url = ""
+        self.connections = self.requests = 0
         self.heads: list[str] = []
-        self._upstream = urlsplit(upstream)
+        self.on_silence: Callable[[], object] = lambda: None
+        self._serving = serving(self._serve, tls=tls)
+        self._upstream = upstream
+        self._demanded = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
         self._troubles: list[Trouble] = []
         self._always = Trouble()
-        self._open: set[_Connection] = set()
+        self._open: dict[asyncio.StreamWriter, End | None] = {}
+
+    async def __aenter__(self) -> Self:
+        self.base_url = await self._serving.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._serving.__aexit__(None, None, None)
+
+    @property
+    def lines(self) -> list[str]:
+        """The first line of each request."""
+        return [head.partition("\r\n")[0] for head in self.heads]
+
+    def with_login(self, login: str) -> str:
+        """Return its URL with user and password."""
+        return self.base_url.replace("://", f"://{login}@")
 
     def once(self, trouble: Trouble) -> None:
         """Let something happen to the next exchange that has none."""
@@ -238,69 +203,121 @@ class Proxy(Server):
 
     def end_idle(self, end: End) -> None:
         """End every open connection; `SILENCE` lets it seem to live."""
-        for connection in self._open:
-            connection.finish(end)
+        for writer in self._open:
+            self._finish(writer, end)
+
+    def say(self, text: bytes) -> None:
+        """Send to every client what it did not ask for."""
+        for writer in self._open:
+            writer.write(text)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(reader, writer)
         self.connections += 1
-        self._open.add(connection)
+        self._open[writer] = None
         try:
-            await self._serve_all(connection)
+            while not writer.is_closing():
+                await self._exchange(reader, writer)
         finally:
-            self._open.discard(connection)
+            del self._open[writer]
 
-    async def _serve_all(self, connection: _Connection) -> None:
-        while not connection.writer.is_closing():
-            first = await connection.reader.readexactly(1)
-            self.requests += 1
-            if connection.is_deaf:
-                break
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass one request on, and its reply back."""
+        request = await reader.readexactly(1)
+        self.requests += 1
+        if self._open[writer] is not End.SILENCE:
             trouble = self._troubles.pop(0) if self._troubles else self._always
-            request = first
-            if trouble.heard is not nothing:
-                request += await read_message(connection.reader)
+            if trouble.heard is not None:
+                request += await read_message(reader)
                 self.heads.append(request.partition(_HEAD_END)[0].decode())
-            reply = await self._ask(request[: trouble.heard(request)])
-            connection.writer.write(trouble.said(reply))
-            if trouble.heard is not nothing:
-                await connection.writer.drain()
+                if self._demanded not in ("", header(self.heads[-1], "proxy-authorization")):
+                    trouble = REFUSED
+            heard = trouble.heard(request) if trouble.heard else 0
+            reply = await self._ask(request, heard, (reader, writer)) if heard else b""
+            writer.write(trouble.said(reply))
+            if trouble.heard is not None:
+                await writer.drain()
             if trouble.end is not None:
-                connection.finish(trouble.end)
-            if trouble.end is End.SILENCE:
-                break
-        if connection.is_deaf:
+                self._finish(writer, trouble.end)
+        if self._open[writer] is End.SILENCE:
             self.on_silence()
-            await connection.reader.read(-1)
+            await reader.read(-1)
+            writer.close()
 
-    async def _ask(self, request: bytes) -> bytes:
-        """Hand what came of a request to the gateway; a part of one has no reply."""
-        if not request:
-            return b""
-        reader, writer = await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
+    async def _ask(self, request: bytes, heard: int, client: Streams) -> bytes:
+        """Hand what is heard of a request to its target, or open a tunnel to it."""
+        method, target, _ = request.decode("latin-1").split(" ", 2)
+        is_named = "://" in target or method == "CONNECT"
+        address = (target if "://" in target else f"//{target}") if is_named else self._upstream
+        gateway = await asyncio.open_connection(LOOPBACK, urlsplit(address).port)
         try:
-            writer.write(request)
-            await writer.drain()
-            if not _is_whole(request):
-                writer.write_eof()
-                await reader.read(-1)
+            if method == "CONNECT":
+                client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+                await _tunnel(client, gateway)
+                client[1].close()
                 return b""
-            return await read_message(reader)
+            gateway[1].write(_forwarded(request[:heard]) if is_named else request[:heard])
+            if heard == len(request):
+                return await read_message(gateway[0])
+            gateway[1].write_eof()
+            await gateway[0].read(-1)
+            return b""
         finally:
+            gateway[1].close()
+
+    def _finish(self, writer: asyncio.StreamWriter, end: End) -> None:
+        self._open[writer] = end
+        if end is End.RESET:
+            bare = writer.transport.get_extra_info("socket")
+            with contextlib.suppress(OSError):  # the client went before
+                bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+        elif end is End.CLOSE:
             writer.close()
 
 
-def _content_length(head: bytes) -> int:
-    for line in head.lower().split(b"\r\n"):
-        name, _, value = line.partition(b":")
-        if name == b"content-length":
-            return int(value)
-    return 0
+def refusal(status: int) -> Trouble:
+    """Let a proxy answer in the place of the gateway."""
+    answer = f"HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno".encode()
+    return Trouble(NOTHING, lambda _: answer)
 
 
-def _is_whole(message: bytes) -> bool:
-    head, end, body = message.partition(_HEAD_END)
-    return bool(end) and len(body) == _content_length(head)
+REFUSED = refusal(407)
+
+
+async def _tunnel(client: Streams, gateway: Streams) -> None:
+    """Pass bytes on both ways, until one side ends."""
+
+    async def pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(*_GONE):
+            while piece := await source.read(65_536):
+                to.write(piece)
+                await to.drain()
+
+    pumps = [
+        asyncio.create_task(pump(client[0], gateway[1])),
+        asyncio.create_task(pump(gateway[0], client[1])),
+    ]
+    try:
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in pumps:
+            one.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+
+def _forwarded(request: bytes) -> bytes:
+    """Return a request to a proxy as the gateway is to see it."""
+    first, *lines = request.partition(_HEAD_END)[0].decode().split("\r\n")
+    method, target, version = first.split(" ")
+    kept = [line for line in lines if line.partition(":")[0].lower() not in _HOP_BY_HOP]
+    head = "\r\n".join([f"{method} {urlsplit(target).path or '/'} {version}", *kept])
+    return head.encode() + _HEAD_END + body_of(request)
+
+
+def header(head: str, name: str) -> str:
+    """Return a header of a head; empty where it has none."""
+    found = re.search(rf"^{name}: *(.*?)\r?$", head, re.IGNORECASE | re.MULTILINE)
+    return found[1] if found else ""
 
 
 def with_body(message: bytes, body: bytes, **headers: str) -> bytes:
@@ -314,134 +331,3 @@ def with_body(message: bytes, body: bytes, **headers: str) -> bytes:
 
 def body_of(message: bytes) -> bytes:
     return message.partition(_HEAD_END)[2]
-
-
-class ForwardProxy(Server):
-    """Forwards whatever it is asked to, to this machine and no other, whatever the name.
-
-    Args:
-        tls: The context with which it listens; None for plain HTTP.
-        login: User and password that it demands, as ``user:password``.
-
-    Attributes:
-        heads: The head of each request that came to it, tunnels included.
-        refuses_with: The status with which it refuses everything; None to refuse nothing.
-        is_mute: It reads what is asked, and never answers.
-        hangs_up: It ends a connection when a request has come.
-    """
-
-    def __init__(self, *, tls: ssl.SSLContext | None = None, login: str = "") -> None:
-        super().__init__(tls=tls)
-        self.heads: list[str] = []
-        self.refuses_with: int | None = None
-        self.is_mute = self.hangs_up = False
-        self._demanded = base64.b64encode(login.encode()).decode()
-        self._open: set[asyncio.StreamWriter] = set()
-
-    @property
-    def lines(self) -> list[str]:
-        """The first line of each request that came to it."""
-        return [head.partition("\r\n")[0] for head in self.heads]
-
-    @property
-    def connections(self) -> int:
-        """How many clients are connected."""
-        return len(self._open)
-
-    def with_login(self, login: str) -> str:
-        """Return its URL with user and password."""
-        return self.base_url.replace("://", f"://{login}@")
-
-    def drop_all(self) -> None:
-        """End every connection to a client."""
-        for writer in self._open:
-            writer.transport.abort()
-
-    def say(self, text: bytes) -> None:
-        """Send to every client what it did not ask for."""
-        for writer in self._open:
-            writer.write(text)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open.add(writer)
-        try:
-            while await self._answer(reader, writer):
-                pass
-        finally:
-            self._open.discard(writer)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request, and say whether another may follow."""
-        head = await reader.readuntil(_HEAD_END)
-        text = head.decode()
-        self.heads.append(text)
-        method, target, _ = text.partition("\r\n")[0].split(" ")
-        body = await reader.readexactly(_content_length(head))
-        if self.hangs_up:
-            return False
-        if self.is_mute:
-            self.on_silence()
-            await reader.read(-1)
-            return False
-        shown = header(text, "proxy-authorization").removeprefix("Basic ")
-        refusal = 407 if self._demanded and shown != self._demanded else self.refuses_with
-        if refusal is not None:
-            writer.write(f"HTTP/1.1 {refusal} No\r\nContent-Length: 2\r\n\r\nno".encode())
-            return True
-        to_gateway = await asyncio.open_connection(LOOPBACK, urlsplit(_as_url(target)).port)
-        try:
-            if method == "CONNECT":
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _tunnel((reader, writer), to_gateway)
-                return False
-            to_gateway[1].write(_forwarded(text, target) + body)
-            reply = await read_message(to_gateway[0])
-        finally:
-            to_gateway[1].close()
-        writer.write(reply)
-        return True
-
-
-async def _tunnel(
-    client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    gateway: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-) -> None:
-    """Pass bytes on both ways, until one side ends."""
-    pumps = [
-        asyncio.create_task(_pump(client[0], gateway[1])),
-        asyncio.create_task(_pump(gateway[0], client[1])),
-    ]
-    try:
-        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for pump in pumps:
-            pump.cancel()
-        await asyncio.gather(*pumps, return_exceptions=True)
-
-
-async def _pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(*_GONE):
-        while piece := await source.read(65_536):
-            to.write(piece)
-            await to.drain()
-
-
-def _forwarded(head: str, target: str) -> bytes:
-    """Return the head of an absolute-form request as the gateway is to see it."""
-    path = urlsplit(target).path or "/"
-    lines = head.removesuffix("\r\n\r\n").split("\r\n")
-    kept = [line for line in lines[1:] if line.partition(":")[0].lower() not in _HOP_BY_HOP]
-    return "\r\n".join([f"POST {path} HTTP/1.1", *kept, "\r\n"]).encode()
-
-
-def _as_url(target: str) -> str:
-    return target if "://" in target else f"//{target}"
-
-
-def header(head: str, name: str) -> str:
-    """Return a header of a head; empty where it has none."""
-    for line in head.split("\r\n")[1:]:
-        found, _, value = line.partition(":")
-        if found.lower() == name:
-            return value.strip()
-    return ""
