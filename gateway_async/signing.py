@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
-from gateway_async.models.values import Unpicklable
+from gateway_async.models.values import SensitiveText, Unpicklable
 from gateway_async.settings import FLAG, TEXT, check, to_plain, to_set
 
 if TYPE_CHECKING:
@@ -41,6 +41,15 @@ def _is_template(template: object) -> bool:
         return template.format(name="", value="1") != template.format(name="", value="2")
     except (ValueError, LookupError, AttributeError, TypeError):
         return False
+
+
+def _to_secret(secret: str) -> SensitiveText:
+    if not secret or not isinstance(secret, str):
+        kind = type(secret).__name__
+        del secret  # a traceback would show it
+        got = "an empty one" if kind == "str" else kind
+        raise ConfigurationError(f"HmacSigner.secret: expected a non-empty str, got {got}")
+    return SensitiveText(secret)
 
 
 def _are_names(names: object) -> bool:
@@ -77,7 +86,7 @@ class HmacSigner(Unpicklable):
     `name=value` for each field but `encryption_data`, sorted by name, joined by `&`, in UTF-8.
 
     Attributes:
-        secret: The shared secret. Never shown.
+        secret: The shared secret. Never shown: it is text that shows as `***`.
         digest: The name of a `hashlib` digest.
         joiner: What stands between two fields.
         template: How one field is written, with `{name}` and `{value}`.
@@ -87,7 +96,7 @@ class HmacSigner(Unpicklable):
             way. Off by default: the interface does not show what the gateway signs.
     """
 
-    secret: str = attrs.field(repr=False)
+    secret: SensitiveText = attrs.field(converter=_to_secret, repr=False)
     digest: str = attrs.field(
         default="sha256",
         validator=check(_is_digest, "a digest of hashlib that HMAC can use, such as 'sha256'"),
@@ -107,14 +116,6 @@ class HmacSigner(Unpicklable):
         kw_only=True,
     )
     check_replies: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)
-
-    def __attrs_post_init__(self) -> None:
-        if not self.secret or not isinstance(self.secret, str):
-            kind = type(self.secret).__name__
-            raise ConfigurationError(
-                "HmacSigner.secret: expected a non-empty str, got "
-                f"{'an empty one' if kind == 'str' else kind}"
-            )
 
     def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:
         """Return the hexadecimal HMAC of the fields; the operation is not part of it."""

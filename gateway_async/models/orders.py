@@ -90,13 +90,13 @@ class RefundOrder(_Order):
         currency: Currency code.
         amount: The original amount, in units of the currency, not in cents; `str` and `int` are
             converted.
-        refund_amount: How much of it to give back; never more than `amount`.
+        refund_amount: How much of it to give back; more than 0, and never more than `amount`.
         refund_reason: Free text, sent as it is.
 
     Raises:
         InvalidOrderError: For a wrong value: an empty identifier, an amount that is NaN, infinite
             or negative, any value of another type, such as an amount that is a `float`, or a
-            `refund_amount` above `amount`.
+            `refund_amount` that is 0 or above `amount`.
     """
 
     refund_amount: Decimal = attrs.field(converter=to_amount)
@@ -105,6 +105,8 @@ class RefundOrder(_Order):
     def __attrs_post_init__(self) -> None:
         if not self._is_plain():  # as in `Model`, without the price of `super`
             self._convert()
+        if not self.refund_amount:  # a gateway may take it for all of the amount
+            raise InvalidOrderError(f"{describe(self)}.refund_amount: 0 gives nothing back")
         if self.refund_amount > self.amount:
             raise InvalidOrderError(
                 f"{describe(self)}.refund_amount: {self.refund_amount} is more than the order's "

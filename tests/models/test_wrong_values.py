@@ -6,9 +6,10 @@ from decimal import Decimal
 from typing import Any
 
 import attrs
+import pytest
 from hypothesis import given, strategies as st
 
-from gateway_async import GatewayError, InvalidOrderError, Item, OrderRef, Page
+from gateway_async import GatewayError, InvalidOrderError, Item, OrderRef, Page, RefundOrder
 from gateway_async.reconciliation import LedgerEntry
 from tests.models import examples
 from tests.models.test_interface import MODELS
@@ -98,6 +99,12 @@ def test_a_wrong_amount_is_an_invalid_order() -> None:
         assert isinstance(error, InvalidOrderError), where
         assert f".{name}: " in str(error), where
         assert len(str(error)) < 250, where
+
+
+@pytest.mark.parametrize("refunded", ["0", "0.00", "9.91"])
+def test_a_refund_gives_back_something_and_no_more_than_was_paid(refunded: str) -> None:
+    error = refusal(RefundOrder, "refund_amount", refunded)
+    assert "order_no='A-1', transaction_id='T-1').refund_amount: " in str(error)
 
 
 anything = st.one_of(

@@ -58,6 +58,7 @@ HOLDERS: list[Make] = [
     lambda: credentials(OwnSigner(SIGNER_SECRET)),
     lambda: credentials(lambda _operation, _fields: SIGNER_SECRET),
     lambda: HmacSigner(SIGNER_SECRET),
+    lambda: attrs.asdict(HmacSigner(SIGNER_SECRET)),
     client,
     lambda: [*vars(client()).values()],
     lambda: client().query([OrderRef(order_no="N-1")]),
