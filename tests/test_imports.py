@@ -1,5 +1,6 @@
-"""What `import gateway_async` loads, and where its names are."""
+"""What `import gateway_async` loads, where its names are, and what a missing extra says."""
 
+import importlib
 import subprocess
 import sys
 from importlib import metadata
@@ -7,10 +8,10 @@ from importlib import metadata
 import pytest
 
 import gateway_async
-from gateway_async import DirectPayment, GatewayError
+from gateway_async.errors import require_extra
 from gateway_async.models import payments
 
-SELDOM = (
+SELDOM = {
     "cattrs",
     "gateway_async.payments",
     "gateway_async.coalescer",
@@ -26,9 +27,7 @@ SELDOM = (
     "html.parser",
     "psycopg",
     "opentelemetry",
-)
-
-
+}
 _STAGES = """
 import sys
 import gateway_async
@@ -42,6 +41,12 @@ from gateway_async import *
 print(*dir())
 import logging
 logging.getLogger("gateway_async.requests").warning("which is not printed")
+sys.modules["jinja2"] = None
+from gateway_async.sandbox import checkout
+try:
+    checkout.render("message")
+except ModuleNotFoundError as error:
+    print(error)
 """
 
 
@@ -50,30 +55,56 @@ def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     """A log that was not set up prints nothing."""
     done = subprocess.run([sys.executable, "-c", _STAGES], capture_output=True, check=True)  # noqa: S603  # this interpreter
     assert done.stderr == b""
-    imported, named, made, names = (set(line.split()) for line in done.stdout.decode().splitlines())
+    *stages, missing = done.stdout.decode().splitlines()
+    imported, named, made, names = (set(line.split()) for line in stages)
     assert "gateway_async.client" in imported
-    assert imported & set(SELDOM) == set()
+    assert imported & SELDOM == set()
     assert "gateway_async.models.payouts" in named - imported
     assert named & {"gateway_async.payments", "gateway_async.models.payments"} == set()
     # What requests need is there before any is sent.
     assert {"gateway_async.wire.records", "gateway_async.wire.documents"} <= made - named
     assert "opentelemetry" not in made
     assert set(vars(gateway_async)["__all__"]) <= names
+    assert missing == "a page of the sandbox needs jinja2: pip install 'gateway-async[sandbox]'"
 
 
-def test_every_public_name_is_there_in_order() -> None:
-    assert sorted(vars(gateway_async)["__all__"]) == vars(gateway_async)["__all__"]
-    assert set(vars(gateway_async)["__all__"]) <= set(dir(gateway_async))
-
-
-def test_names_that_load_later_are_the_very_classes() -> None:
-    assert DirectPayment is payments.DirectPayment
-
-
-def test_the_version_is_that_of_the_package() -> None:
+def test_the_public_names_are_there_in_order_and_are_the_very_classes() -> None:
+    names = vars(gateway_async)["__all__"]
+    assert sorted(names) == names
+    assert set(names) <= set(dir(gateway_async))
+    assert gateway_async.DirectPayment is payments.DirectPayment
     assert gateway_async.__version__ == metadata.version("gateway-async")
-
-
-def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'GatewayErrors'"):
-        getattr(gateway_async, GatewayError.__name__ + "s")
+        getattr(gateway_async, "GatewayError" + "s")
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "install"),
+    [
+        ("gateway_async.workers.rabbit", "aio_pika", "'gateway-async[workers]'"),
+        ("gateway_async.workers.rabbit", "taskiq", "'gateway-async[workers]'"),
+        ("gateway_async.workers.rabbit", "taskiq_aio_pika", "'gateway-async[workers]'"),
+        ("gateway_async.workers.rate", "psycopg", "'gateway-async[workers]'"),
+        ("gateway_async.report", "jinja2", "'gateway-async[cli]'"),
+        ("gateway_async.testing", "pytest", "pytest"),
+        ("gateway_async.otel", "opentelemetry", "'gateway-async[otel]'"),
+    ],
+)
+def test_a_module_names_the_extra_that_it_needs(
+    module: str, missing: str, install: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = (f"{module}.", f"{missing}.")
+    for name in [name for name in sys.modules if f"{name}.".startswith(gone)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        importlib.import_module(module)
+    assert str(caught.value) == f"{module} needs {missing}: pip install {install}"
+
+
+def test_what_else_is_missing_is_told_as_it_is() -> None:
+    with (
+        pytest.raises(ModuleNotFoundError, match="No module named 'nothing_like_it'"),
+        require_extra("module", "package", install="package"),
+    ):
+        __import__("nothing_like_it")

@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from benchmarks.__main__ import as_page
 from benchmarks.chart import draw
 from tests.docs.test_pages import SCRIPT
@@ -38,9 +36,8 @@ def test_the_two_commands_are_those_that_ci_runs() -> None:
     assert "grep '^python3 -m venv ' README.md" in CI_RUN
 
 
-@pytest.mark.parametrize("link", sorted(set(LINKS)))
-def test_every_link_leads_somewhere(link: str) -> None:
-    assert (ROOT / link).exists()
+def test_every_link_leads_somewhere() -> None:
+    assert [link for link in LINKS if not (ROOT / link).exists()] == []
 
 
 def test_the_faults_are_counted() -> None:

@@ -16,31 +16,34 @@ from tests.orders import direct_payment, refunds
 from tests.support.clock import BEYOND, Clock
 from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out
 
-
-class Held(HeldReplies):
-    """A gateway that takes every request, carries it out, and says nothing; with a client."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        policy = BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0)
-        self.gateway = self.client(policy=policy)
-
-
 CALLS: dict[str, Callable[[GatewayClient], Call]] = {
     "payment": lambda client: client.pay_direct(direct_payment()),
     "refund": lambda client: client.refund(refunds(6)),
     "page": lambda client: client.recent_transactions(),
 }
-EACH = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+EACH = pytest.mark.parametrize("name", CALLS)
+
+
+@pytest.fixture
+def held() -> HeldReplies:
+    """A gateway that takes every request, carries it out, and says nothing."""
+    return HeldReplies()
+
+
+@pytest.fixture
+def client(held: HeldReplies) -> GatewayClient:
+    return held.client(policy=BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0))
 
 
 @EACH
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_call_ends_with_what_holds_it(way: Way, call: Callable[..., Call]) -> None:
-    held, task = Held(), asyncio.current_task()
+async def test_a_call_ends_with_what_holds_it(
+    held: HeldReplies, client: GatewayClient, way: Way, name: str
+) -> None:
+    task = asyncio.current_task()
     expected: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
     with pytest.raises(expected.get(way, asyncio.CancelledError)) as caught:
-        await way(call(held.gateway), held.asked.wait())
+        await way(CALLS[name](client), held.asked.wait())
     assert task is not None
     if way is timed_out:
         assert type(caught.value.__cause__) is asyncio.CancelledError
@@ -53,9 +56,10 @@ async def test_a_call_ends_with_what_holds_it(way: Way, call: Callable[..., Call
 
 
 @EACH
-async def test_wait_for_and_shield(call: Callable[..., Call], clock: Clock) -> None:
-    held = Held()
-    inner = asyncio.ensure_future(call(held.gateway))
+async def test_wait_for_and_shield(
+    held: HeldReplies, client: GatewayClient, name: str, clock: Clock
+) -> None:
+    inner = asyncio.ensure_future(CALLS[name](client))
     waiting = asyncio.create_task(asyncio.wait_for(asyncio.shield(inner), BEYOND - 1))
     await held.asked.wait()
     clock.advance()
@@ -67,10 +71,11 @@ async def test_wait_for_and_shield(call: Callable[..., Call], clock: Clock) -> N
     assert inner.cancelled()
 
 
-async def test_each_call_that_is_cancelled_knows_its_outcome() -> None:
-    held = Held()
-    batch, paying = held.gateway.refund(refunds(6)), held.gateway.pay_direct(direct_payment())
-    both = asyncio.gather(batch, paying_task := asyncio.ensure_future(paying))
+async def test_each_call_that_is_cancelled_knows_its_outcome(
+    held: HeldReplies, client: GatewayClient
+) -> None:
+    batch, paying = client.refund(refunds(6)), asyncio.ensure_future(CALLS["payment"](client))
+    both = asyncio.gather(batch, paying)
     while len(held.transport.asked) < 3:  # noqa: ASYNC110  # a transport has no event for it
         await asyncio.sleep(0)
     both.cancel()
@@ -79,7 +84,7 @@ async def test_each_call_that_is_cancelled_knows_its_outcome() -> None:
     assert batch.result.counts[OutcomeStatus.UNKNOWN] == 4
     assert batch.result.counts[OutcomeStatus.NOT_SENT] == 2
     with pytest.raises(asyncio.CancelledError) as caught:
-        await paying_task
+        await paying
     assert isinstance(getattr(caught.value, "outcome", None), OutcomeUnknownError)
 
 
@@ -95,23 +100,19 @@ def _batch() -> Batch[Any, Any]:
     return client_over(MemoryTransport(steps=2)).refund(refunds(6))
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        asyncio.create_task,
-        _in_group,
-        asyncio.gather,
-        lambda batch: asyncio.wait_for(batch, 30),
-        asyncio.shield,
-        asyncio.ensure_future,
-    ],
+USES: tuple[Callable[[Batch[Any, Any]], Awaitable[Any]], ...] = (
+    *(asyncio.create_task, _in_group, asyncio.gather, asyncio.shield, asyncio.ensure_future),
+    lambda batch: asyncio.wait_for(batch, 30),
 )
-async def test_a_batch_is_a_coroutine(use: Callable[[Batch[Any, Any]], Awaitable[Any]]) -> None:
-    batch = _batch()
-    assert isinstance(batch, collections.abc.Coroutine)
-    came = await use(batch)
-    assert batch.result.ok
-    assert came is batch.result or came in (None, [batch.result])
+
+
+async def test_a_batch_is_a_coroutine() -> None:
+    for use in USES:
+        batch = _batch()
+        assert isinstance(batch, collections.abc.Coroutine)
+        came = await use(batch)
+        assert batch.result.ok
+        assert came is batch.result or came in (None, [batch.result])
 
 
 def test_a_batch_is_run_by_asyncio_run_and_does_not_warn_where_it_is_closed() -> None:

@@ -1,6 +1,6 @@
 """What is cancelled in any turn of the loop, over real HTTP, says what became of it.
 
-The simulation cancels batches and single calls of every kind; here the transport is real.
+The simulation cancels batches of every kind; here the transport is real.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import pytest
 from gateway_async import (
     Batch,
     BatchPolicy,
-    GatewayClient,
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
@@ -23,7 +22,8 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import MemoryTransport, client_over
-from tests.orders import client_of, direct_payment, payout_request, refunds, seeded
+from tests.orders import client_of, direct_payment, refunds, seeded
+from tests.support.books import effects
 
 MOST_TURNS = 2000
 SETTINGS: dict[str, Any] = {
@@ -76,6 +76,12 @@ class SteppingLoop(asyncio.SelectorEventLoop):
         ready.extendleft(later)
 
 
+def _loop() -> SteppingLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SteppingLoop)
+    return loop
+
+
 async def _sweep(trial: Callable[[int], Awaitable[object]]) -> None:
     """Repeat a trial, cancelled ever later, until it is over before."""
     for turn in range(MOST_TURNS):
@@ -84,12 +90,6 @@ async def _sweep(trial: Callable[[int], Awaitable[object]]) -> None:
             assert turn > 5
             return
     raise AssertionError(f"still running after {MOST_TURNS} turns of the loop")
-
-
-def _loop() -> SteppingLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SteppingLoop)
-    return loop
 
 
 def _run(main: Callable[[Sandbox], Awaitable[None]]) -> None:
@@ -106,49 +106,22 @@ def _run(main: Callable[[Sandbox], Awaitable[None]]) -> None:
     assert loop.complaints == []
 
 
-def _effects(sandbox: Sandbox, orders: list[Any]) -> list[int]:
-    return [sandbox.ledger.effects("refund", order.transaction_id) for order in orders]
+def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation() -> None:
+    known: dict[type, set[int]] = {NotSentError: {0}, OutcomeUnknownError: {0, 1}}
 
-
-# Single calls
-
-
-def _pay(client: GatewayClient, number: int) -> Coroutine[Any, Any, object]:
-    return client.pay_direct(direct_payment(f"P-{number}"))
-
-
-def _pay_out(client: GatewayClient, number: int) -> Coroutine[Any, Any, object]:
-    return client.payout(payout_request(number))
-
-
-BOOKS: dict[Any, Callable[[Sandbox, int], int]] = {
-    _pay: lambda sandbox, number: len(sandbox.ledger.payments_of(f"P-{number}")),
-    _pay_out: lambda sandbox, n: len(sandbox.ledger.payouts_of(payout_request(n).request_id)),
-}
-
-
-def _kind(error: BaseException | None, effects: int) -> type:
-    """Check what a cancellation says against what was really done; return the kind of outcome."""
-    if error is None:
-        assert effects == 1
-        return object
-    assert type(error) is asyncio.CancelledError
-    outcome = getattr(error, "outcome", NotSentError())  # none where it had not begun
-    known = {NotSentError: {0}, OutcomeUnknownError: {0, 1}}
-    assert effects in known.get(type(outcome), {1})
-    assert type(outcome) in known or not isinstance(outcome, BaseException)
-    return type(outcome)
-
-
-@pytest.mark.parametrize("pay", BOOKS)
-def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation(pay: Any) -> None:
     async def main(sandbox: Sandbox) -> None:
         kinds: list[type] = []
 
         async def one(*turns: int) -> None:
+            payment = direct_payment(f"P-{len(kinds)}")
             async with client_of(sandbox, **SETTINGS) as client:
-                error = await _loop().interrupt(pay(client, len(kinds)), *turns)
-            kinds.append(_kind(error, BOOKS[pay](sandbox, len(kinds))))
+                error = await _loop().interrupt(client.pay_direct(payment), *turns)
+            assert type(error) in (asyncio.CancelledError, type(None))
+            # It has no outcome where it had not begun.
+            outcome = getattr(error, "outcome", NotSentError()) if error else object()
+            kinds.append(type(outcome))
+            assert len(sandbox.ledger.payments_of(payment.order_no)) in known.get(kinds[-1], {1})
+            assert kinds[-1] in known or not isinstance(outcome, BaseException)
 
         await _sweep(one)
         assert NotSentError in kinds
@@ -160,16 +133,13 @@ def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation(pay: 
     _run(main)
 
 
-# Batches
-
-
 def test_a_streamed_batch_leaves_nothing_unknown() -> None:
     async def main(sandbox: Sandbox) -> None:
         async def one(turn: int) -> None:
             orders, seen = seeded(sandbox, 6), list[Any]()
             batches: list[Batch[Any, Any]] = []
 
-            async def stream(client: GatewayClient) -> None:
+            async def stream() -> None:
                 async with client.refund(orders) as batch:
                     batches.append(batch)
                     async for outcome in batch:
@@ -177,7 +147,7 @@ def test_a_streamed_batch_leaves_nothing_unknown() -> None:
                         await asyncio.sleep(0)
 
             async with client_of(sandbox, **SETTINGS) as client:
-                error = await _loop().interrupt(stream(client), turn)
+                error = await _loop().interrupt(stream(), turn)
             assert isinstance(error, asyncio.CancelledError | None)
             for batch in batches:
                 seen += batch.result
@@ -186,7 +156,7 @@ def test_a_streamed_batch_leaves_nothing_unknown() -> None:
             statuses = {outcome.index: outcome.status for outcome in seen}
             assert set(statuses.values()) <= {OutcomeStatus.SUCCEEDED, OutcomeStatus.NOT_SENT}
             done = [statuses.get(n) is OutcomeStatus.SUCCEEDED for n in range(len(orders))]
-            assert _effects(sandbox, orders) == done
+            assert effects(sandbox, orders) == done
 
         await _sweep(one)
 
@@ -199,7 +169,7 @@ def test_a_recovery_tells_of_what_it_was_given() -> None:
         sandbox.faults.add("refund", faults.DropReply(times=1))
         async with client_of(sandbox, **SETTINGS) as client:
             lost = await client.refund(orders)
-            before = _effects(sandbox, orders)
+            before = effects(sandbox, orders)
 
             async def one(turn: int) -> None:
                 error = await _loop().interrupt(client.recover(list(lost)), turn)
@@ -210,7 +180,7 @@ def test_a_recovery_tells_of_what_it_was_given() -> None:
                     assert [o.status for o in came] == [o.status for o in lost]
 
             await _sweep(one)
-            assert _effects(sandbox, orders) == before
+            assert effects(sandbox, orders) == before
             assert OutcomeStatus.UNKNOWN in {outcome.status for outcome in told[-1]}
             assert (await client.recover(told[-1])).ok
 

@@ -3,7 +3,7 @@
 import hmac
 import json
 from collections.abc import Mapping
-from enum import Enum
+from contextlib import nullcontext
 from typing import Any
 
 import attrs
@@ -18,7 +18,7 @@ from gateway_async import (
     ReplyUnreadableError,
 )
 from gateway_async.operations import REFUND, Operation
-from tests.memory import HttpResponse, MemoryTransport, all_done, client_over
+from tests.memory import HttpResponse, MemoryTransport, client_over
 from tests.orders import refunds
 from tests.support.collaborators import Verifier
 
@@ -29,23 +29,16 @@ def _hmac(message: str, digest: str = "sha256") -> str:
     return hmac.new(b"s3cret", message.encode(), digest).hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, _hmac("a=ä&b=2")),
-        ({"uppercase": True}, _hmac("a=ä&b=2").upper()),
-        ({"digest": "sha512"}, _hmac("a=ä&b=2", "sha512")),
-        ({"joiner": "|"}, _hmac("a=ä|b=2")),
-        ({"template": "{value}"}, _hmac("ä&2")),
-        ({"template": "{name}:{value};"}, _hmac("a:ä;&b:2;")),
-        ({"excluded": ["b", "encryption_data"]}, _hmac("a=ä")),
-        ({"excluded": ()}, _hmac("a=ä&b=2&encryption_data=old")),
-    ],
-)
-def test_the_stand_in_is_configurable(options: dict[str, Any], expected: str) -> None:
-    assert HmacSigner("s3cret", **options).sign(REFUND, FIELDS) == expected
-
-
+OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({}, _hmac("a=ä&b=2")),
+    ({"uppercase": True}, _hmac("a=ä&b=2").upper()),
+    ({"digest": "sha512"}, _hmac("a=ä&b=2", "sha512")),
+    ({"joiner": "|"}, _hmac("a=ä|b=2")),
+    ({"template": "{value}"}, _hmac("ä&2")),
+    ({"template": "{name}:{value};"}, _hmac("a:ä;&b:2;")),
+    ({"excluded": ["b", "encryption_data"]}, _hmac("a=ä")),
+    ({"excluded": ()}, _hmac("a=ä&b=2&encryption_data=old")),
+]
 WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ("", {}, "secret: expected a non-empty str"),
     (b"s3cret", {}, "secret.*got bytes"),
@@ -64,7 +57,9 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-def test_a_wrong_option_is_refused() -> None:
+def test_the_stand_in_is_configurable_and_a_wrong_option_is_refused() -> None:
+    for options, expected in OPTIONS:
+        assert HmacSigner("s3cret", **options).sign(REFUND, FIELDS) == expected
     for secret, options, text in WRONG:
         with pytest.raises(ConfigurationError, match=f"^HmacSigner.{text}"):
             HmacSigner(secret, **options)
@@ -82,7 +77,7 @@ async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
         fields["key"] = "s3cret"
         return "signed"
 
-    transport = MemoryTransport(all_done)
+    transport = MemoryTransport()
     assert (await client_over(transport, signer=sign).refund(refunds(2))).ok
     ((operation, fields),) = given
     body = transport.asked[0].message.body.decode()
@@ -97,20 +92,7 @@ async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
 async def test_a_signature_that_stands_in_what_it_signs_changes_no_reply(name: str) -> None:
     """Masked there, it would take the name from an order that was done."""
     orders = [attrs.evolve(order, transaction_id="T" * 20) for order in refunds(1)]
-    assert (await client_over(MemoryTransport(all_done), signer=lambda *_: name).refund(orders)).ok
-
-
-class _Merchant(str, Enum):  # noqa: UP042  # a StrEnum shows as its text
-    """Merchants with names, which a form would show in their place."""
-
-    EUROPE = "M1"
-
-
-def test_a_merchant_with_a_name_speaks_by_its_identifier() -> None:
-    credentials = Credentials(
-        merchant_id=_Merchant.EUROPE, account_id=_Merchant.EUROPE, signer=HmacSigner("s3cret")
-    )
-    assert f"{credentials.merchant_id} {credentials.account_id}" == "M1 M1"
+    assert (await client_over(MemoryTransport(), signer=lambda *_: name).refund(orders)).ok
 
 
 def _raises(_: Operation, fields: Mapping[str, str]) -> str:
@@ -126,7 +108,7 @@ def _raises(_: Operation, fields: Mapping[str, str]) -> str:
     ],
 )
 async def test_a_signer_that_fails_means_not_sent_and_stops_at_once(signer: Any, text: str) -> None:
-    transport = MemoryTransport(all_done)
+    transport = MemoryTransport()
     result = await client_over(transport, signer=signer).refund(refunds(300))
     assert transport.asked == []
     assert result.counts[OutcomeStatus.NOT_SENT] == 300
@@ -179,16 +161,15 @@ async def test_no_encoding_hides_a_signature(reply: Any, body: bytes) -> None:
         await gateway.call("/v1/refund", {}, reply=reply)
 
 
-@pytest.mark.parametrize("check_replies", [True, False])
-@pytest.mark.parametrize("signature", ["wrong", _hmac("answer=42")])
+@pytest.mark.parametrize(
+    ("check_replies", "signature", "is_read"),
+    [(True, "wrong", False), (True, _hmac("answer=42"), True), (False, "wrong", True)],
+)
 async def test_the_stand_in_checks_replies_only_if_asked_to(
-    signature: str, *, check_replies: bool
+    signature: str, *, check_replies: bool, is_read: bool
 ) -> None:
     signer = HmacSigner("s3cret", check_replies=check_replies)
     transport = MemoryTransport(lambda _: {"answer": "42", "encryption_data": signature})
     call = client_over(transport, signer=signer).call("/v1/refund", {}, body="json")
-    if check_replies and signature == "wrong":
-        with pytest.raises(OutcomeUnknownError, match="signature is not right"):
-            await call
-    else:
+    with nullcontext() if is_read else pytest.raises(OutcomeUnknownError, match="is not right"):
         assert (await call).data["answer"] == "42"

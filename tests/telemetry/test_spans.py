@@ -36,6 +36,7 @@ class Scene:
     sandbox: Sandbox
     client: GatewayClient
     recorder: Recorder
+    journal: Journal
 
     async def cancelled(self, call: Awaitable[object], requests: int = 1) -> None:
         """Cancel a call once so many requests have come."""
@@ -49,14 +50,14 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(sandbox: Sandbox, recorder: Recorder) -> AsyncIterator[Scene]:
+async def scene(sandbox: Sandbox, recorder: Recorder, journal: Journal) -> AsyncIterator[Scene]:
     settings: dict[str, Any] = {
         "policy": BatchPolicy(concurrency=3, chunk_size=2, drain_seconds=0),
         "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
         "recovery": RecoveryPolicy(settle_seconds=0),
     }
     async with client_of(sandbox, telemetry=recorder.telemetry, **settings) as client:
-        yield Scene(sandbox, client, recorder)
+        yield Scene(sandbox, client, recorder, journal)
 
 
 Act = Callable[[Scene], Awaitable[None]]
@@ -100,6 +101,17 @@ async def _is_cancelled(scene: Scene) -> None:
     await scene.cancelled(scene.client.refund(seeded(scene.sandbox, 5), policy=policy), 2)
 
 
+async def _is_answered_while_draining(scene: Scene) -> None:
+    def answer(asked: Asked) -> Any:
+        task.cancel()
+        return asked.done()
+
+    client = client_over(MemoryTransport(answer, steps=1), telemetry=scene.recorder.telemetry)
+    task = asyncio.ensure_future(client.refund(refunds(1)))
+    await asyncio.wait({task})
+    assert task.cancelled()
+
+
 async def _is_refused(scene: Scene) -> None:
     def rows() -> Iterator[Any]:
         yield from orders
@@ -115,41 +127,34 @@ async def _is_refused(scene: Scene) -> None:
         await scene.client.refund(rows())
 
 
-async def _is_streamed(scene: Scene) -> None:
-    async def rows() -> AsyncIterator[Any]:
-        for order in seeded(scene.sandbox, 3):
+async def _are_streamed_at_the_same_time(scene: Scene) -> None:
+    scene.sandbox.faults.add("*", faults.Latency(seconds=0.001, jitter=0.001))
+
+    async def rows(count: int) -> AsyncIterator[Any]:
+        for order in seeded(scene.sandbox, count):
             scene.recorder.tracer.start_span("row").end()
             yield order
 
-    with scene.recorder.tracer.start_as_current_span("program") as program:
-        async with scene.client.refund(rows()) as batch:
-            async for _ in batch:
-                assert trace.get_current_span() is program
-        assert trace.get_current_span() is program
-
-
-async def _at_the_same_time(scene: Scene) -> None:
-    scene.sandbox.faults.add("*", faults.Latency(seconds=0.001, jitter=0.001))
-
     async def within(count: int) -> None:
-        with scene.recorder.tracer.start_as_current_span(f"program {count}"):
-            await scene.client.refund(seeded(scene.sandbox, count))
+        name = f"program {count}"
+        with scene.recorder.tracer.start_as_current_span(name) as program:
+            async with scene.client.refund(rows(count)) as batch:
+                async for _ in batch:
+                    assert trace.get_current_span() is program
+            assert trace.get_current_span() is program
 
     await asyncio.gather(within(3), within(1))
 
 
-async def _is_recovered(scene: Scene) -> None:
+async def _is_a_job(scene: Scene) -> None:
+    """It is resumed and recovered; no more than that is told of the second run."""
     scene.sandbox.faults.add("refund", faults.DropReply(times=1))
-    settings: dict[str, Any] = {
-        "recovery": RecoveryPolicy(settle_seconds=0, record_baseline=True),
-        "policy": BatchPolicy(chunk_size=2, concurrency=1),
-        "telemetry": scene.recorder.telemetry,
-    }
-    async with client_of(scene.sandbox, **settings) as client:
-        result = await client.refund(seeded(scene.sandbox, 4))
-        with scene.recorder.tracer.start_as_current_span("program") as program:
-            assert (await client.recover(result)).ok
-            assert trace.get_current_span() is program
+    with scene.recorder.tracer.start_as_current_span("program") as program:
+        job = scene.journal.job("november")
+        assert (await scene.client.refund(seeded(scene.sandbox, 2), job=job)).ok
+        assert (await scene.client.resume(job)).ok
+        assert trace.get_current_span() is program
+    assert scene.recorder.counts("outcomes", OPERATION, STATUS) == {("refund", "succeeded"): 2}
 
 
 async def _is_halved(scene: Scene) -> None:
@@ -196,39 +201,38 @@ SCENES: dict[Act, str] = {
           refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
           refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
         """,
+    _is_answered_while_draining: """
+        refund batch orders=1 requests=1 retries=0 succeeded=1 type=CancelledError ! CancelledError
+          refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
+        """,
     _is_refused: """
         refund batch orders=4 requests=0 retries=0 type=DuplicateOrderError ! DuplicateOrderError
         refund batch orders=4 requests=0 retries=0 type=DuplicateOrderError ! DuplicateOrderError
         refund batch not_sent=2 requests=0 retries=0 type=LookupError ! LookupError
           refund attempts=1 not_sent=2 orders=2 sent=0 type=NotSentError ! NotSentError
         """,
-    _is_streamed: """
-        program
+    _are_streamed_at_the_same_time: """
+        program 3
           refund batch requests=2 retries=0 succeeded=3
             row
             row
             refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
             row
             refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
-        """,
-    _at_the_same_time: """
-        program 3
-          refund batch orders=3 requests=2 retries=0 succeeded=3
-            refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
-            refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
         program 1
-          refund batch orders=1 requests=1 retries=0 succeeded=1
+          refund batch requests=1 retries=0 succeeded=1
+            row
             refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
         """,
-    _is_recovered: """
-        refund batch orders=4 requests=4 retries=0 succeeded=2 unknown=2 ! 2 unknown
-          search_refunds absent=2 attempts=1 orders=2 sent=1 status_code=200
-          refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 ! OutcomeUnknownError
-          search_refunds absent=2 attempts=1 orders=2 sent=1 status_code=200
-          refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
+    _is_a_job: """
         program
-          recover batch requests=1 retries=0 succeeded=4
-            search_refunds attempts=1 orders=3 sent=1 status_code=200 succeeded=3
+          refund batch name=november orders=2 requests=3 retries=0 succeeded=2
+            search_refunds absent=2 attempts=1 orders=2 sent=1 status_code=200
+            refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 \
+! OutcomeUnknownError
+            recover batch requests=1 retries=0 succeeded=2
+              search_refunds attempts=1 orders=2 sent=1 status_code=200 succeeded=2
+          refund batch name=november requests=0 retries=0 succeeded=2
         """,
     _is_halved: """
         search_refunds batch orders=60 requests=3 retries=0 succeeded=60
@@ -291,35 +295,3 @@ async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
     await client_over(MemoryTransport(answer), telemetry=telemetry, **settings).refund(refunds(1))
     assert [line.split()[0] for line in recorder.tree()] == ["refund", "refund", "waited"]
     assert 40 <= recorder.points("request.duration")[()].sum < 500
-
-
-async def test_a_reply_that_comes_while_draining_is_no_error(recorder: Recorder) -> None:
-    def answer(asked: Asked) -> Any:
-        tasks[0].cancel()
-        return asked.done()
-
-    client = client_over(MemoryTransport(answer, steps=1), telemetry=recorder.telemetry)
-    tasks = [asyncio.ensure_future(client.refund(refunds(1)))]
-    await asyncio.wait(tasks)
-    assert tasks[0].cancelled()
-    name = "CancelledError"
-    assert recorder.tree() == [
-        f"refund batch orders=1 requests=1 retries=0 succeeded=1 type={name} ! {name}",
-        "  refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1",
-    ]
-
-
-async def test_a_job_is_a_batch_that_has_a_name(scene: Scene, journal: Journal) -> None:
-    scene.sandbox.faults.add("refund", faults.DropReply(times=1))
-    job = journal.job("november")
-    assert (await scene.client.refund(seeded(scene.sandbox, 2), job=job)).ok
-    assert (await scene.client.resume(journal.job("november"))).ok
-    assert [line.partition(" attempts=")[0] for line in scene.recorder.tree()] == [
-        "refund batch name=november orders=2 requests=3 retries=0 succeeded=2",
-        "  search_refunds absent=2",
-        "  refund",
-        "  recover batch requests=1 retries=0 succeeded=2",
-        "    search_refunds",
-        "refund batch name=november requests=0 retries=0 succeeded=2",
-    ]
-    assert scene.recorder.counts("outcomes", OPERATION, STATUS) == {("refund", "succeeded"): 2}

@@ -1,5 +1,6 @@
 """Reply bodies: read whole, in whatever encoding, or refused without a word of them."""
 
+import asyncio
 import gzip
 import json
 import traceback
@@ -16,7 +17,6 @@ from gateway_async import (
     RedirectPayment,
     ReplyUnreadableError,
 )
-from tests.interface_fields import PAGE_INPUTS
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import PAYMENT, client_at, refunds
 from tests.support.collaborators import Verifier
@@ -163,14 +163,6 @@ _elements = st.recursive(
 )
 
 
-async def outcome_of(body: bytes, form: str) -> Any:
-    """Return what is read of a body, or the class of the error."""
-    try:
-        return await read(body, form)
-    except ReplyUnreadableError as error:
-        return type(error)
-
-
 @given(
     _elements, st.lists(st.tuples(st.integers(0, 99), st.sampled_from(_TAGS + _GAPS)), max_size=2)
 )
@@ -182,7 +174,12 @@ async def test_the_quick_reader_of_xml_reads_what_the_parser_reads(
     for place, piece in changes:
         text = text[:place] + piece + text[place:]
     body = text.encode(errors="replace")
-    assert await outcome_of(body, "xml") == await outcome_of(body + b"<!-- -->", "xml")
+    reading = (read(body, "xml"), read(body + b"<!-- -->", "xml"))
+    quick, parsed = list[Any](await asyncio.gather(*reading, return_exceptions=True))
+    if isinstance(quick, ReplyUnreadableError):
+        assert type(quick) is type(parsed)
+    else:
+        assert quick == parsed
 
 
 # The fields that a signature covers
@@ -259,7 +256,7 @@ async def test_a_header_of_a_reply_is_found_however_its_name_is_written() -> Non
 
     async with answering(answer) as url, client_at(url, signer=Verifier()) as gateway:
         reply = await gateway.call("/v1/payout", {})
-    assert reply.headers["x-request-ID"] == "1"
+    assert (reply.status, reply.headers["x-request-ID"]) == (200, "1")
 
 
 # Checkout pages
@@ -267,20 +264,18 @@ async def test_a_header_of_a_reply_is_found_however_its_name_is_written() -> Non
 PAGE = (
     "<!DOCTYPE html>\n<html><head><title>Loading &amp; waiting</title></head><body>\r\n"
     '<form id="f" METHOD="Post" action="https://gateway.example/v1/checkout?a=1&amp;b=2">'
-    "</form><script>document.title = '<title>no</title>'</script></body></html>\n"
+    f'<input type="hidden" name="signInfo" value="{SECRET}"></form>'
+    "<script>document.title = '<title>no</title>'</script></body></html>\n"
 )
 
 
 async def test_a_page_is_kept_to_the_letter_and_not_shown() -> None:
-    names = sorted(PAGE_INPUTS)
-    inputs = "".join(f'<input type="hidden" name="{n}" value="{SECRET}">' for n in names)
-    for html in (PAGE, PAGE.replace("</form>", f"{inputs}</form>")):
-        page = await page_of(html.encode())
-        assert page.html == html
-        assert page.title == "Loading & waiting"
-        assert page.action == "https://gateway.example/v1/checkout?a=1&b=2"
-        assert "form" not in repr(page)
-        assert SECRET not in repr(page)
+    page = await page_of(PAGE.encode())
+    assert page.html == PAGE
+    assert page.title == "Loading & waiting"
+    assert page.action == "https://gateway.example/v1/checkout?a=1&b=2"
+    assert "form" not in repr(page)
+    assert SECRET not in repr(page)
 
 
 async def test_the_action_is_that_of_the_first_form_that_posts() -> None:

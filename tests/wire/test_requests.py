@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import hmac
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from enum import Enum
 from functools import partial
@@ -23,6 +23,7 @@ from gateway_async import (
     CaptureOrder,
     CartItem,
     ConfigurationError,
+    Credentials,
     Dialect,
     DirectPayment,
     GatewayClient,
@@ -40,9 +41,20 @@ from gateway_async import (
     Subscription,
 )
 from gateway_async.models.values import SensitiveText
-from tests.memory import Asked, MemoryTransport, all_done, client_over
+from gateway_async.operations import Operation
+from gateway_async.sandbox import Sandbox
+from tests.memory import Asked, MemoryTransport, client_over
 from tests.models import examples
-from tests.orders import CARD, REQUEST_ID
+from tests.orders import (
+    CARD,
+    MONEY_OPERATIONS,
+    REQUEST_ID,
+    client_of,
+    references,
+    refunds,
+    seeded,
+)
+from tests.support.calls import paid_by_card
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
 DIGITS = "2023051612301234567890"
@@ -55,7 +67,9 @@ ORDER: dict[str, Any] = {
 WIRE = f'"transaction_id":"{DIGITS}","order_no":"N1","currency":"EUR","amount":"12.50"'
 REASON = r'"refund_reason":"zu groß, \"M\""'
 PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": 5}
-JSON, FORM = "application/json", "application/x-www-form-urlencoded"
+JSON = "application/json"
+FORM: Any = "application/x-www-form-urlencoded"
+BRACKETS = Dialect(form_nesting="brackets")
 JSON_HEAD, FORM_HEAD = '{"merchant_id":"M1","account_id":"A1",', "merchant_id=M1&account_id=A1"
 
 
@@ -65,6 +79,7 @@ class Named(str, Enum):  # noqa: UP042  # a StrEnum shows as its text
     FIELD = "lang"
     VALUE = "de"
     EURO = "EUR"
+    MERCHANT = "M1"
 
 
 class Counted(int, Enum):
@@ -151,7 +166,7 @@ async def sent(call: Call, **settings: Any) -> Asked:
     """Make one call, whatever comes of it, and return what the gateway heard."""
     transport = MemoryTransport(lambda _: {})
     with contextlib.suppress(GatewayError):
-        await call(client_over(transport, signer=HmacSigner("s3cret"), **settings))
+        await call(client_over(transport, **settings))
     (asked,) = transport.asked
     return asked
 
@@ -272,7 +287,7 @@ async def test_amounts_have_the_places_of_their_currency() -> None:
 
 
 async def test_too_precise_or_absurd_amounts_are_refused() -> None:
-    gateway = client_over(MemoryTransport(all_done))
+    gateway = client_over(MemoryTransport())
     for amount in ("9.999", "0.001", "1E-9", "1E+99999", "1E-99999"):
         expected = r"N1'.*\.amount: .*2 decimal places \(EUR\)"
         with pytest.raises(InvalidOrderError, match=expected):
@@ -285,7 +300,7 @@ async def test_an_amount_goes_by_the_currency_that_belongs_to_it() -> None:
     payment = payment_of(currency="JPY", subscription=Subscription(contract_amount="10.5"))
     expected = r"RedirectPayment\(order_no='N1'\)\.Subscription\.contract_amount: 10\.5.*JPY"
     with pytest.raises(InvalidOrderError, match=expected):
-        await client_over(MemoryTransport(all_done), dialect=PLACES).checkout(payment)
+        await client_over(MemoryTransport(), dialect=PLACES).checkout(payment)
     request = PayoutRequest(
         request_id=REQUEST_ID,
         payment_amount=100,
@@ -314,16 +329,23 @@ async def test_texts_and_numbers_with_names_go_out_as_what_they_are() -> None:
     refs = [OrderRef(order_no="a,b"), OrderRef(order_no=Named.EURO)]
     asked = await sent(lambda gateway: gateway.query(refs), dialect=dialect)
     assert asked.fields["lang"] == "a,b|EUR"
+    named: dict[str, Any] = dict.fromkeys(("merchant_id", "account_id"), Named.MERCHANT)
+    credentials = Credentials(**named, signer=HmacSigner("s3cret"))
+    assert f"{credentials.merchant_id} {credentials.account_id}" == "M1 M1"
 
 
 async def test_two_fields_never_share_a_name_on_the_wire() -> None:
-    dialect = Dialect(wire_names={"order_no": "amount"})
-    gateway = client_over(MemoryTransport(all_done), dialect=dialect)
+    transport = MemoryTransport()
+    gateway = client_over(transport, dialect=Dialect(wire_names={"order_no": "amount"}))
     with pytest.raises(ConfigurationError, match=r"Dialect\.wire_names"):
         await gateway.checkout(payment_of())
     (outcome,) = await gateway.refund([refund_of()])
     assert outcome.status is OutcomeStatus.NOT_SENT
     assert "Dialect.wire_names" in str(outcome.error)
+    gateway = client_over(transport, dialect=BRACKETS)
+    with pytest.raises(ConfigurationError, match="the same name in brackets; they are a, a"):
+        await gateway.call("/v1/payout", {"a": {"b": "1"}, "a[b]": "2"})
+    assert transport.asked == []
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -360,3 +382,67 @@ async def test_orders_go_out_as_orjson_writes_them(drawn: list[tuple[str, str, A
     rows = [{**attrs.asdict(one), **pair} for one, pair in zip(orders, amounts, strict=True)]
     body = (await sent(lambda gateway: gateway.refund(orders))).message.body
     assert b'"refund_orders":' + orjson.dumps(rows) + b"," in body
+
+
+# Two readings of section 4: forms with brackets, and JSON under the content type of a form
+
+
+async def test_nested_fields_go_out_in_brackets_and_are_signed_by_these_names() -> None:
+    signed: list[dict[str, str]] = []
+
+    def sign(_: Operation, given: Mapping[str, str]) -> str:
+        signed.append(dict(given))
+        return "signature"
+
+    fields: dict[str, object] = {
+        "plan": {"days": [1, 2.5, None, True], "none": None, "empty": []},
+        "text": '{"a": 1}',
+        "nothing": {},
+        "count": 3,
+    }
+    call = partial(GatewayClient.call, path="/v1/payout", fields=fields)
+    asked = await sent(call, signer=sign, dialect=BRACKETS)
+    expected = {
+        "merchant_id": "M1",
+        "account_id": "A1",
+        "plan[days][0]": "1",
+        "plan[days][1]": "2.5",
+        "plan[days][3]": "true",
+        "text": '{"a": 1}',
+        "count": "3",
+    }
+    assert signed == [expected]
+    assert asked.fields == {**expected, "encryption_data": "signature"}
+    assert b"[" not in asked.message.body
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        attrs.evolve(BRACKETS, body_formats=dict.fromkeys([*MONEY_OPERATIONS, "payout"], FORM)),
+        Dialect(json_content_type=FORM),
+    ],
+)
+async def test_the_sandbox_reads_every_operation_in_each_reading(
+    sandbox: Sandbox, dialect: Dialect
+) -> None:
+    async with client_of(sandbox, dialect=dialect) as gateway:
+        for operation in MONEY_OPERATIONS:
+            assert (await gateway.batch(operation, seeded(sandbox, 12, operation))).ok
+        paid_out = await gateway.payout(examples.payout_request())
+        paid = await gateway.pay_direct(paid_by_card())
+    assert paid_out.beneficiary is not None
+    assert paid_out.beneficiary.person_documents[0].labels == ("passport", "front")
+    assert (paid.order_status, paid.contract_name) == ("1", "<contract_name>")
+
+
+@pytest.mark.parametrize("content_type", [FORM, "text/json", "application/json; charset=utf-8"])
+async def test_json_under_any_content_type(content_type: Any) -> None:
+    """What goes out as JSON has no brackets."""
+    dialect = attrs.evolve(BRACKETS, json_content_type=content_type)
+    message = (await sent(lambda gateway: gateway.refund(refunds(1)), dialect=dialect)).message
+    assert message.content_type == content_type
+    assert json.loads(message.body)["refund_orders"][0]["transaction_id"] == "T000000"
+    query = (await sent(lambda gateway: gateway.query(references(1)), dialect=dialect)).message
+    assert query.content_type == FORM
+    assert b"transaction_id=T000000" in query.body

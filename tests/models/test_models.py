@@ -1,5 +1,6 @@
-"""Whatever an order, payment or payout is made of: `except GatewayError` around it is enough."""
+"""The models: every field of the interface, and no value that is not an `InvalidOrderError`."""
 
+import inspect
 import itertools
 from datetime import UTC, datetime, time
 from decimal import Decimal
@@ -9,11 +10,19 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+import gateway_async
 from gateway_async import GatewayError, InvalidOrderError, Item, OrderRef, Page, RefundOrder
 from gateway_async.reconciliation import LedgerEntry
+from tests import interface_fields
 from tests.models import examples
-from tests.models.test_interface import MODELS
 
+LISTED = {
+    **interface_fields.REQUEST_FIELDS,
+    **interface_fields.PAYOUT_FIELDS,
+    **interface_fields.RESULT_FIELDS,
+    "Page": interface_fields.ENVELOPE | {"records"},
+}
+MODELS: dict[str, Any] = {name: getattr(gateway_async, name) for name in LISTED}
 PAYMENT: dict[str, Any] = {"order_no": "A-1", "currency": "EUR", "amount": "9.90"}
 ORDER: dict[str, Any] = {**PAYMENT, "transaction_id": "T-1"}
 ENOUGH: dict[str, dict[str, Any]] = {
@@ -40,6 +49,39 @@ FIELDS: list[tuple[Any, str]] = [
     if not hasattr(model, "extra") and model is not Page
     for field in attrs.fields(model)
 ]
+
+
+def test_every_field_of_the_interface_has_its_place() -> None:
+    added = {"extra", "unreadable"}
+    found = {name: {field.name for field in attrs.fields(MODELS[name])} for name in LISTED}
+    assert found == {
+        name: fields | added if hasattr(MODELS[name], "extra") else fields
+        for name, fields in LISTED.items()
+    }
+
+
+def test_models_are_frozen_and_keyword_only() -> None:
+    for model in MODELS.values():
+        assert all(field.kw_only for field in attrs.fields(model))
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(object.__new__(model), attrs.fields(model)[0].name, "changed")
+
+
+def test_every_field_is_described() -> None:
+    for name, model in MODELS.items():
+        shared = {
+            field.name
+            for base in model.__mro__[1:-1]
+            if attrs.has(base) and not base.__name__.startswith("_")  # nobody looks these up
+            for field in attrs.fields(base)
+        }
+        own = {field.name for field in attrs.fields(model)} - shared
+        said = inspect.cleandoc(model.__doc__ or "")  # newer interpreters take the indent away
+        counts = {field: said.count(f"\n    {field}: ") for field in own}
+        assert counts == dict.fromkeys(own, 1), name
+
+
+# Whatever they are made of, `except GatewayError` around it is enough
 
 
 class Something:
