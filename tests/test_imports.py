@@ -25,7 +25,7 @@ SELDOM = {
     "gateway_async.recovery",
     "gateway_async.sandbox",
     "html.parser",
-    "psycopg",
+    "sqlalchemy",
     "opentelemetry",
 }
 _STAGES = """

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EXTRA = frozenset({"psycopg", "psycopg_binary", "psycopg_c"})
+_EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
 _PAGE = 1000
 _LONGEST_NAME = 200
 _MOST_SLICES = 2**31 - 1

@@ -4,20 +4,22 @@ What changes often is narrow, and apart from what never changes. There are no fo
 only an import that was not finished is ever deleted.
 """
 
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway_async.errors import JournalError
 from gateway_async.journal.database import Transaction
-from gateway_async.journal.upgrade import upgrade
 
 if TYPE_CHECKING:
     from gateway_async.journal.location import Location
 
 VERSION = "3"
-_EARLIER = "2"
+_EARLIEST = "2"
 _ADVISORY_LOCK = 0x6761_6A6F_7572
+_VERSIONS = Path(__file__).with_name("versions")
 
 TABLES = Path(__file__).with_name("tables.sql")
 # The words of tables.sql that differ: in SQLite, and in PostgreSQL.
@@ -45,22 +47,16 @@ def prepare(transaction: Transaction, location: "Location", *, create: bool = Tr
         create: Whether a journal is made where there is none.
 
     Raises:
-        JournalError: If they are of another version, or there are none and are not to be made, or
+        JournalError: If they are of a newer version, or there are none and are not to be made, or
             the database cannot hold every text.
     """
     transaction.lock(_ADVISORY_LOCK)
     if _has_table(transaction, "gateway_journal_version"):
         found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()[0]
-        if found == _EARLIER:
-            upgrade(transaction, statements(is_sqlite=location.is_sqlite))
-            transaction.run("UPDATE gateway_journal_version SET version_num = :new", new=VERSION)
-        elif found != VERSION:
-            raise JournalError(
-                f"the journal in this database is of version {found}, and this release of "
-                f"gateway_async reads versions {_EARLIER} and {VERSION}: use the release that "
-                "wrote it, or a newer one; in another database its jobs are not known, and their "
-                "orders would be sent again"
-            )
+        if found != VERSION:
+            _upgrade(transaction, location, found)
+    elif _has_table(transaction, "gateway_jobs"):  # of before versions were numbered
+        _upgrade(transaction, location, "1")
     elif not create:
         raise location.missing()
     else:
@@ -76,6 +72,67 @@ def _has_table(transaction: Transaction, name: str) -> bool:
     if transaction.engine.is_sqlite:
         statement = "SELECT 1 FROM sqlite_master WHERE name = :name"
     return transaction.run(statement, name=name).fetchone() is not None
+
+
+def _upgrade(transaction: Transaction, location: "Location", found: str) -> None:
+    """Bring the tables to this version, in one transaction that no other process shares.
+
+    A copy of a SQLite file is kept beside it until that has succeeded.
+
+    Raises:
+        JournalError: If they are of a newer version, or of one that was never released.
+    """
+    if not (found.isdecimal() and int(_EARLIEST) <= int(found) < int(VERSION)):
+        raise JournalError(
+            f"the journal in this database is of version {found}, and this release of "
+            f"gateway_async reads versions {_EARLIEST} to {VERSION}: use the release that wrote "
+            "it, or a newer one; in another database its jobs are not known, and their orders "
+            "would be sent again"
+        )
+    import sqlalchemy as sa  # noqa: PLC0415  # seldom needed
+    from alembic.operations import Operations  # noqa: PLC0415  # seldom needed
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415  # seldom needed
+    from alembic.script import ScriptDirectory  # noqa: PLC0415  # seldom needed
+
+    scripts = ScriptDirectory(str(_VERSIONS), version_locations=[str(_VERSIONS)])
+    kind, driver = ("sqlite" if location.is_sqlite else "postgresql+psycopg"), transaction.driver
+    engine = sa.create_engine(
+        f"{kind}://", creator=lambda: driver, poolclass=sa.StaticPool, hide_parameters=True
+    )
+    copy: Path | None = None
+    with engine.connect() as connection:
+        transaction.engine.begin(driver)  # SQLAlchemy has ended the one before
+        transaction.lock(_ADVISORY_LOCK)
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "version_table": "gateway_journal_version",
+                "fn": lambda revision, _: scripts._upgrade_revs(VERSION, revision),  # noqa: SLF001  # as `alembic upgrade` does
+            },
+        )
+        if context.get_current_revision() != VERSION:  # else another process was faster
+            if location.is_sqlite:
+                copy = _copied(Path(location.path), found)
+            try:
+                with Operations.context(context):
+                    context.run_migrations()
+            except sa.exc.DBAPIError as error:
+                raise error.orig or error from None
+        driver.commit()
+    if copy is not None:
+        copy.unlink()
+
+
+def _copied(path: Path, version: str) -> Path:
+    """Copy a SQLite file that this process has locked, as it was before."""
+    import sqlite3  # noqa: PLC0415  # not of PostgreSQL
+
+    target = path.with_name(f"{path.name}.version-{version}")
+    target.unlink(missing_ok=True)  # of an upgrade that failed: the file is still as it was
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+    shutil.copymode(path, target)
+    return target
 
 
 def _check_encoding(transaction: Transaction) -> None:

@@ -132,6 +132,7 @@ async def test_an_earlier_journal_is_read(path: Path, url: str) -> None:
                         assert "\x1e" not in str(error)
     version = "SELECT version_num FROM gateway_journal_version"
     assert Tables(url).run(version) == [("3",)]
+    assert [each.name for each in path.parent.glob("*version*")] == []
 
 
 async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) -> None:
@@ -193,7 +194,7 @@ async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) 
         assert len(transport.asked) == before
 
 
-def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
+def test_an_upgrade_that_fails_changes_nothing_and_keeps_a_copy(path: Path) -> None:
     def dump(file: Path) -> list[str]:
         with closing(sqlite3.connect(file)) as opened:
             return [*opened.iterdump()]
@@ -208,9 +209,11 @@ def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
     broken = dump(path)
     with pytest.raises(json.JSONDecodeError):
         asyncio.run(held())
-    assert dump(path) == broken
+    (copy,) = path.parent.glob("journal.db.version-2")
+    assert dump(path) == dump(copy) == broken
     path.write_bytes(before)
     assert asyncio.run(held()) == 2
+    assert not copy.exists()
 
 
 async def test_several_that_upgrade_at_once(url: str) -> None:

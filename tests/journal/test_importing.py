@@ -44,7 +44,8 @@ def drawn_orders(draw: st.DrawFn, operation: str) -> list[Any]:
     for _ in range(draw(st.integers(1, 5))):
         fields: dict[str, Any] = {"transaction_id": draw(identifiers), "amount": draw(amounts)}
         if operation == "refund":
-            fields |= {"refund_amount": fields["amount"], "refund_reason": draw(texts)}
+            amount = fields["amount"] or Decimal(1)
+            fields |= {"amount": amount, "refund_amount": amount, "refund_reason": draw(texts)}
         if operation == "review":
             fields["review_flag"] = draw(texts)
         order_class = ORDER_CLASSES[operation]

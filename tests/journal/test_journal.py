@@ -38,7 +38,7 @@ import sys
 import gateway_async.workers
 from gateway_async.journal import journal, rows, states
 gateway_async.journal.Journal.open("postgresql://user@host/db").job("x")
-sys.exit(", ".join({"psycopg", "sqlite3", "taskiq"} & set(sys.modules)) or None)
+sys.exit(", ".join({"sqlalchemy", "psycopg", "sqlite3", "taskiq"} & set(sys.modules)) or None)
 """
 
 
@@ -134,23 +134,20 @@ def test_leases_and_names_of_jobs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("change", "version"),
     [
-        (
-            "UPDATE gateway_journal_version SET version_num = '7'",
-            "is of version 7, .* reads versions 2 and 3",
-        ),
-        ("DROP TABLE gateway_journal_version", "already exists"),  # these are others' tables
+        ("UPDATE gateway_journal_version SET version_num = '7'", 7),
+        ("DROP TABLE gateway_journal_version", 1),  # of before versions were numbered
     ],
 )
 async def test_a_journal_of_an_unknown_version_is_left_alone(
-    url: str, tables: Tables, change: str, problem: str
+    url: str, tables: Tables, change: str, version: int
 ) -> None:
     async with Journal.open(url) as journal:
         await submitted(journal)
     tables.run(change)
     known = tables.snapshot()
-    with pytest.raises(JournalError, match=problem):
+    with pytest.raises(JournalError, match=f"is of version {version}, .* reads versions 2 to 3"):
         await Journal.open(url).__aenter__()
     assert tables.snapshot() == known
 
