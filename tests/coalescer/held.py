@@ -1,21 +1,13 @@
-"""A gateway whose replies are held until a test lets them go, and tasks that wait for them."""
+"""A gateway whose replies are held until a test lets them go."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
-from gateway_async import GatewayClient, OutcomeStatus
+from gateway_async import GatewayClient
 from tests.memory import Asked, MemoryTransport, client_over
-
-T = TypeVar("T")
 
 LONG = 3600.0
 """A linger time that no test waits for."""
-SUCCEEDED, NOT_SENT, UNKNOWN = (
-    OutcomeStatus.SUCCEEDED,
-    OutcomeStatus.NOT_SENT,
-    OutcomeStatus.UNKNOWN,
-)
 
 
 class HeldReplies:
@@ -56,8 +48,3 @@ async def settle_down() -> None:
     """Give everybody who can go on enough turns to do so."""
     for _ in range(100):
         await asyncio.sleep(0)
-
-
-def start(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-    """Begin a task of its own."""
-    return asyncio.get_running_loop().create_task(work)

@@ -21,9 +21,10 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
-from tests.coalescer.held import LONG, SUCCEEDED, UNKNOWN, HeldReplies, sent, settle_down, start
+from tests.coalescer.held import LONG, HeldReplies, sent, settle_down
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import MONEY_OPERATIONS, client_of, made_up, orders_for, references, refunds
+from tests.support.books import SUCCEEDED, UNKNOWN
 
 FIFTY = ("capture", "cancel", "refund")
 """Operations that take 50 orders a request; the others take 100."""
@@ -39,7 +40,7 @@ async def test_every_operation_gives_each_its_own_outcome(operation: str) -> Non
     transport, limit = MemoryTransport(all_done), 50 if operation in FIFTY else 100
     orders = orders_for(operation, made_up(2 * limit + 20))
     async with client_over(transport).coalesced(linger_seconds=LONG) as single:
-        tasks = [start(getattr(single, operation)(order)) for order in orders]
+        tasks = [asyncio.create_task(getattr(single, operation)(order)) for order in orders]
         await asyncio.wait(tasks[: 2 * limit])
         await settle_down()
         assert [len(names) for names in sent(transport)] == [limit] * 2
@@ -109,9 +110,9 @@ async def test_equal_look_ups_share_one_answer_and_are_repeated_as_any_read(
 async def test_a_look_up_does_not_share_an_answer_that_may_be_older_than_the_question() -> None:
     held = HeldReplies()
     async with held.client().coalesced(linger_seconds=0) as single:
-        first = start(single.query(references(1)[0]))
+        first = asyncio.create_task(single.query(references(1)[0]))
         await held.asked.wait()
-        second = start(single.query(references(1)[0]))
+        second = asyncio.create_task(single.query(references(1)[0]))
         await settle_down()
         held.goes_on.set()
         assert [(await task).status for task in (first, second)] == [SUCCEEDED] * 2
@@ -124,11 +125,11 @@ async def test_money_that_is_under_way_is_not_moved_again(operation: str) -> Non
     (order,) = orders_for(operation, made_up(1))
     async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
         ask = getattr(single, operation)
-        first = start(ask(order))
+        first = asyncio.create_task(ask(order))
         await asyncio.sleep(0)
-        while_it_waits = start(ask(order))
+        while_it_waits = asyncio.create_task(ask(order))
         await held.asked.wait()
-        when_it_has_left = start(ask(order))
+        when_it_has_left = asyncio.create_task(ask(order))
         await settle_down()
         for second in (while_it_waits, when_it_has_left):
             with pytest.raises(DuplicateOrderError, match="'T000000' is under way"):
@@ -145,7 +146,7 @@ async def test_requests_in_flight_are_limited_and_the_others_fill_up_meanwhile()
     async with held.client().coalesced(linger_seconds=0, policy=policy) as single:
         tasks = []
         for order in refunds(30):
-            tasks.append(start(single.refund(order)))
+            tasks.append(asyncio.create_task(single.refund(order)))
             await settle_down()
         held.goes_on.set()
         assert {(await task).status for task in tasks} == {SUCCEEDED}
