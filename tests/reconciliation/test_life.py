@@ -2,12 +2,8 @@
 
 import asyncio
 import contextlib
-import os
-import subprocess
-import sys
 import weakref
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +22,6 @@ from tests.reconciliation.books import Books, entries, entry
 from tests.reconciliation.planting import found
 
 EVERY_TENTH = Books({f"T{number:06d}": None for number in range(0, 1000, 10)})
-ROOT = Path(__file__).parents[2]
 LOST = HttpResponse(302, {}, b"")
 WAYS = pytest.mark.parametrize("later", [False, True])
 """A ledger is an iterable, or an asynchronous one."""
@@ -289,16 +284,3 @@ async def test_a_reference_that_cannot_be_asked_for_is_no_missing_answer() -> No
     result = await _begin([odd, odd, odd, entry(2)], Books(), window=1)
     assert found(result) == [(index, "unanswered") for index in range(3)]
     assert isinstance(result[0].error, InvalidOrderError)
-
-
-@pytest.mark.slow
-def test_the_example_finds_both_differences() -> None:
-    command = [sys.executable, "-W", "error", str(ROOT / "docs" / "examples" / "reconcile.py")]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env)  # noqa: S603  # our own file
-    assert done.stderr == ""
-    assert done.stdout.splitlines()[:3] == [
-        "S00000041 amount 25.00",
-        "S00000071 refund_absent_at_gateway 0",
-        "1,000 entries: 998 matched, 2 differing, 0 unanswered",
-    ]

@@ -7,10 +7,12 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, GatewayClient, RetryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import SliceEnd, WorkerPolicy, Workers
-from tests.jobs.books import AT_ONCE
+from tests.jobs.books import make_client
+from tests.journal.conftest import postgres
+
+__all__ = ["jobs", "postgres", "shop", "url"]
 
 POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01)
 
@@ -22,35 +24,21 @@ class Shop:
     Attributes:
         sandbox: The gateway.
         url: The journal.
-        policy: How slices are shared out.
         queue: What was handed over, and nobody took yet.
     """
 
     sandbox: Sandbox
     url: str
-    policy: WorkerPolicy = POLICY
     queue: list[tuple[str, int]] = attrs.field(factory=list)
 
     async def enqueue(self, job: str, slice_number: int) -> None:
         self.queue.append((job, slice_number))
 
-    def workers(
-        self, enqueue: Callable[..., Any] | None = None, merchant_id: str = "M1"
-    ) -> Workers:
+    def workers(self, enqueue: Callable[..., Any] | None = None) -> Workers:
         """Make what one process has."""
-        who = attrs.evolve(self.sandbox.credentials, merchant_id=merchant_id)
-
-        def make_gateway() -> GatewayClient:
-            return GatewayClient(
-                self.sandbox.base_url,
-                who,
-                dialect=self.sandbox.dialect,
-                policy=BatchPolicy(concurrency=2, chunk_size=2),
-                recovery=AT_ONCE,
-                retry=RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
-            )
-
-        return Workers(enqueue or self.enqueue, make_gateway, self.url, policy=self.policy)
+        return Workers(
+            enqueue or self.enqueue, lambda: make_client(self.sandbox), self.url, policy=POLICY
+        )
 
     async def work(self, jobs: Workers) -> list[SliceEnd]:
         """Run what waits in the queue."""

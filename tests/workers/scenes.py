@@ -1,6 +1,6 @@
 """One job on several worker processes, what befalls them meanwhile, and what the books say then.
 
-The sandbox is in this process, the workers in theirs, and the queue in a RabbitMQ of its own.
+The sandbox is in this process, the workers in theirs, and the queue in RabbitMQ behind a cable.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import attrs
 import psycopg
@@ -22,9 +23,10 @@ from gateway_async.workers import WorkerPolicy, Workers
 from tests.orders import seeded
 from tests.postgres import postgres_url
 from tests.support.books import Books, Wrong, check_conserved, effects, judge, statuses, told_of
+from tests.support.cable import Cable
 from tests.support.processes import Process, write_start
 from tests.workers.app import make_workers
-from tests.workers.rabbit import Node, own_node
+from tests.workers.rabbit import own_queue, server_url
 
 SETTLE_SECONDS = 1.0
 """Longer than a request lives in the sandbox: what was not done by then never will be."""
@@ -46,7 +48,7 @@ class Scene:
 
     policy: WorkerPolicy
     sandbox: Sandbox
-    node: Node
+    cable: Cable
     workers: list[Process]
     jobs: Workers
     orders: list[Any]
@@ -77,16 +79,16 @@ class Scene:
         """Stop one for longer than its leases run, and let it go on."""
         await (await self.busy_worker()).freeze(1.3 * self.policy.lease_seconds)
 
-    async def kill_the_broker(self) -> None:
-        """End RabbitMQ, and start it again."""
-        await asyncio.to_thread(self.node.kill)
-        self.node.start()
-        await asyncio.to_thread(self.node.wait)
+    async def cut_the_broker_off(self) -> None:
+        """End every connection to RabbitMQ, and refuse new ones for a while."""
+        self.cable.cut()
+        await asyncio.sleep(2 * self.policy.sweep_seconds)
+        await self.cable.plug_in()
 
     async def deliver_twice(self) -> None:
         """Hand every slice over once more, while they are run."""
         for number in range(1, -(-len(self.orders) // self.policy.slice_size) + 1):
-            with contextlib.suppress(SendTaskError):  # the broker may have been killed by now
+            with contextlib.suppress(SendTaskError):  # the broker may have been cut off by now
                 await self.jobs._enqueue("job", number)
 
 
@@ -94,7 +96,7 @@ FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
     "double": Scene.deliver_twice,
     "kill": Scene.kill_a_worker,
     "freeze": Scene.freeze_a_worker,
-    "broker": Scene.kill_the_broker,
+    "broker": Scene.cut_the_broker_off,
 }
 
 
@@ -106,13 +108,11 @@ class Verdict:
         problems: How many orders are wrong, by what is wrong with them.
         counts: What became of the orders, as the job says.
         seconds: From each fault to the end of the job.
-        lasted: How long each fault lasted: until a frozen process goes on, or RabbitMQ answers.
     """
 
     problems: Counter[Wrong]
     counts: Counter[str]
     seconds: dict[str, float]
-    lasted: dict[str, float]
 
     @property
     def is_right(self) -> bool:
@@ -130,20 +130,15 @@ async def play(
 ) -> Verdict:
     """Run one job, with each of these faults once that share of it was asked of the gateway."""
     clock = asyncio.get_running_loop().time
-    struck, lasted = dict[str, float](), dict[str, float]()
-
-    async def strike(name: str) -> None:
-        struck[name] = clock()
-        await FAULTS[name](scene)
-        lasted[name] = clock() - struck[name]
-
+    struck = dict[str, float]()
     async with _scene(refunds, latency_seconds, policy, folder) as scene:
         assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
             for name, share in faults.items():
                 while scene.sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.01)
-                striking.create_task(strike(name))
+                struck[name] = clock()
+                striking.create_task(FAULTS[name](scene))
         result = await scene.jobs.result("job")
         seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, scene.orders)
@@ -153,7 +148,6 @@ async def play(
         problems=Counter(kind for kind, _ in found),
         counts=Counter(map(str, statuses(result))),
         seconds=seconds,
-        lasted=lasted,
     )
 
 
@@ -161,27 +155,27 @@ async def play(
 async def _scene(
     refunds: int, latency_seconds: float, policy: WorkerPolicy, folder: Path
 ) -> AsyncIterator[Scene]:
-    workers: list[Process] = []
-    with own_node() as node, postgres_url() as journal:
-        async with Sandbox() as sandbox:
-            sandbox.faults.add("*", Latency(seconds=latency_seconds))
-            start = {
-                "base_url": sandbox.base_url,
-                "secret": sandbox.secret,
-                "client": {
-                    "policy": BatchPolicy(concurrency=1, stop_after_unknown=1000),
-                    "recovery": RecoveryPolicy(settle_seconds=SETTLE_SECONDS, resend_absent=True),
-                    "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.1),
-                },
-                "amqp": node.url,
-                "queue": "gateway",
-                "tasks": TASKS,
-                "journal": journal,
-                "workers": policy,
-            }
-            around = write_start(folder / "start", **start)
-            await asyncio.to_thread(node.wait)
-            _, jobs = make_workers(start)
+    server = urlsplit(server_url())
+    async with own_queue() as queue, Cable(server.port or 5672) as cable, Sandbox() as sandbox:
+        sandbox.faults.add("*", Latency(seconds=latency_seconds))
+        login = server.netloc.rpartition("@")[0]
+        start = {
+            "base_url": sandbox.base_url,
+            "secret": sandbox.secret,
+            "client": {
+                "policy": BatchPolicy(concurrency=1, stop_after_unknown=1000),
+                "recovery": RecoveryPolicy(settle_seconds=SETTLE_SECONDS, resend_absent=True),
+                "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.1),
+            },
+            "amqp": server._replace(netloc=f"{login}@127.0.0.1:{cable.port}").geturl(),
+            "queue": queue,
+            "tasks": TASKS,
+            "workers": policy,
+        }
+        with postgres_url() as journal:
+            workers: list[Process] = []
+            around = write_start(folder / "start", **start, journal=journal)
+            _, jobs = make_workers({**start, "journal": journal})
             try:
                 for number in range(WORKERS):  # those that run are ended if the next fails
                     log = folder / f"{number}.log"
@@ -190,7 +184,7 @@ async def _scene(
                     yield Scene(
                         policy=policy,
                         sandbox=sandbox,
-                        node=node,
+                        cable=cable,
                         workers=workers,
                         jobs=jobs,
                         orders=seeded(sandbox, refunds),

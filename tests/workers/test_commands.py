@@ -4,34 +4,25 @@ import asyncio
 import functools
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import attrs
 import pytest
 
 from gateway_async.cli.app import run
-from gateway_async.journal import JobState, JobStatus, Journal
+from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import COLUMNS as ORDER_COLUMNS, start, write
-from tests.orders import refunds, seeded
-from tests.support.books import effects
+from tests.cli.running import COLUMNS, start, write, write_refunds
+from tests.journal.tables import Tables
+from tests.orders import refunds
 from tests.workers.rabbit import own_queue, server_url
-
-COLUMNS = (*ORDER_COLUMNS, "refund_amount")
-
-
-def write_orders(orders: Sequence[object], path: Path) -> Path:
-    return write(path, COLUMNS, [[getattr(order, name) for name in COLUMNS] for order in orders])
 
 
 @pytest.mark.slow
 async def test_a_file_is_submitted_worked_on_and_watched(
     sandbox: Sandbox, url: str, tmp_path: Path
 ) -> None:
-    orders = seeded(sandbox, 30)
-    file = write_orders(orders, tmp_path / "refunds.csv")
+    file = write_refunds(sandbox, tmp_path / "refunds.csv", 30)
     async with own_queue() as name:
         begin = functools.partial(
             start, sandbox, env={"GATEWAY_JOURNAL": url, "GATEWAY_BROKER": server_url()}
@@ -56,7 +47,7 @@ async def test_a_file_is_submitted_worked_on_and_watched(
             if worker.returncode is None:
                 worker.kill()
                 await worker.communicate()
-    assert effects(sandbox, orders) == [1] * 30
+    assert {payment.effects["refund"] for payment in sandbox.ledger} == {1}
 
 
 @pytest.fixture
@@ -67,7 +58,9 @@ def settings(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Path:
     given = {"MERCHANT_ID": "M1", "ACCOUNT_ID": "A1", "SECRET": "secret", "JOURNAL": url}
     for name, value in {**given, "BASE_URL": "https://gateway.example"}.items():
         monkeypatch.setenv(f"GATEWAY_{name}", value)
-    return write_orders(refunds(5), tmp_path / "refunds.csv")
+    columns = (*COLUMNS, "refund_amount")
+    rows = [[getattr(order, name) for name in columns] for order in refunds(5)]
+    return write(tmp_path / "refunds.csv", columns, rows)
 
 
 @pytest.mark.slow
@@ -111,24 +104,15 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
 
 
 def test_what_is_held_is_said_where_a_job_is_watched(
-    settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    settings: Path, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = ""
-
-    async def watched(journal: Journal, job: str, _: float) -> AsyncIterator[JobStatus]:
-        nonlocal told
-        counts = dict.fromkeys(JobState, 0) | {JobState.SUCCEEDED: 4, JobState.HELD: 1}
-        yield attrs.evolve(await journal.status(job), counts=counts)
-        async with asyncio.timeout(10):  # it is shown again and again, also where nothing changes
-            while told.count("month-end: 5 of 5, ") < 3:
-                await asyncio.sleep(0)
-                told += capsys.readouterr().err
-
     assert run(["submit", str(settings), "--job", "month-end", "--yes"]) == 0
-    monkeypatch.setattr("gateway_async.cli.workers.watch_job", watched)
-    monkeypatch.setattr("gateway_async.cli.console.SECONDS_BETWEEN_LINES", 0)
+    tables = Tables(url)
+    tables.put(state="succeeded")
+    tables.put(4, state="held")
+    tables.run("UPDATE gateway_slices SET finished = 1")
     assert run(["watch", "month-end"]) == 3
-    told += capsys.readouterr().err
+    told = capsys.readouterr().err
     assert "4 succeeded, 1 held" in told
     assert "\n  gateway-async jobs show month-end\n" in told
 

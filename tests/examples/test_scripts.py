@@ -1,0 +1,36 @@
+"""The examples that are programs run, and say what their pages show."""
+
+import os
+import subprocess
+import sys
+
+from tests.examples.loading import EXAMPLES
+from tests.postgres import postgres_url
+
+
+def _run(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603  # our own file
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parents[1])},
+    )
+
+
+def test_a_reconciliation_finds_both_differences() -> None:
+    done = _run("reconcile.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[:3] == [
+        "S00000041 amount 25.00",
+        "S00000071 refund_absent_at_gateway 0",
+        "1,000 entries: 998 matched, 2 differing, 0 unanswered",
+    ]
+
+
+def test_procrastinate_runs_the_slices_of_a_job() -> None:
+    with postgres_url() as url:
+        done = _run("procrastinate_workers.py", url)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1000 succeeded\n"
+    assert done.stderr.splitlines()[-1] == "1000 of 1000 orders"
