@@ -19,7 +19,7 @@ import attrs
 
 import gateway_async
 from gateway_async import OPERATIONS, Dialect, errors, settings, signing
-from gateway_async.reconciliation import KINDS
+from gateway_async.reconciliation import Kind
 from gateway_async.sandbox import faults
 
 DOCS = Path(__file__).parent
@@ -130,7 +130,8 @@ def parts() -> Iterator[tuple[str, str]]:
     yield "generated/journal.md", _journal()
     yield "generated/transitions.md", _transitions()
     yield "generated/commands.md", _commands()
-    kinds = [(f"`{kind}`", meaning) for kind, meaning in KINDS.items()]
+    said = sections_of(Kind)
+    kinds = [(f"`{kind}`", said[kind.name]) for kind in Kind]
     yield "generated/differences.md", table(("kind", "meaning"), kinds)
     for name, (title, names) in API.items():
         yield f"reference/api/{name}.md", _page(title, "gateway_async", names)

@@ -21,9 +21,66 @@ if TYPE_CHECKING:
 
 O = TypeVar("O")  # noqa: E741  # an order
 R = TypeVar("R")
+T = TypeVar("T")
 
 
-class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O, R]):
+class UsedOnce(Coroutine[Any, Any, T]):
+    """A call that is awaited or streamed, once; it warns where it never was.
+
+    The coroutine is made when it is awaited: made before, it and its call would keep each other.
+    """
+
+    _coroutine: Coroutine[Any, Any, T] | None = None
+    _used = False
+
+    async def _complete(self) -> T:
+        """Do all of it."""
+        raise NotImplementedError
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._begin().__await__()
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
+        """Resume it, as for any coroutine."""
+        return (self._coroutine or self._begin()).send(value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
+        """Raise an error inside it, as for any coroutine.
+
+        What was not begun is taken to its first pause, where nothing is sent yet: thus a task that
+        is cancelled before its first step leaves a result, too.
+        """
+        coroutine = self._coroutine
+        if coroutine is None:
+            coroutine = self._begin()
+            coroutine.send(None)
+        return coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Give it up, as for any coroutine."""
+        self._used = True
+        if self._coroutine is not None:
+            self._coroutine.close()
+
+    def __del__(self) -> None:
+        if not self._used:
+            warnings.warn(f"{self!r} was never awaited", RuntimeWarning, stacklevel=2)
+
+    def _begin(self) -> Coroutine[Any, Any, T]:
+        self._claim()
+        self._coroutine = self._complete()
+        return self._coroutine
+
+    def _claim(self) -> None:
+        if self._used:
+            raise RuntimeError(
+                f"{self!r} can be used once; see its `result`. Another call would send all of it "
+                "again"
+            )
+        self._used = True
+
+
+class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O, R]):
     """One call with any number of orders.
 
     ``await batch`` gives the `BatchResult`. ``async with batch`` streams instead: iterate to get
@@ -34,8 +91,6 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
     def __init__(self, name: str, open_run: "Callable[[], Awaitable[BatchRunner]]") -> None:
         self._name = name
         self._open_run = open_run
-        self._used = False
-        self._coroutine: Coroutine[Any, Any, BatchResult[O, R]] | None = None
         self._run: BatchRunner | None = None
         self._nothing: BatchResult[O, R] | None = None
         self._ready: list[Outcome[O, R]] = []
@@ -63,40 +118,6 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
         return f"<{type(self).__name__} {self._name} {state}>"
 
     # As a coroutine
-
-    def __await__(self) -> Generator[Any, Any, BatchResult[O, R]]:
-        return self._begin().__await__()
-
-    def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
-        """Resume the batch, as for any coroutine."""
-        return (self._coroutine or self._begin()).send(value)
-
-    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
-        """Raise an error inside the batch, as for any coroutine.
-
-        A batch that was not begun is taken to its first pause, where nothing is sent yet: thus a
-        task that is cancelled before its first step leaves a result, too.
-        """
-        coroutine = self._coroutine
-        if coroutine is None:
-            coroutine = self._begin()
-            coroutine.send(None)
-        return coroutine.throw(*error)
-
-    def close(self) -> None:
-        """Give the batch up, as for any coroutine."""
-        self._used = True
-        if self._coroutine is not None:
-            self._coroutine.close()
-
-    def __del__(self) -> None:
-        if not getattr(self, "_used", True):
-            warnings.warn(f"{self!r} was never awaited", RuntimeWarning, stacklevel=2)
-
-    def _begin(self) -> Coroutine[Any, Any, BatchResult[O, R]]:
-        self._claim()
-        self._coroutine = self._complete()
-        return self._coroutine
 
     async def _complete(self) -> BatchResult[O, R]:
         with await self._open() as run:
@@ -180,14 +201,6 @@ class Batch(Coroutine[Any, Any, BatchResult[O, R]], AsyncIterator[Outcome[O, R]]
             cancelled.outcome = self._nothing  # type: ignore[attr-defined]  # as for a single call
             raise
         return run
-
-    def _claim(self) -> None:
-        if self._used:
-            raise RuntimeError(
-                f"{self!r} can be used once; the outcomes of its orders are in its `result`, and "
-                "another call would send them again"
-            )
-        self._used = True
 
     if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
 

@@ -7,9 +7,9 @@ and what depends on it is not compared. How the records came is not known here.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal, localcontext
+from enum import StrEnum
 from itertools import chain
-from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -18,29 +18,41 @@ from gateway_async.models.orders import OrderRef
 from gateway_async.models.records import Record, RefundRecord, TransactionRecord
 from gateway_async.models.values import Identifier, Model, checked, describe, to_amount
 
-_OfPayment = Literal["absent_at_gateway", "several_transactions", "order_no", "amount", "currency"]
-_OfRefunds = Literal["refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway"]
-Kind = Literal[_OfPayment, _OfRefunds, "state", "unreadable", "unanswered"]
-_KINDS: dict[Kind, str] = {
-    "absent_at_gateway": "the gateway lists no such payment; `ledger` is the reference that was "
-    "looked up, and refunds are compared only if it lists some",
-    "several_transactions": "an `order_no` has several, in `gateway`; nothing else is compared, "
-    "since nothing says with which",
-    "order_no": "the transaction belongs to another order",
-    "amount": "as numbers: 10 and 10.00 are equal",
-    "currency": "without case; also where a refund is in another currency than its payment",
-    "refunded_total": "both know of refunds, and the sums differ",
-    "refund_unknown_to_ledger": "the gateway gave money back, and the ledger says 0",
-    "refund_absent_at_gateway": "the ledger says it was given back, and the gateway lists nothing "
-    "that was",
-    "state": "the ledger's word is none of those that you gave for the `payment_status`, which are "
-    "in `means`",
-    "unreadable": "a `field` of a record cannot be read, is missing, or has a value without a "
-    "known meaning; what depends on it is not compared",
-    "unanswered": "one of the two look-ups had no answer; nothing of the entry is compared",
-}
-KINDS: Mapping[Kind, str] = MappingProxyType(_KINDS)
-"""Every kind of difference, and what it means."""
+
+class Kind(StrEnum):
+    """What differs.
+
+    Attributes:
+        ABSENT_AT_GATEWAY: the gateway lists no such payment; `ledger` is the reference that was
+            looked up, and refunds are compared only if it lists some
+        SEVERAL_TRANSACTIONS: an `order_no` has several, in `gateway`; nothing else is compared,
+            since nothing says with which
+        ORDER_NO: the transaction belongs to another order
+        AMOUNT: as numbers: 10 and 10.00 are equal
+        CURRENCY: without case; also where a refund is in another currency than its payment
+        REFUNDED_TOTAL: both know of refunds, and the sums differ
+        REFUND_UNKNOWN_TO_LEDGER: the gateway gave money back, and the ledger says 0
+        REFUND_ABSENT_AT_GATEWAY: the ledger says it was given back, and the gateway lists nothing
+            that was
+        STATE: the ledger's word is none of those that you gave for the `payment_status`, which are
+            in `means`
+        UNREADABLE: a `field` of a record cannot be read, is missing, or has a value without a
+            known meaning; what depends on it is not compared
+        UNANSWERED: one of the two look-ups had no answer; nothing of the entry is compared
+    """
+
+    ABSENT_AT_GATEWAY = "absent_at_gateway"
+    SEVERAL_TRANSACTIONS = "several_transactions"
+    ORDER_NO = "order_no"
+    AMOUNT = "amount"
+    CURRENCY = "currency"
+    REFUNDED_TOTAL = "refunded_total"
+    REFUND_UNKNOWN_TO_LEDGER = "refund_unknown_to_ledger"
+    REFUND_ABSENT_AT_GATEWAY = "refund_absent_at_gateway"
+    STATE = "state"
+    UNREADABLE = "unreadable"
+    UNANSWERED = "unanswered"
+
 
 _Record = TypeVar("_Record", bound=Record)
 
@@ -117,7 +129,7 @@ class Difference:
     """One difference; an entry may have several.
 
     Attributes:
-        kind: What differs; `KINDS` has the meaning of each.
+        kind: What differs.
         index: The position of the entry in the ledger, from 0.
         entry: The entry.
         records: What the gateway lists for the entry: its transactions, then its refunds.
@@ -212,7 +224,7 @@ class Case:
     def unreadable(self, problems: Mapping[str, str]) -> Iterator[Difference]:
         """Make a difference of each field that cannot be read, with its text."""
         for field, text in problems.items():
-            yield self.note("unreadable", field=field, gateway=text)
+            yield self.note(Kind.UNREADABLE, field=field, gateway=text)
 
     def gave_back(self, refund: RefundRecord) -> bool | None:
         """Say whether a refund gave money back; None where its status has no known meaning."""
@@ -252,16 +264,16 @@ class Case:
 def compare(case: Case) -> tuple[Difference, ...]:
     """Return every difference of one entry."""
     if case.error is not None:
-        return (case.note("unanswered", error=case.error),)
+        return (case.note(Kind.UNANSWERED, error=case.error),)
     if not case.transactions:
-        absent = case.note("absent_at_gateway", ledger=case.entry.ref.value)
+        absent = case.note(Kind.ABSENT_AT_GATEWAY, ledger=case.entry.ref.value)
         return (absent, *(_compare_refunds(case) if case.refunds else ()))
     if len(case.transactions) == 1:
         return tuple(chain(_compare_transaction(case), _compare_refunds(case)))
     names = tuple(record.transaction_id for record in case.transactions)
     if names[0] is not None and len(set(names)) == 1:
         return tuple(case.unreadable({"transaction_id": names[0]}))
-    return (case.note("several_transactions", ledger=case.entry.transaction_id, gateway=names),)
+    return (case.note(Kind.SEVERAL_TRANSACTIONS, ledger=case.entry.transaction_id, gateway=names),)
 
 
 def _compare_transaction(case: Case) -> Iterator[Difference]:
@@ -272,10 +284,10 @@ def _compare_transaction(case: Case) -> Iterator[Difference]:
     # The finding, the field, the ledger's value, whether the gateway's is known, whether they agree
     same_order, same_amount = entry.order_no == record.order_no, entry.amount == record.amount
     findings: tuple[tuple[Kind, str, object, bool, bool], ...] = (
-        ("order_no", "order_no", entry.order_no, bool(record.order_no), same_order),
-        ("amount", "amount", entry.amount, is_summable(record.amount), same_amount),
-        ("currency", "currency", entry.currency, bool(record.currency), len(currencies) == 1),
-        ("state", "payment_status", state, means is not None, state in (means or ())),
+        (Kind.ORDER_NO, "order_no", entry.order_no, bool(record.order_no), same_order),
+        (Kind.AMOUNT, "amount", entry.amount, is_summable(record.amount), same_amount),
+        (Kind.CURRENCY, "currency", entry.currency, bool(record.currency), len(currencies) == 1),
+        (Kind.STATE, "payment_status", state, means is not None, state in (means or ())),
     )
     problems = dict(record.unreadable)
     for kind, field, wanted, is_known, agree in findings:
@@ -285,7 +297,7 @@ def _compare_transaction(case: Case) -> Iterator[Difference]:
         if not is_known:
             problems.setdefault(field, _text(said))
         elif not agree:
-            more = {"means": tuple(sorted(means or ()))} if kind == "state" else {}
+            more = {"means": tuple(sorted(means or ()))} if kind is Kind.STATE else {}
             yield case.note(kind, ledger=wanted, gateway=said, **more)
     yield from case.unreadable(problems)
 
@@ -305,13 +317,13 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
     found = dict.fromkeys(one.currency or own for one in case.refunds if case.gave_back(one))
     foreign = [currency for currency in found if currency.casefold() != own]
     for currency in foreign:
-        yield case.note("currency", ledger=case.entry.currency, gateway=currency)
+        yield case.note(Kind.CURRENCY, ledger=case.entry.currency, gateway=currency)
     if case.contradicted or foreign or any(map(case.doubts, case.refunds)):
         return
     with localcontext(exact_context()):
         wanted = case.entry.refunded
         said = sum((one.refund_amount or _NOTHING for one in case.sure_refunds), _NOTHING)
     if wanted != said:
-        kind: Kind = "refunded_total" if said else "refund_absent_at_gateway"
-        kind = kind if wanted else "refund_unknown_to_ledger"
+        kind = Kind.REFUNDED_TOTAL if said else Kind.REFUND_ABSENT_AT_GATEWAY
+        kind = kind if wanted else Kind.REFUND_UNKNOWN_TO_LEDGER
         yield case.note(kind, ledger=wanted, gateway=said)

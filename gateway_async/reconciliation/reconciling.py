@@ -6,15 +6,14 @@ is settled exactly once, whatever happens. Look-ups move no money, so leaving wa
 
 import asyncio
 import functools
-import inspect
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
-from gateway_async.batching.batch import check_size
+from gateway_async.batching.batch import UsedOnce, check_size
 from gateway_async.batching.feed import check_orders, open_source, refusal
 from gateway_async.client import GatewayClient
 from gateway_async.errors import (
@@ -31,7 +30,7 @@ from gateway_async.session import Gate
 from gateway_async.settings import COUNT, FLAG, expect
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Iterable
+    from collections.abc import AsyncIterable, Callable, Collection, Iterable
 
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.results import Outcome
@@ -39,15 +38,13 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
 
 DEFAULT_WINDOW = 1500
-_STATES = "a mapping from payment_status to a ledger's word or words, as in {'3000': 'paid'}"
-_REFUND_STATUSES = "a mapping from refund_status to whether money went back, as in {'1': True}"
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 _COMPARED_AT_ONCE = 200
 _ASKED_AT_ONCE = 99
 """One less than a reply has records: a full reply may lack records of orders that it lists."""
 
 
-class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Difference]):
+class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     """One comparison of a ledger with the gateway's records.
 
     ``await reconciliation`` gives the `ReconciliationResult`. ``async with reconciliation``
@@ -74,7 +71,6 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
         self._failure: Exception | None = None
         self._unanswered: Counter[str] = Counter()
         self._result: ReconciliationResult | None = None
-        self._whole = self._complete()  # of which Python says if it was never awaited, or twice
 
     @property
     def result(self) -> ReconciliationResult:
@@ -104,28 +100,10 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
     def __repr__(self) -> str:
         return f"<Reconciliation: {self.progress.entries} entries{' so far' * (not self._result)}>"
 
-    # As a coroutine
-
-    def __await__(self) -> Generator[Any, Any, ReconciliationResult]:
-        return self._whole.__await__()
-
-    def send(self, value: Any) -> Any:  # noqa: ANN401  # as Coroutine.send
-        """Resume it, as for any coroutine."""
-        return self._whole.send(value)
-
-    def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
-        """Raise an error inside it, as for any coroutine; not begun, it has an empty result."""
-        if inspect.getcoroutinestate(self._whole) == inspect.CORO_CREATED:
-            self._result = ReconciliationResult(differences=(), summary=self.progress)
-        return self._whole.throw(*error)
-
-    def close(self) -> None:
-        """Give it up, as for any coroutine."""
-        self._whole.close()
-
     async def _complete(self) -> ReconciliationResult:
         self._start()
         try:
+            await asyncio.sleep(0)  # cancelled before its first step, it has taken nothing in
             while await self._advance():
                 pass
         except asyncio.CancelledError as cancelled:
@@ -140,9 +118,7 @@ class Reconciliation(Coroutine[Any, Any, ReconciliationResult], AsyncIterator[Di
     # As a stream
 
     async def __aenter__(self) -> Self:
-        if inspect.getcoroutinestate(self._whole) != inspect.CORO_CREATED:
-            raise RuntimeError(f"{self!r} can be used once")
-        self._whole.close()
+        self._claim()
         self._start()
         return self
 
@@ -324,27 +300,13 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     check_size(OPERATIONS["query"], policy)
     words: Mapping[str, frozenset[str]] | None = None
     if states is not None:
-        expect("states", states, (_maps_to(_are_words), _STATES))
-        words = {s: frozenset([w] if isinstance(w, str) else w) for s, w in states.items()}
+        given = expect("states", states, Mapping).items()
+        words = {status: frozenset([w] if isinstance(w, str) else w) for status, w in given}
     # What the interface shows means "done", as in `Dialect.done_statuses`.
-    statuses = {"1": True} if refund_statuses is None else refund_statuses
-    expect("refund_statuses", statuses, (_maps_to(FLAG[0]), _REFUND_STATUSES))
-    make_case = functools.partial(Case, states=words, refund_statuses=dict(statuses))
+    said = {"1": True} if refund_statuses is None else refund_statuses
+    statuses = {s: expect("refund_statuses", done, FLAG) for s, done in said.items()}
+    make_case = functools.partial(Case, states=words, refund_statuses=statuses)
     return Reconciliation(gateway, ledger, make_case, policy, expect("window", window, COUNT))
-
-
-def _maps_to(is_meaning: "Callable[[Any], bool]") -> "Callable[[Any], bool]":
-    """Return what says whether a value is a mapping from statuses to such meanings."""
-    return lambda meanings: (
-        isinstance(meanings, Mapping)
-        and all(isinstance(status, str) and is_meaning(meanings[status]) for status in meanings)
-    )
-
-
-def _are_words(words: object) -> bool:
-    return isinstance(words, str) or (
-        isinstance(words, Collection) and all(isinstance(word, str) for word in words)
-    )
 
 
 def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import attrs
 
-from gateway_async.reconciliation.differences import KINDS, Difference, exact_context, is_summable
+from gateway_async.reconciliation.differences import Difference, Kind, exact_context, is_summable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -143,7 +143,7 @@ class Books:
         self.exhausted = False
         self.requests = self.unexpected = 0
         self._entries = Counter(matched=0, differing=0, unanswered=0)
-        self._kinds: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+        self._kinds: Counter[str] = Counter(dict.fromkeys(map(str, Kind), 0))
         self._totals: defaultdict[str, dict[str, Any]] = defaultdict(
             lambda: attrs.asdict(CurrencyTotals())
         )
@@ -154,9 +154,8 @@ class Books:
         """Count some entries, each of which is settled once; return what was found of them."""
         with localcontext(exact_context()):
             for case, differences in compared:
-                kinds = Counter(difference.kind for difference in differences)
-                self._kinds.update(kinds)
-                state = "unanswered" if kinds["unanswered"] else "differing" if kinds else "matched"
+                self._kinds.update(difference.kind for difference in differences)
+                state = "unanswered" if case.error else "differing" if differences else "matched"
                 self._entries[state] += 1
                 self._add_up(case)
         return chain.from_iterable(differences for _, differences in compared)

@@ -95,10 +95,7 @@ def test_entries_that_cannot_be_added_up_or_looked_up(changes: dict[str, Any], t
         ({"ledger": "abc"}, InvalidOrderError),
         ({"ledger": entry(1)}, InvalidOrderError),
         ({"states": ["3000"]}, ConfigurationError),
-        ({"states": {"3000": 1}}, ConfigurationError),
-        ({"states": {3000: "paid"}}, ConfigurationError),
         ({"refund_statuses": {"1": "yes"}}, ConfigurationError),
-        ({"refund_statuses": ["1"]}, ConfigurationError),
         ({"window": True}, ConfigurationError),
         ({"policy": 8}, ConfigurationError),
     ],
@@ -205,7 +202,7 @@ async def test_it_is_used_once_and_says_so(recwarn: pytest.WarningsRecorder) -> 
     with pytest.raises(RuntimeError, match="no result yet"):
         _ = reconciliation.result
     assert len(await reconciliation) == 1
-    with pytest.raises(RuntimeError, match="already awaited"):
+    with pytest.raises(RuntimeError, match="used once"):
         await reconciliation
     with pytest.raises(RuntimeError, match="used once"):
         await _stream(reconciliation, [])
