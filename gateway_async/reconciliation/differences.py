@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal, localcontext
 from enum import StrEnum
-from itertools import chain
 from typing import Any, TypeVar
 
 import attrs
@@ -206,6 +205,7 @@ class Case:
         transactions: Its transactions; those that are alike stand once.
         refunds: Its refunds; those of the same reference that are alike stand once.
         error: Why a look-up had no answer, if one had none.
+        differences: Every difference of the entry.
     """
 
     index: int
@@ -215,6 +215,11 @@ class Case:
     transactions: tuple[TransactionRecord, ...] = attrs.field(default=(), converter=_distinct)
     refunds: tuple[RefundRecord, ...] = attrs.field(default=(), converter=_distinct)
     error: GatewayError | None = None
+    differences: tuple[Difference, ...] = attrs.field(init=False)
+
+    @differences.default
+    def _compared(self) -> tuple[Difference, ...]:
+        return tuple(_compare(self))
 
     def note(self, kind: Kind, **values: Any) -> Difference:  # noqa: ANN401  # by kind
         """Make a difference of this entry."""
@@ -261,19 +266,21 @@ class Case:
         return [one for one in sure if self.gave_back(one) and not self.doubts(one)]
 
 
-def compare(case: Case) -> tuple[Difference, ...]:
-    """Return every difference of one entry."""
-    if case.error is not None:
-        return (case.note(Kind.UNANSWERED, error=case.error),)
-    if not case.transactions:
-        absent = case.note(Kind.ABSENT_AT_GATEWAY, ledger=case.entry.ref.value)
-        return (absent, *(_compare_refunds(case) if case.refunds else ()))
-    if len(case.transactions) == 1:
-        return tuple(chain(_compare_transaction(case), _compare_refunds(case)))
+def _compare(case: Case) -> Iterator[Difference]:
     names = tuple(record.transaction_id for record in case.transactions)
-    if names[0] is not None and len(set(names)) == 1:
-        return tuple(case.unreadable({"transaction_id": names[0]}))
-    return (case.note(Kind.SEVERAL_TRANSACTIONS, ledger=case.entry.transaction_id, gateway=names),)
+    if case.error is not None:
+        yield case.note(Kind.UNANSWERED, error=case.error)
+    elif len(names) > 1 and names[0] is not None and len(set(names)) == 1:
+        yield from case.unreadable({"transaction_id": names[0]})  # listed twice, and differently
+    elif len(names) > 1:
+        yield case.note(Kind.SEVERAL_TRANSACTIONS, ledger=case.entry.transaction_id, gateway=names)
+    elif names:
+        yield from _compare_transaction(case)
+        yield from _compare_refunds(case)
+    else:
+        yield case.note(Kind.ABSENT_AT_GATEWAY, ledger=case.entry.ref.value)
+        if case.refunds:
+            yield from _compare_refunds(case)
 
 
 def _compare_transaction(case: Case) -> Iterator[Difference]:

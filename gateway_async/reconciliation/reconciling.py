@@ -9,6 +9,7 @@ import functools
 import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -24,7 +25,7 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
-from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry, compare
+from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
 from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
 from gateway_async.session import Gate
 from gateway_async.settings import COUNT, FLAG, expect
@@ -157,7 +158,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         if source.ended or self._failure or (source.waits and gate.is_too_late):
             return False
         window: list[tuple[int, LedgerEntry]] = []
-        compared = None
+        cases = None
         error: GatewayError = NotSentError("nothing was asked: the reconciliation was left")
         try:
             await self._fill(window)
@@ -165,12 +166,12 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
                 error = NotSentError(f"nothing was asked: {reason}")
             elif window:
                 error = OutcomeUnknownError("no answer was waited for: the call was cancelled")
-                compared = await self._compare(window)
+                cases = await self._look_up(window)
         finally:
-            if compared is None:
+            if cases is None:
                 cases = [self._make_case(index=n, entry=one, error=error) for n, one in window]
-                compared = [(case, compare(case)) for case in cases]
-            self._ready += self._books.settle(compared)
+            self._books.settle(cases)
+            self._ready += chain.from_iterable(case.differences for case in cases)
         await asyncio.sleep(0)  # a long ledger must not keep others from running
         return True
 
@@ -180,9 +181,8 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         What is no entry, and what the ledger raises, is kept until the entries before it are seen.
         """
         source, deadline = self._source, self._gate.deadline
-        has_limit = source.waits and deadline < math.inf
         try:
-            async with asyncio.timeout_at(deadline if has_limit else None) as limit:
+            async with asyncio.timeout_at(None if deadline == math.inf else deadline) as limit:
                 while len(window) < self._size and not source.ended:
                     for index, entry in zip(*await source.pull(1), strict=True):
                         if not isinstance(entry, LedgerEntry):
@@ -192,21 +192,18 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         except Exception as error:  # noqa: BLE001  # raised once what came before it is compared
             self._failure = None if limit.expired() else error
 
-    async def _compare(
-        self, window: list[tuple[int, LedgerEntry]]
-    ) -> "list[tuple[Case, tuple[Difference, ...]]]":
+    async def _look_up(self, window: list[tuple[int, LedgerEntry]]) -> list[Case]:
         """Look a window up, and compare each entry with what was found."""
         refs = dict.fromkeys(entry.ref for _, entry in window)
         payments = await self._ask(self._gateway.query, refs)
         refunds = await self._ask(self._gateway.search_refunds, refs)
-        compared = []
+        cases = []
         for number, (index, entry) in enumerate(window):
             found = _listed(payments[entry.ref], refunds[entry.ref])
-            case = self._make_case(index=index, entry=entry, **found)
-            compared.append((case, compare(case)))
+            cases.append(self._make_case(index=index, entry=entry, **found))
             if number % _COMPARED_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        return compared
+        return cases
 
     async def _ask(
         self, look_up: "Callable[..., Batch[OrderRef, Any]]", refs: "Iterable[OrderRef]"

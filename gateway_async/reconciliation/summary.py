@@ -6,7 +6,6 @@ Every entry that was taken in is counted once: matched, differing or unanswered.
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, localcontext
-from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 import attrs
@@ -14,7 +13,7 @@ import attrs
 from gateway_async.reconciliation.differences import Difference, Kind, exact_context, is_summable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from gateway_async.reconciliation.differences import Case
 
@@ -148,17 +147,14 @@ class Books:
             lambda: attrs.asdict(CurrencyTotals())
         )
 
-    def settle(
-        self, compared: "Iterable[tuple[Case, Sequence[Difference]]]"
-    ) -> "Iterator[Difference]":
-        """Count some entries, each of which is settled once; return what was found of them."""
+    def settle(self, cases: "Iterable[Case]") -> None:
+        """Count some entries, each of which is settled once."""
         with localcontext(exact_context()):
-            for case, differences in compared:
-                self._kinds.update(difference.kind for difference in differences)
-                state = "unanswered" if case.error else "differing" if differences else "matched"
-                self._entries[state] += 1
+            for case in cases:
+                self._kinds.update(difference.kind for difference in case.differences)
+                outcome = "differing" if case.differences else "matched"
+                self._entries["unanswered" if case.error else outcome] += 1
                 self._add_up(case)
-        return chain.from_iterable(differences for _, differences in compared)
 
     def _add_up(self, case: "Case") -> None:
         entry, own = case.entry, case.entry.currency
