@@ -25,8 +25,8 @@ import attrs
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, InvalidOrderError, NotificationError
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.notifications.reading import MAX_BYTES, Notification, parse, plain_fields
-from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, expect
+from gateway_async.notifications.reading import Notification, parse, plain_fields
+from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, check, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.records import without_secrets
 
@@ -53,10 +53,6 @@ class _Answer(Exception):  # noqa: N818  # raised where the notification is not 
 
     status: int
     text: str
-    headers: "Mapping[str, str]" = attrs.field(factory=dict)
-
-
-_AGAIN = {"Retry-After": "5"}
 
 
 @attrs.define(eq=False, repr=False)
@@ -119,14 +115,16 @@ class NotificationReceiver:
     """
 
     gateway: GatewayClient
-    on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]"
+    on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]" = attrs.field(
+        validator=check(callable, "a function")
+    )
     on_payout: "Callable[[Notification], Awaitable[object] | object] | None" = attrs.field(
         default=None, kw_only=True
     )
     verifier: "Verifier | None" = attrs.field(default=None, kw_only=True)
-    max_body_bytes: int = attrs.field(default=MAX_BYTES, kw_only=True)
-    concurrency: int = attrs.field(default=100, kw_only=True)
-    remembered: int = attrs.field(default=10_000, kw_only=True)
+    max_body_bytes: int = attrs.field(default=64 * 1024, validator=check(*COUNT), kw_only=True)
+    concurrency: int = attrs.field(default=100, validator=check(*COUNT), kw_only=True)
+    remembered: int = attrs.field(default=10_000, validator=check(*COUNT), kw_only=True)
     linger_seconds: float = attrs.field(default=DEFAULT_LINGER_SECONDS, kw_only=True)
     policy: "BatchPolicy | None" = attrs.field(default=None, kw_only=True)
     _single: "Coalescer | None" = attrs.field(default=None, init=False)
@@ -141,12 +139,6 @@ class NotificationReceiver:
 
     def __attrs_post_init__(self) -> None:
         expect("gateway", self.gateway, GatewayClient)
-        for name in ("on_payment", "on_payout", "verifier"):
-            function = getattr(self, name)
-            if not (callable(function) or (function is None and name != "on_payment")):
-                raise ConfigurationError(f"{name}: expected a function, got {function!r}")
-        for name in ("max_body_bytes", "concurrency", "remembered"):
-            expect(name, getattr(self, name), COUNT)
         if self.on_payout is not None and self.verifier is None:
             raise ConfigurationError(
                 "on_payout: needs a verifier, since a payout cannot be looked up"
@@ -172,7 +164,7 @@ class NotificationReceiver:
                 raise _Answer(400, "it broke off") from None
 
         answer = await self._answer(request.method, request.headers, pieces())
-        return web.Response(status=answer.status, text=answer.text, headers=answer.headers)
+        return web.Response(status=answer.status, text=answer.text, headers={"Allow": "POST"})
 
     async def __call__(
         self,
@@ -195,8 +187,11 @@ class NotificationReceiver:
         named = {n.decode("latin-1"): v.decode("latin-1") for n, v in scope["headers"]}
         answer = await self._answer(scope["method"], named, pieces())
         body = answer.text.encode()
-        plain = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body))}
-        headers = [(n.lower().encode(), v.encode()) for n, v in {**plain, **answer.headers}.items()]
+        headers = [
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(body)),
+            (b"allow", b"POST"),
+        ]
         with contextlib.suppress(OSError):  # so ASGI says that the client is gone
             await send({"type": "http.response.start", "status": answer.status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
@@ -205,16 +200,14 @@ class NotificationReceiver:
         self, method: str, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]"
     ) -> _Answer:
         if method != "POST":
-            return _Answer(405, "send notifications by POST", {"Allow": "POST"})
+            return _Answer(405, "send notifications by POST")
         if self._busy >= self.concurrency:
-            return _Answer(503, "busy", _AGAIN)
+            return _Answer(503, "busy")
         self._busy += 1
         headers = {name.lower(): value for name, value in headers.items()}
         try:
             body = await self._read(headers, pieces)
-            notification = parse(
-                headers, body, dialect=self.gateway.dialect, max_bytes=self.max_body_bytes
-            )
+            notification = parse(headers, body, dialect=self.gateway.dialect)
             await self._verify(notification, headers, body)
             await (self._hand_on if notification.is_payout else self._confirm)(notification)
         except _Answer as refusal:
@@ -299,7 +292,7 @@ class NotificationReceiver:
             else:
                 return
         _log.warning("a notification could not be confirmed: %s", reason)
-        raise _Answer(503, "it cannot be confirmed now", _AGAIN)
+        raise _Answer(503, "it cannot be confirmed now")
 
     async def _offer(
         self,
@@ -344,9 +337,6 @@ class NotificationReceiver:
 
 def _digest(fields: "Mapping[str, Any]") -> bytes:
     """Return a few bytes that stand for the fields, whatever their order."""
-    # Not by orjson, which writes no integer of more than 64 bits.
-    try:
-        written = json.dumps(dict(fields), sort_keys=True)
-    except RecursionError:  # of what is nested deep, only the upper part counts
-        written = json.dumps(without_secrets(dict(fields)), sort_keys=True)
+    # Of what is nested deep, only the upper part counts; orjson writes no integer of over 64 bits.
+    written = json.dumps(without_secrets(dict(fields)), sort_keys=True)
     return hashlib.blake2b(written.encode(), digest_size=16).digest()

@@ -99,7 +99,6 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
     ("body", "reason"),
     [
         (b" \r\n", "empty body"),
-        (b"order_no=s3cret" + b"x" * 70_000, "larger than 65536 bytes"),
         (b"encryption_data=s3cret", "names no order: it has none of order_no, orderNo"),
         (b"order_no=+", "names no order"),
         (b"encryption_data=s3cret&order_no=A&order_no=B", "a field twice"),
@@ -113,11 +112,9 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
         (b'{"order_no": "A", "a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "JSON"),
         (b'{"encryption_data": "s3cret", "order_no": "A"', "truncated JSON"),
         (b'{"order_no": 2.02e21}', "order_no: expected text"),
-        (b'{"order_no": "\\ud800"}', "JSON"),
         (b"encryption_data=s3cret&order_no=\xff", "not in utf-8"),
         (b"order_no=" + b"x" * 201, "printable text of up to 200"),
         (b"order_no=A%0aB", "printable text of up to 200"),
-        (b"&" * 5 + b"order_no=A" + b"&a=1" * 1000, "more than 1000 fields"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_a_reason_that_holds_no_signature(
@@ -136,14 +133,10 @@ def test_what_cannot_be_read_is_refused_with_a_reason_that_holds_no_signature(
     assert "s3cret" not in "".join(seen)
 
 
-def test_what_is_announced_and_not_known_or_not_wanted_is_refused() -> None:
+def test_a_charset_that_is_announced_and_not_known_is_refused() -> None:
     for charset in ("rot13", "punycode"):
         with pytest.raises(NotificationError, match="charset that is not known"):
             _parse(b'{"order_no": "A"}', f"application/json; charset={charset}")
-    with pytest.raises(NotificationError, match="larger than 10 bytes"):
-        _parse(b'{"order_no": "A"}', max_bytes=10)
-    with pytest.raises(TypeError, match="body: expected bytes, got str"):
-        parse({}, "order_no=A-1")  # type: ignore[arg-type]  # on purpose
 
 
 @given(

@@ -355,7 +355,6 @@ def test_it_serves_one_loop_after_another_and_answers_as_the_dialect_says(
     ("settings", "reason"),
     [
         ({"on_payout": print}, "on_payout: needs a verifier"),
-        ({"verifier": ""}, "verifier: expected a function"),
         ({"remembered": -1}, "remembered: expected an int"),
         ({"linger_seconds": -1}, "linger_seconds: expected a number"),
         ({"gateway": "https://gateway.example"}, "gateway: expected GatewayClient, got str"),
