@@ -123,13 +123,6 @@ def test_a_client_that_is_left_open_warns_and_names_the_place_where_it_was_made(
 
 
 async def _stream(_: Path) -> object:
-    async with client_over(MemoryTransport(steps=2), **ONE_BY_ONE) as client:
-        batch = client.refund(iter(refunds(300)))
-        await anext(await batch.__aenter__())
-    return batch
-
-
-async def _stream_that_stops(_: Path) -> object:
     """Those in flight are unknown then, so that the batch stops, and withdraws those that wait."""
 
     async def never(_: Asked) -> dict[str, Any]:
@@ -157,7 +150,7 @@ async def _job(folder: Path) -> object:
     return journal, batch
 
 
-@pytest.mark.parametrize("begin", [_stream, _stream_that_stops, _job])
+@pytest.mark.parametrize("begin", [_stream, _job])
 def test_what_nobody_left_does_not_keep_its_loop_from_ending(
     begin: Callable[[Path], Awaitable[object]], new_loop: NewLoop, tmp_path: Path
 ) -> None:

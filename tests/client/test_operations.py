@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from decimal import Decimal
 from typing import Any
 
+import attrs
 import pytest
 from aiohttp import web
 
@@ -25,6 +26,7 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ReturnStatus
 from tests.memory import MemoryTransport, all_done, client_over
+from tests.models import examples
 from tests.orders import (
     CARD,
     MONEY_OPERATIONS,
@@ -37,23 +39,43 @@ from tests.orders import (
     seeded,
 )
 from tests.support.books import effects
+from tests.support.calls import paid_by_card
 from tests.support.servers import answering
 
+FORM = "application/x-www-form-urlencoded"
+READINGS: dict[str, dict[str, Any]] = {
+    "the usual one": {},
+    "forms with brackets": {
+        "form_nesting": "brackets",
+        "body_formats": dict.fromkeys([*MONEY_OPERATIONS, "payout"], FORM),
+    },
+    "JSON under the content type of a form": {"json_content_type": FORM},
+}
+"""Of section 4, which the sandbox reads all."""
 
-@pytest.mark.parametrize("operation", MONEY_OPERATIONS)
-async def test_a_batch_is_done_once_and_what_the_gateway_does_not_know_is_declined(
-    sandbox: Sandbox, gateway: GatewayClient, operation: str
+
+@pytest.mark.parametrize("reading", READINGS)
+async def test_an_order_is_done_once_and_one_that_the_gateway_does_not_know_declined(
+    sandbox: Sandbox, reading: str
 ) -> None:
-    orders = [*seeded(sandbox, 101, operation), *orders_for(operation, made_up(2))]
-    result: BatchResult[Any, Any] = await gateway.batch(operation, orders)
-    assert effects(sandbox, orders, operation) == [1] * 101 + [0] * 2
-    assert sandbox.requests == {operation: 2 if operation == "review" else 3}
-    for outcome in result.succeeded:
-        assert getattr(outcome.record, "transaction_id", "") == outcome.order.transaction_id
-    code = "2001" if operation == "refund" else "0"  # other texts come without a code
-    for outcome in result[101:]:
-        assert isinstance(outcome.error, RejectedError)
-        assert (outcome.error.code, outcome.error.text) == (code, "unknown transaction")
+    dialect = attrs.evolve(sandbox.dialect, **READINGS[reading])
+    async with client_of(sandbox, dialect=dialect) as gateway:
+        for operation in MONEY_OPERATIONS:
+            orders = [*seeded(sandbox, 101, operation), *orders_for(operation, made_up(2))]
+            result: BatchResult[Any, Any] = await gateway.batch(operation, orders)
+            assert effects(sandbox, orders, operation) == [1] * 101 + [0] * 2
+            assert sandbox.requests[operation] == (2 if operation == "review" else 3)
+            for outcome in result.succeeded:
+                assert getattr(outcome.record, "transaction_id", "") == outcome.order.transaction_id
+            code = "2001" if operation == "refund" else "0"  # other texts come without a code
+            for outcome in result[101:]:
+                assert isinstance(outcome.error, RejectedError)
+                assert (outcome.error.code, outcome.error.text) == (code, "unknown transaction")
+        paid_out = await gateway.payout(examples.payout_request())
+        paid = await gateway.pay_direct(paid_by_card())
+    assert paid_out.beneficiary is not None
+    assert paid_out.beneficiary.person_documents[0].labels == ("passport", "front")
+    assert (paid.order_status, paid.contract_name) == ("1", "<contract_name>")
 
 
 async def test_pages_list_the_recent_records_or_raise(
