@@ -34,7 +34,6 @@ from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
     JobBusyError,
-    JobConflictError,
     JournalError,
     LeaseLostError,
     NotSentError,
@@ -125,16 +124,7 @@ def resumed_batch(
     known = _checked(job)
 
     async def open_run() -> JobRunner:
-        head = await known.head()
-        who = session.credentials
-        if (head.merchant_id, head.account_id) != (who.merchant_id, who.account_id):
-            raise JobConflictError(
-                f"job {known.name!r} is of merchant_id {head.merchant_id!r}, account_id "
-                f"{head.account_id!r}; this client speaks for {who.merchant_id!r}, "
-                f"{who.account_id!r}",
-                job=known.name,
-            )
-        operation = OPERATIONS[head.operation]
+        operation = OPERATIONS[(await known.head()).operation]
         check_size(operation, policy)
         given = (session, operation, known, None)
         return JobRunner(*given, policy=policy, recovery=recovery, slice_number=slice_number)
@@ -307,21 +297,24 @@ class JobRunner(BatchRunner):
             given = (self._session, self._operation, self._job, self._input, self._policy)
             if await self._patiently(lambda: _submit(*given)) is None:
                 return
-        owner, gateway = f"{socket.gethostname()}:{os.getpid()}", self._session.gateway
-        take = functools.partial(self._job.take, owner, self._slice_number, gateway=gateway)
+        owner, who = f"{socket.gethostname()}:{os.getpid()}", self._session.credentials
+        whose = who.merchant_id, who.account_id, self._session.gateway
+        take = functools.partial(self._job.take, owner, self._slice_number, whose=whose)
         lease = await self._patiently(take)
         if lease is None:
             return
         self._lease, self._taken_at = lease, time.time()
         lease.on_lost = self._lose
         keeper = asyncio.get_running_loop().create_task(self._keep_lease())
+        is_through = False
         try:
             await self._work_through()
+            is_through = self._slice_number > 0
         finally:
             keeper.cancel()
             await asyncio.wait({keeper})
             with contextlib.suppress(JournalError):  # it runs out by itself
-                await lease.release()
+                await lease.release(is_through=is_through)
         if self._lost is not None:
             raise self._lost
 
@@ -373,8 +366,6 @@ class JobRunner(BatchRunner):
                 await self._send_new(states)
                 if not await self._recover(hold=True):
                     break
-            if self._slice_number:
-                await self._lease.finish()
         finally:
             await self._yield_left()
 
@@ -551,10 +542,13 @@ class JobRunner(BatchRunner):
     # The lease
 
     async def _keep_lease(self) -> None:
+        lease, seconds = self._lease, self._job.journal.lease_seconds
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             while self._lost is None:
-                await asyncio.sleep(self._job.journal.lease_seconds / _RENEWALS_A_LEASE)
-                await self._renewed(self._lease.renew)
+                # However long the renewal before took: it runs from when that was asked for.
+                pause = seconds / _RENEWALS_A_LEASE
+                await asyncio.sleep(max(lease.expires_in() - (seconds - pause), pause / 4))
+                await self._renewed(lease.renew)
 
     async def _renewed(self, ask: "Callable[[], Coroutine[Any, Any, None]]") -> None:
         """Ask for the lease; what fails is no loss as long as some of it is left."""

@@ -375,7 +375,7 @@ class OrderFeed:
                 while (room := self.room) > 0:
                     self._take_in(*await self.source.pull(room))
                     self.source.raise_again()
-            except BaseException:
+            except BaseException:  # raised again; also a cancellation leaves orders behind
                 self.is_broken = True
                 raise
 
@@ -443,7 +443,7 @@ class OrderFeed:
             for index, order in zip(indices, orders, strict=True):
                 self._add(index, order)
                 added += 1
-        except BaseException:  # of a check, or of a signal handler
+        except BaseException:  # raised again: of a check, or of a signal handler
             error = NotSentError("nothing was sent: the orders could not be checked")
             if self._ready is None:
                 for index, order in zip(indices[added:], orders[added:], strict=True):

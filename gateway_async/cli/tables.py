@@ -279,7 +279,7 @@ def out_file(
         yield file
         file.finish()
         os.fsync(file.fileno())
-    except BaseException:
+    except BaseException:  # raised again, whatever ended the command
         beside.unlink()
         raise
     finally:

@@ -313,7 +313,7 @@ class _Sqlite:
             driver.execute("PRAGMA synchronous = FULL")
             driver.execute("PRAGMA fullfsync = 1")
             self._keep_log(driver)
-        except BaseException:
+        except BaseException:  # raised again
             driver.close()
             raise
         self._log_number = None
@@ -435,7 +435,7 @@ class _Postgres:
             for setting in _POSTGRES_SETTINGS:
                 driver.execute(setting)
             driver.commit()
-        except BaseException:
+        except BaseException:  # raised again
             driver.close()
             raise
         return driver

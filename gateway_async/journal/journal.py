@@ -120,7 +120,7 @@ class Journal:
             try:
                 prepare = functools.partial(schema.prepare, location=location, create=self._create)
                 await database.run(what, prepare)
-            except BaseException:
+            except BaseException:  # raised again; also a cancellation leaves the thread behind
                 await database.aclose()
                 raise
         except ModuleNotFoundError as error:
@@ -238,7 +238,7 @@ class Journal:
         await self.database.run(what, lambda tx: decide(tx, name, order, state, note))
 
     async def claim_due(
-        self, whose: tuple[str, str, str], seconds: float, most: int
+        self, whose: "leases.Whose", seconds: float, most: int
     ) -> list[tuple[str, int]]:
         """Return slices that no process has and that are due, job and number.
 
@@ -316,7 +316,7 @@ class Job:
             database=self.journal.database,
             name=self.name,
             seconds=self.journal.lease_seconds,
-            subject=(operation, merchant_id, account_id, gateway),
+            subject=dict(zip(SUBJECT, (operation, merchant_id, account_id, gateway), strict=True)),
             codec=codec,
             chunk_size=chunk_size or codec.operation.limit or 1,
             slice_size=slice_size,
@@ -350,7 +350,9 @@ class Job:
             raise JobNotFoundError(f"job {self.name!r} has no slice {number}", job=self.name)
         return found[0]
 
-    async def take(self, owner: str, slice_number: int = 0, *, gateway: str = "") -> Lease:
+    async def take(
+        self, owner: str, slice_number: int = 0, *, whose: "leases.Whose | None" = None
+    ) -> Lease:
         """Take the job, or one slice of one that was cut, for this process.
 
         What was in flight under the lease before, and what is held, becomes `unknown`.
@@ -358,12 +360,12 @@ class Job:
         Args:
             owner: Who takes it, for others to read.
             slice_number: Which slice, from 1; 0 for a job that is in one piece.
-            gateway: The gateway that its orders are to be sent to; see `submit`.
+            whose: `merchant_id`, `account_id` and gateway of the client that sends its orders.
 
         Raises:
-            ConfigurationError: If the number is no int, or the job is another gateway's.
+            ConfigurationError: If the number is no int.
             JobNotFoundError: If there is no such job, or no such slice of it.
-            JobConflictError: If it was cut into slices, and none is named.
+            JobConflictError: If it is another client's, or was cut into slices, and none is named.
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """
@@ -372,7 +374,7 @@ class Job:
         key = leases.LeaseKey(self.name, 0, self._numbered(slice_number), f"{owner} {uuid.uuid4()}")
         what = f"cannot take job {self.name!r}"
         try:
-            key = await database.run(what, lambda tx: leases.take_job(tx, key, seconds, gateway))
+            key = await database.run(what, lambda tx: leases.take_job(tx, key, seconds, whose))
         except (asyncio.CancelledError, JournalError):  # it may have been taken, and has no owner
             database.post(what, lambda tx: leases.release(tx, key))
             raise

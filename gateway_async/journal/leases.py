@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from gateway_async.errors import (
-    ConfigurationError,
     JobBusyError,
     JobConflictError,
     JobNotFoundError,
@@ -21,7 +20,7 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.chunks import Orders
-from gateway_async.journal.rows import JobRow
+from gateway_async.journal.rows import SUBJECT, JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async.journal.database import Database, Transaction
+
+    # `merchant_id`, `account_id` and gateway of a client.
+    Whose = tuple[str, str, str]
 
 T = TypeVar("T")
 
@@ -46,14 +48,14 @@ UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds, due_at = NOW_SECO
 _RELEASE = """
 UPDATE gateway_slices SET expires_at = 0 WHERE slice = :slice AND owner = :owner
 AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
-_LOOK = f"""
-SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices
-{_OF_SLICE} FOR UPDATE"""
 # It is due again when the lease is over: else a worker that was handed it, and died, would leave
-# it for good. A finished one has something to do again: what is held is looked at.
+# it for good. A finished one has something to do again: what is held is looked at. Of one that
+# another process has, the row is not even locked: its owner would wait to renew it.
 _TAKE = f"""
 UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SECONDS + :seconds,
-due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE}"""
+due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE} AND expires_at <= NOW_SECONDS"""
+_LOOK = f"""
+SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {_OF_SLICE}"""
 _JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
 LOCK = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
@@ -211,31 +213,29 @@ class Lease:
         """
         await self._run("keep the lease", self.key.verify)
 
-    async def release(self) -> None:
-        """End it, if it is ours still."""
-        await self._run("release the lease", lambda tx: release(tx, self.key))
-        self._is_lost = True
+    async def release(self, *, is_through: bool = False) -> None:
+        """End it, if it is ours still.
 
-    async def finish(self) -> None:
-        """Note that the slice is finished, if no run has anything more to do in it.
-
-        Otherwise it is due again once the time of a lease has passed, or longer after each run.
-
-        Raises:
-            LeaseLostError: If another process took the lease.
+        Args:
+            is_through: Whether the run of a slice came to its end. Then the slice is finished, if
+                no run has anything more to do in it; else it is due again once the time of a lease
+                has passed, or longer after each run.
         """
 
-        def finish(transaction: "Transaction") -> None:
-            self.key.verify(transaction)
-            # Locked before it is looked at: an operator may decide at this very moment.
-            (tries,) = transaction.run(LOCK, **self.key.place).fetchone()
-            if self.key.orders(transaction).rows(UNFINISHED, limit=1):
-                seconds = self._seconds * 2 ** min(tries, _MOST_DOUBLINGS)
-                transaction.run(_LEAVE, **self.key.place, seconds=seconds)
-            else:
-                transaction.run(_FINISH, **self.key.place)
+        def end(transaction: "Transaction") -> None:
+            if is_through:
+                self.key.verify(transaction)
+                # Locked before it is looked at: an operator may decide at this very moment.
+                (tries,) = transaction.run(LOCK, **self.key.place).fetchone()
+                if self.key.orders(transaction).rows(UNFINISHED, limit=1):
+                    seconds = self._seconds * 2 ** min(tries, _MOST_DOUBLINGS)
+                    transaction.run(_LEAVE, **self.key.place, seconds=seconds)
+                else:
+                    transaction.run(_FINISH, **self.key.place)
+            release(transaction, self.key)
 
-        await self._run("finish the slice", finish)
+        await self._run("release the lease", end)
+        self._is_lost = True
 
     def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
@@ -293,7 +293,7 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
 
 
 def take_job(
-    transaction: "Transaction", wanted: LeaseKey, seconds: float, gateway: str
+    transaction: "Transaction", wanted: LeaseKey, seconds: float, whose: "Whose | None"
 ) -> LeaseKey:
     """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
 
@@ -309,14 +309,14 @@ def take_job(
         raise JobConflictError(
             f"job {name!r} was cut into slices: name one, or let workers run them", job=name
         )
-    if gateway and job.gateway not in {gateway, ""}:
-        raise ConfigurationError(
-            f"job {name!r} is of the gateway {job.gateway}, and this client's is {gateway}: its "
-            "orders are sent to no other; resume it with a client of its own gateway"
+    subject = dict(zip(SUBJECT[1:], whose or (), strict=False))
+    if difference := job.difference(subject):
+        raise JobConflictError(
+            f"job {name!r} is not this client's: {difference}; resume it with its own", job=name
         )
     key = acquire(transaction, attrs.evolve(wanted, job_id=job.id), seconds)
-    if gateway and not job.gateway:  # a job of an earlier version
-        transaction.run(_ADOPT, job=job.id, gateway=gateway)
+    if subject and not job.gateway:  # a job of an earlier version
+        transaction.run(_ADOPT, job=job.id, gateway=subject["gateway"])
     key.orders(transaction).reopen(look_up=bool(OPERATIONS[job.operation].recovered_by))
     return key
 
@@ -330,19 +330,20 @@ def acquire(transaction: "Transaction", wanted: LeaseKey, seconds: float) -> Lea
     """
     transaction.leases.clear()
     name = wanted.name
+    taking = {**wanted.place, "owner": wanted.owner, "seconds": seconds}
+    is_taken = transaction.run(_TAKE, **taking).rowcount == 1
     row = transaction.run(_LOOK, **wanted.place).fetchone()
     if row is None:
         raise JobNotFoundError(f"job {name!r} has no slice {wanted.slice_number}", job=name)
     first, last, total, epoch, holder, seconds_left = row
-    if seconds_left > 0:
+    if not is_taken:
         raise JobBusyError(
             f"job {name!r} is with {holder!r}, whose lease runs for another "
             f"{seconds_left:.1f} s unless it is renewed",
             job=name,
             seconds_left=seconds_left,
         )
-    transaction.run(_TAKE, **wanted.place, owner=wanted.owner, seconds=seconds)
-    return attrs.evolve(wanted, epoch=epoch + 1, first=first, last=last, total=total)
+    return attrs.evolve(wanted, epoch=epoch, first=first, last=last, total=total)
 
 
 def release(transaction: "Transaction", key: LeaseKey) -> None:

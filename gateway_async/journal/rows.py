@@ -508,6 +508,16 @@ class JobRow(NamedTuple):
         """When it was first submitted, in UTC."""
         return datetime.fromtimestamp(self.created_at, UTC)
 
+    def difference(self, subject: Mapping[str, str]) -> str:
+        """Return in what the job is for something else than this; empty where in nothing."""
+        for name, given in subject.items():
+            known = getattr(self, name)
+            # A job of an earlier version does not know its gateway.
+            is_open = name == "gateway" and not (known and given)
+            if known != storable(given) and not is_open:
+                return f"its {name} is {known!r}, not {given!r}"
+        return ""
+
 
 @attrs.frozen(kw_only=True)
 class JobStatus:

@@ -17,14 +17,14 @@ import attrs
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
 from gateway_async.journal.chunks import Orders
 from gateway_async.journal.leases import LeaseKey, acquire, find_job, release
-from gateway_async.journal.rows import BLOCK, SUBJECT, JobRow, OrderCodec, lookup_key, storable
+from gateway_async.journal.rows import BLOCK, JobRow, OrderCodec, lookup_key, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from gateway_async.journal.database import Database, Transaction
 
@@ -88,7 +88,7 @@ class Submission:
     database: "Database"
     name: str
     seconds: float
-    subject: tuple[str, str, str, str]
+    subject: "Mapping[str, str]"
     codec: OrderCodec
     chunk_size: int
     slice_size: int
@@ -132,7 +132,7 @@ class Submission:
 
     def _begin(self, transaction: "Transaction") -> LeaseKey:
         """Take the lease of an import; without an epoch, the job is imported already."""
-        subject = dict(zip(SUBJECT, map(storable, self.subject), strict=True))
+        subject = {name: storable(given) for name, given in self.subject.items()}
         transaction.run(_MAKE, name=self.name, slice_size=self.slice_size, **subject)
         job = find_job(transaction, self.name)
         if job.imported:
@@ -233,11 +233,8 @@ class Submission:
         Raises:
             JobConflictError: If that is something else.
         """
-        for name, given in zip(SUBJECT, self.subject, strict=True):
-            known = getattr(job, name)
-            is_open = name == "gateway" and not (known and given)
-            if known != storable(given) and not is_open:
-                raise self._conflict(f"its {name} is {known!r}, not {given!r}")
+        if difference := job.difference(self.subject):
+            raise self._conflict(difference)
         if bool(job.slice_size) != bool(self.slice_size):
             kind = "was cut into slices" if job.slice_size else "is in one piece"
             raise self._conflict(f"it {kind}, and is run as such only")
@@ -252,14 +249,14 @@ class Submission:
         async for piece in _pieces(pages):
             end = given + len(piece)
             if end > job.total:
-                raise self._conflict(f"it has {job.total} orders, and more were given")
+                raise self._conflict(f"it has {job.total} in all, and more were given")
             for number, block in enumerate(await read(given, end - 1)):
                 orders = piece[number * BLOCK : (number + 1) * BLOCK]
                 if self.codec.encode(orders) != block:  # usually it is the same text
                     self._compare_block(given + number * BLOCK, block, orders)
             given = end
         if given != job.total:
-            raise self._conflict(f"it has {job.total} orders, and {given} were given")
+            raise self._conflict(f"it has {job.total} in all, and {given} were given")
 
     def _compare_block(self, start: int, block: str, orders: "Sequence[Any]") -> None:
         stored, names = self.codec.decode(block, self.name), self.codec.names

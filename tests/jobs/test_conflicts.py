@@ -29,13 +29,13 @@ async def test_other_orders_or_another_subject(
     sandbox.requests.clear()
     more = seeded(sandbox, 1)
     for orders, said in (
-        (given[:3], "4 orders, and 3"),
+        (given[:3], "it has 4 in all, and 3 were given"),
         (given + more, "more were given"),
         (given[:3] + more, "which differs in "),
         (given[::-1], "its order 0 is .*which differs in "),
         ([*given[:3], attrs.evolve(given[3], refund_amount="2.00")], "differs in refund_amount;"),
         ([], "and 0 were given"),
-        (iter(given[:3]), "4 orders, and 3"),
+        (iter(given[:3]), "it has 4 in all, and 3"),
     ):
         refused = f"{said}.*would be sent again under another name"
         await _refused(make().refund(orders, job=job), refused)
@@ -66,7 +66,7 @@ async def test_another_gateway(
         else:
             await first.submit("refund", orders, job=job, slice_size=2)
         before = tables.snapshot()
-        with pytest.raises(ConfigurationError) as caught:
+        with pytest.raises(JobConflictError) as caught:
             await other.resume(job, slice_number=number)
         assert first.gateway in str(caught.value)
         assert other.gateway in str(caught.value)

@@ -90,7 +90,7 @@ async def test_what_a_queue_lost_is_handed_over_again_after_a_while(
         shop.queue.clear()
         await journal.postpone([("job", number) for number in (1, 2, 3)], 0)
         assert await strangers.sweep() == 0
-        with pytest.raises(JobConflictError, match="this client speaks for 'M2'"):
+        with pytest.raises(JobConflictError, match="not this client's: its merchant_id is 'M1'"):
             await strangers.run_slice("job", 1)
         swept = await asyncio.gather(jobs.sweep(), others.sweep())
         assert (sum(swept), sorted(shop.queue)) == (2, [("job", 1), ("job", 3)])
