@@ -37,6 +37,9 @@ print(*sys.modules)
 me = gateway_async.Credentials(merchant_id="M", account_id="A", signer=lambda *_: "")
 gateway_async.GatewayClient("https://gateway.example", me)
 print(*sys.modules)
+import gateway_async.workers
+gateway_async.journal.Journal.open("postgresql://user@host/db").job("x")
+print(*sys.modules)
 from gateway_async import *
 print(*dir())
 import logging
@@ -56,7 +59,7 @@ def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     done = subprocess.run([sys.executable, "-c", _STAGES], capture_output=True, check=True)  # noqa: S603  # this interpreter
     assert done.stderr == b""
     *stages, missing = done.stdout.decode().splitlines()
-    imported, named, made, names = (set(line.split()) for line in stages)
+    imported, named, made, opened, names = (set(line.split()) for line in stages)
     assert "gateway_async.client" in imported
     assert imported & SELDOM == set()
     assert "gateway_async.models.payouts" in named - imported
@@ -64,6 +67,7 @@ def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     # What requests need is there before any is sent.
     assert {"gateway_async.wire.records", "gateway_async.wire.documents"} <= made - named
     assert "opentelemetry" not in made
+    assert not opened & {"sqlalchemy", "psycopg", "sqlite3", "taskiq"}  # neither database nor queue
     assert set(vars(gateway_async)["__all__"]) <= names
     assert missing == "a page of the sandbox needs jinja2: pip install 'gateway-async[sandbox]'"
 

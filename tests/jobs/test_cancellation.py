@@ -17,7 +17,7 @@ from tests.support.books import SUCCEEDED, check_books, effects
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
-TURNS = [*range(1, 20), *(int(20 * 1.25**number) for number in range(28))]
+TURNS = [*range(1, 20), *(int(20 * 1.5**number) for number in range(15))]
 
 
 async def _awaited(batch: Any) -> Any:

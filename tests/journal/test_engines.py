@@ -3,30 +3,25 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import attrs
 import pytest
 
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, database as database_module
-from gateway_async.journal.database import Transaction
 from tests.journal.tables import Tables, submitted
 from tests.orders import made_up, orders_for
 from tests.postgres import emptied, postgres_url
+from tests.support.cable import Cable
 
 
 async def asked(journal: Journal, statement: str) -> list[Any]:
     """Return the rows of a statement on the journal's own connection."""
-
-    def ask(inside: Transaction) -> list[Any]:
-        return [tuple(row) for row in inside.run(statement)]
-
-    return await journal.database.run("cannot ask", ask)
+    ask = journal.database.run("cannot ask", lambda inside: [*map(tuple, inside.run(statement))])
+    return await ask
 
 
 @pytest.mark.parametrize(
@@ -142,52 +137,16 @@ async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> 
     assert 0 < 2 * idle <= lock < statement < database_module._SILENT_SECONDS
 
 
-@attrs.define
-class Proxy:
-    """What stands between a journal and its database, and may fall silent."""
-
-    host: str
-    port: int
-    is_silent: bool = False
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[int]:
-        """Listen, and give the port."""
-        writers: list[asyncio.StreamWriter] = []
-
-        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            beyond, there = await asyncio.open_connection(self.host, self.port)
-            writers.extend([writer, there])
-            copies = (self._copy(reader, there), self._copy(beyond, writer))
-            await asyncio.gather(*copies, return_exceptions=True)
-
-        listening = await asyncio.start_server(pass_on, "127.0.0.1", 0)
-        try:
-            yield listening.sockets[0].getsockname()[1]
-        finally:
-            listening.close()
-            for writer in writers:
-                writer.transport.abort()
-
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if not self.is_silent:
-                writer.write(data)
-        writer.close()
-
-
 async def test_a_database_that_falls_silent_ends_the_wait(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = emptied(postgres)
-    place = urlsplit(url)
-    proxy = Proxy(place.hostname or "127.0.0.1", place.port or 5432)
-    async with proxy.running() as port:
+    place = urlsplit(emptied(postgres))
+    async with Cable(place.port or 5432) as cable:
         user, at, _ = place.netloc.rpartition("@")
-        through = place._replace(netloc=f"{user}{at}127.0.0.1:{port}")
+        through = place._replace(netloc=f"{user}{at}127.0.0.1:{cable.port}")
         async with Journal.open(through.geturl()) as journal:
             await submitted(journal)
-            proxy.is_silent = True
+            cable.is_silent = True
             monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
             monkeypatch.setattr("psycopg.connection.timeout_from_conninfo", lambda _: 0.1)
             with pytest.raises(JournalError, match=r"cannot submit .*the server said nothing"):
@@ -195,9 +154,9 @@ async def test_a_database_that_falls_silent_ends_the_wait(
             with pytest.raises(JournalError, match="timeout"):  # it is silent in the handshake
                 await journal.jobs()
             monkeypatch.undo()
-            proxy.is_silent = False
+            cable.is_silent = False
             await submitted(journal, name="another")
-            proxy.is_silent = True
+            cable.is_silent = True
             monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
             waiting = asyncio.create_task(journal.status("job"))
             await asyncio.sleep(0)

@@ -53,7 +53,7 @@ def drawn_orders(draw: st.DrawFn, operation: str) -> list[Any]:
     return orders
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data())
 def test_orders_are_read_back_as_they_were(data: st.DataObject) -> None:
     given = {operation: data.draw(drawn_orders(operation)) for operation in MONEY_OPERATIONS}

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import pickle
-import subprocess
 import sys
 import traceback
 from datetime import UTC, datetime, timedelta
@@ -32,19 +31,6 @@ from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
 from tests.journal.tables import Tables, pages_of, submitted
 from tests.orders import made_up, orders_for, refunds
-
-IMPORT = """
-import sys
-import gateway_async.workers
-from gateway_async.journal import journal, rows, states
-gateway_async.journal.Journal.open("postgresql://user@host/db").job("x")
-sys.exit(", ".join({"sqlalchemy", "psycopg", "sqlite3", "taskiq"} & set(sys.modules)) or None)
-"""
-
-
-@pytest.mark.slow
-def test_importing_it_or_the_workers_loads_neither_database_nor_queue() -> None:
-    assert subprocess.run([sys.executable, "-c", IMPORT], check=False).returncode == 0  # noqa: S603  # ours
 
 
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,8 +63,7 @@ URLS: list[tuple[Any, str]] = [
 def locals_of(error: BaseException) -> str:
     """Return the local variables of the library's frames, as a crash report shows them."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    own = [frame for frame in frames if "gateway_async" in frame.f_code.co_filename]
-    return repr([frame.f_locals for frame in own])
+    return repr([f.f_locals for f in frames if "gateway_async" in f.f_code.co_filename])
 
 
 @pytest.mark.parametrize(("url", "reason"), URLS)
@@ -107,16 +92,18 @@ async def test_a_password_is_in_no_traceback_of_a_server_that_is_not_there(param
         assert "hush" not in locals_of(caught.value)
 
 
-def test_a_journal_shows_where_it_is_and_no_password() -> None:
-    url = "postgresql://user:hush@host:5433/db?password=hush"
-    for given, shown in (
-        (url, "postgresql://user@host:5433/db"),
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("postgresql://u:hush@host:5433/db?password=hush", "postgresql://u@host:5433/db"),
+        ("POSTGRESQL://u@h/db", "postgresql://u@h/db"),
         ("sqlite:////a b.db", "sqlite:////a b.db"),
-    ):
-        assert repr(Journal.open(given)) == f"<Journal {shown}>"
-        assert "hush" not in repr(Journal.open(given)._location)
-    assert Journal.open("SQLITE:////a b.db")._location.path == "/a b.db"
-    assert not Journal.open("POSTGRESQL://u@h/db")._location.is_sqlite
+        ("SQLITE:////a b.db", "SQLITE:////a b.db"),
+    ],
+)
+def test_a_journal_shows_where_it_is_and_no_password(given: str, shown: str) -> None:
+    assert repr(Journal.open(given)) == f"<Journal {shown}>"
+    assert "hush" not in repr(Journal.open(given)._location)
 
 
 def test_leases_and_names_of_jobs() -> None:
@@ -125,7 +112,6 @@ def test_leases_and_names_of_jobs() -> None:
         with pytest.raises(ConfigurationError, match="lease_seconds: "):
             Journal.open("sqlite:////x.db", lease_seconds=seconds)
     journal = Journal.open("sqlite:////x.db", lease_seconds=3)
-    assert journal.lease_seconds == 3.0
     wrong = ["", "x" * 201, "a\nb", "a\0", "\ud800", None, 3]
     for name in wrong:
         with pytest.raises(ConfigurationError, match="job: expected a name of 1 to 200"):
@@ -201,25 +187,21 @@ KNOWN: list[tuple[str, dict[str, str], str, type[Exception | None], str]] = [
 
 
 async def test_outcomes_are_read_in_input_order(journal: Journal, tables: Tables) -> None:
-    await submitted(journal, refunds(2001))
+    await submitted(journal, refunds(1201))
     for number, (state, known, *_) in enumerate(KNOWN):
-        tables.put(number, 1995 - number, state=state, **known)
-    outcomes = [outcome async for outcome in journal.outcomes("job")]
-    assert [outcome.index for outcome in outcomes] == list(range(2001))
-    assert [outcome.order for outcome in outcomes] == refunds(2001)
+        tables.put(number, 1195 - number, state=state, **known)
+    tables.put(1200, state="succeeded", reference="R")
+    outcomes: list[Any] = [outcome async for outcome in journal.outcomes("job")]
+    assert [outcome.index for outcome in outcomes] == list(range(1201))
+    assert [outcome.order for outcome in outcomes] == refunds(1201)
     for number, (*_, status, error, text) in enumerate(KNOWN):
-        for outcome in (outcomes[number], outcomes[1995 - number]):
+        for outcome in (outcomes[number], outcomes[1195 - number]):
             assert (outcome.status, type(outcome.error)) == (status, error)
             assert text in str(outcome.error)
             assert outcome.record is None
-    assert {each.status for each in outcomes[len(KNOWN) : 1900]} == {OutcomeStatus.NOT_SENT}
-
-
-async def test_a_reference_is_a_record_of_a_refund(journal: Journal, tables: Tables) -> None:
-    await submitted(journal)
-    tables.put(state="succeeded", reference="R")
-    record: Any = (await anext(journal.outcomes("job"))).record
-    assert (record.refund_reference_id, record.transaction_id) == ("R", "T000000")
+    assert {each.status for each in outcomes[len(KNOWN) : 1100]} == {OutcomeStatus.NOT_SENT}
+    record = outcomes[1200].record  # a reference is a record of a refund
+    assert (record.refund_reference_id, record.transaction_id) == ("R", "T001200")
     assert str(record.refund_amount) == "1.00"
 
 
@@ -297,16 +279,13 @@ async def test_several_orders_are_decided_on_in_any_pattern(
 
 
 async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables) -> None:
-    with pytest.raises(JournalError, match="there is no journal"):
-        async with Journal.open(url, create=False):
-            pass
-    if url.startswith("sqlite"):
-        await asyncio.to_thread(Path(url.removeprefix("sqlite:///")).touch)
-    else:
-        assert not tables.run("SELECT 1 FROM pg_tables WHERE tablename = 'gateway_jobs'")
-    with pytest.raises(JournalError, match="there is no journal"):
-        async with Journal.open(url, create=False):
-            pass
+    for _ in range(2):
+        with pytest.raises(JournalError, match="there is no journal"):
+            await Journal.open(url, create=False).__aenter__()
+        if url.startswith("sqlite"):  # nor in a file that is empty
+            await asyncio.to_thread(Path(url.removeprefix("sqlite:///")).touch)
+        else:
+            assert not tables.run("SELECT 1 FROM pg_tables WHERE tablename = 'gateway_jobs'")
     async with Journal.open(url) as journal:
         await submitted(journal)
     async with Journal.open(url, create=False) as journal:
@@ -317,7 +296,7 @@ def test_a_relative_path_is_refused_with_the_absolute_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for path in ("j.db", "./j.db", "../j.db"):
+    for path in ("j.db", "../j.db"):
         with pytest.raises(ConfigurationError, match="depends on the working directory") as caught:
             Journal.open(f"sqlite:///{path}")
         assert str(caught.value).rpartition(" ")[2] == f"sqlite:///{tmp_path / path}"

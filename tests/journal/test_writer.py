@@ -5,6 +5,7 @@ import contextlib
 import pickle
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from gateway_async.journal.database import Database, Transaction
 from tests.journal.tables import Tables, pages_of, submitted
 from tests.orders import refunds
 from tests.postgres import emptied
+
+BROKEN = "SELECT broken FROM nowhere"
 
 
 class Watch:
@@ -33,13 +36,12 @@ class Watch:
     def commit(self) -> None:
         self.commits += 1
         if self.fails_commit:
-            self._database._driver.execute("SELECT broken FROM nowhere")
+            self._database._driver.execute(BROKEN)
         self._commit()
 
     def adapt(self, statement: str) -> str:
         self.statements += 1
-        is_broken = self.statements - 1 == self.broken
-        return "SELECT broken FROM nowhere" if is_broken else self._adapt(statement)
+        return BROKEN if self.statements - 1 == self.broken else self._adapt(statement)
 
 
 @contextlib.contextmanager
@@ -72,37 +74,30 @@ def written(tables: Tables) -> list[int]:
     return sorted(int(row[0]) for row in tables.run("SELECT request_id FROM gateway_payout_keys"))
 
 
-@pytest.fixture
-def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, threading.Thread]]:
-    """How many operations went to the thread together each time, and from which thread."""
-    handed: list[tuple[int, threading.Thread]] = []
-    hand_over = Database._hand_over
+async def test_what_comes_in_turns_that_follow_is_committed_together(
+    journal: Journal, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handed, hand_over = list[int](), Database._hand_over
 
     def noted(self: Database) -> None:
-        handed.append((len(self._gathered), threading.current_thread()))
+        handed.append(len(self._gathered))
         hand_over(self)
 
     monkeypatch.setattr(Database, "_hand_over", noted)
-    return handed
-
-
-async def test_what_comes_in_turns_that_follow_is_committed_together(
-    journal: Journal, tables: Tables, handed_over: list[tuple[int, threading.Thread]]
-) -> None:
     watch, asked = Watch(journal), []
     for number in range(50):
         asked.append(writing(journal, number))
         for _ in range(3):
             await asyncio.sleep(0)
     await asyncio.gather(*asked)
-    assert [size for size, _ in handed_over] == [32, 18]
+    assert handed == [32, 18]
     assert watch.commits <= 2
     assert written(tables) == [*range(50)]
 
 
 async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None:
     def broken(inside: Transaction) -> None:
-        inside.run("SELECT broken FROM nowhere WHERE :x = 'hush'", x="hush")
+        inside.run(f"{BROKEN} WHERE :x = 'hush'", x="hush")
 
     def stubborn(_: Transaction) -> None:
         raise ZeroDivisionError("not of the database")
@@ -228,26 +223,21 @@ async def test_a_closed_journal_says_so(url: str) -> None:
 
 
 async def test_another_event_loop_is_refused_and_what_was_asked_for_is_done(
-    url: str, tables: Tables, handed_over: list[tuple[int, threading.Thread]]
+    url: str, tables: Tables
 ) -> None:
     journal = await Journal.open(url).__aenter__()
-    refused: list[str] = []
 
     async def use_it() -> None:
         for call in (journal.jobs(), writing(journal, 2), journal.__aexit__(None, None, None)):
-            with pytest.raises(JournalError, match="entered in another event loop") as caught:
+            with pytest.raises(JournalError, match="entered in another event loop"):
                 await call
-            refused.append(str(caught.value))
 
     asked = writing(journal, 1)
-    other = threading.Thread(target=lambda: asyncio.run(use_it()))
-    other.start()
-    other.join()  # while this loop stands still, with what was asked for
-    assert len(refused) == 3
+    with ThreadPoolExecutor() as threads:  # while this loop stands still, with what was asked for
+        threads.submit(asyncio.run, use_it()).result()
     async with asyncio.timeout(30):
         await asked
     assert written(tables) == [1]
-    assert {thread for _, thread in handed_over} == {threading.current_thread()}
 
 
 def test_a_journal_of_a_loop_that_is_gone_ends_its_thread(url: str) -> None:

@@ -22,27 +22,21 @@ from gateway_async.sandbox.faults import (
 )
 from tests.recovery.books import EVIDENCE, REFERENCES, MakeClient, losing, lost, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, check_books, statuses
+from tests.support.collaborators import Limiter
 
 BOTH = pytest.mark.parametrize("recovery", EVIDENCE)
 """With either kind of evidence."""
 
 
-class BeforeRequest:
+class BeforeRequest(Limiter):
     """A limiter that does something before the n-th request from when it is told to."""
 
     def __init__(self) -> None:
-        self._left = 0
+        super().__init__(enter=lambda number: self._acts.pop(number, bool)())
+        self._acts: dict[int, Callable[[], object]] = {}
 
     def act(self, number: int, act: Callable[[], object]) -> None:
-        self._left, self._act = number, act
-
-    async def __aenter__(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._act()
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
+        self._acts = {self.entered + number: act}
 
 
 @BOTH
@@ -64,9 +58,7 @@ async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
         recovered = await gateway.recover(result)
         assert len(recovered.unknown) == 2
         assert all("two look-ups disagree" in str(one.error) for one in recovered.unknown)
-
     recovered = await gateway.recover(result)
-
     assert {recovered[one.index].status for one in result.unknown} == {NOT_SENT}
     assert recovered.counts[SUCCEEDED] == 4
     assert [outcome.order for outcome in recovered] == [outcome.order for outcome in result]
@@ -81,9 +73,7 @@ async def test_without_a_control_refund_nothing_is_proved_absent(
     sandbox.faults.add("refund", ResetBeforeEffect())
     result = await gateway.refund(refunds(sandbox))
     assert not result.succeeded
-
     recovered = await gateway.recover(result)
-
     assert statuses(recovered) == [outcome.status for outcome in result]
     assert str(recovered[0].error).endswith("recover it together with one that succeeded")
     sandbox.faults.clear()
@@ -108,9 +98,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     assert len(result.unknown) == 2
     before.act(3, sandbox.land_late_effects)
     slept = skip_sleeps(sandbox.land_late_effects)
-
     recovered = await gateway.recover(result)
-
     assert statuses(recovered) == [SUCCEEDED] * 6
     assert {one.record.refund_amount for one in recovered if one.record} == {1}
     assert 50 < max(slept) <= 60 or not settle_seconds
@@ -227,8 +215,6 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
     with pytest.raises(asyncio.CancelledError) as caught:
         await recovering
     assert getattr(caught.value, "outcome", None) is result
-
     recovered = await gateway.recover(result)
-
     assert statuses(recovered) == [SUCCEEDED] * 6
     check_books(sandbox, recovered)

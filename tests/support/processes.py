@@ -9,7 +9,7 @@ import os
 import pickle
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,37 +45,13 @@ def client_from(start: dict[str, Any]) -> GatewayClient:
 
 
 class Process:
-    """A command and all that it starts, in a process group of its own.
+    """A command and all that it starts, in a process group of its own, with its output in a file."""
 
-    Args:
-        command: The command.
-        log: The file in which its output goes.
-        how: More for `subprocess.Popen`.
-
-    Attributes:
-        log: The same file.
-    """
-
-    def __init__(self, command: Sequence[str | Path], log: Path, **how: Any) -> None:
-        self.log = log
+    def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str]) -> None:
         with log.open("ab") as out:
             self._process = subprocess.Popen(  # noqa: S603  # what tests name
-                command,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                **{"cwd": ROOT, **how},
+                command, stdout=out, stderr=out, start_new_session=True, cwd=ROOT, env=env
             )
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.poll() is None
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to all of it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
 
     def has(self, process_id: int) -> bool:
         """Say whether a process is a part of it."""
@@ -83,21 +59,25 @@ class Process:
             return os.getpgid(process_id) == self._process.pid
         return False
 
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
     def kill(self) -> None:
         """End all of it at once, as a machine ends that loses its power."""
-        self.signal(signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self._process.wait()
 
     async def freeze(self, seconds: float) -> None:
         """Stop all of it for so long, and let it go on."""
-        self.signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
-        self.signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     async def end(self) -> None:
         """Ask it to end, and kill it if it does not."""
-        self.signal(signal.SIGCONT)
-        self.signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
+        self._signal(signal.SIGTERM)
         try:
             await asyncio.to_thread(self._process.wait, _END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -179,7 +179,7 @@ async def _scene(
             try:
                 for number in range(WORKERS):  # those that run are ended if the next fails
                     log = folder / f"{number}.log"
-                    workers.append(Process(_COMMAND, log, env=around))
+                    workers.append(Process(_COMMAND, log, around))
                 async with jobs:
                     yield Scene(
                         policy=policy,
