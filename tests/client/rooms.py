@@ -13,7 +13,7 @@ from gateway_async import BatchPolicy, GatewayClient, Journal
 from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox import Sandbox, Transaction
 from gateway_async.sandbox.faults import DropReply
-from tests.cli.running import COLUMNS, run_installed, statuses, write
+from tests.cli.running import COLUMNS, run, statuses, write
 from tests.orders import client_of, orders_for
 
 
@@ -56,10 +56,10 @@ async def use_the_operation(sandbox: Sandbox, journal: Journal, folder: Path) ->
         assert (len(again.unknown), [outcome.order for outcome in again]) == (4, orders)
         assert sandbox.requests["adjust"] == 4
     path, out = write_orders(folder / "orders.csv", seeded, adjusted_amount="9.00"), folder / "out"
-    ended = await run_installed(sandbox, "adjust", path, "--out", out, "--yes")
+    ended = await run(sandbox, "adjust", path, "--out", out, "--yes")
     assert ended.code == 0, ended
     assert statuses(out) == {"succeeded": 6}
-    assert "Adjust orders." in (await run_installed(sandbox, "--help")).stdout
+    assert "Adjust orders." in (await run(sandbox, "--help")).stdout
     assert {sandbox.ledger.effects("adjust", one.transaction_id) for one in seeded} == {3}
 
 
@@ -75,7 +75,7 @@ async def use_the_field(sandbox: Sandbox, journal: Journal, folder: Path) -> Non
     assert [outcome.order for outcome in kept] == orders
     more = {"refund_amount": "1.00", "refund_note": "torn at the seam"}
     path = write_orders(folder / "refunds.csv", seeded, **more)
-    ended = await run_installed(sandbox, "refund", path, "--dry-run")
+    ended = await run(sandbox, "refund", path, "--dry-run")
     assert '"refund_note":"torn at the seam"' in ended.stdout, ended
 
 

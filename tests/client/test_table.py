@@ -64,7 +64,11 @@ def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_path: P
     done = subprocess.run(  # noqa: S603  # this very interpreter
         (sys.executable, "-W", "error", "-m", "tests.client.rooms", tmp_path),
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+            "PYTHONDONTWRITEBYTECODE": "",  # several processes use the copy
+        },
         capture_output=True,
         text=True,
         check=False,
