@@ -6,8 +6,9 @@ from typing import Any
 
 import attrs
 
-from gateway_async.reconciliation import LedgerEntry
-from tests.memory import Asked
+from gateway_async import RetryPolicy
+from gateway_async.reconciliation import LedgerEntry, Reconciliation, reconcile
+from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import reply_to
 
 
@@ -55,3 +56,9 @@ def entry(number: int, **changes: Any) -> LedgerEntry:
 def entries(count: int) -> Iterator[LedgerEntry]:
     """Return entries that fit, made when they are taken."""
     return (entry(number) for number in range(count))
+
+
+def begin(ledger: Any, answers: Any, **options: Any) -> Reconciliation:
+    """Compare a ledger with what a gateway answers, whose look-ups are not repeated."""
+    gateway = client_over(MemoryTransport(answers), retry=RetryPolicy(attempts=1))
+    return reconcile(gateway, ledger, **options)

@@ -6,11 +6,10 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from gateway_async import RetryPolicy
-from gateway_async.reconciliation import LedgerEntry, ReconciliationResult, reconcile
+from gateway_async.reconciliation import LedgerEntry, ReconciliationResult
 from gateway_async.transport import HttpResponse
-from tests.memory import Asked, MemoryTransport, client_over
-from tests.reconciliation.books import Books
+from tests.memory import Asked
+from tests.reconciliation.books import Books, begin
 
 AMOUNTS = st.decimals(0, Decimal(10) ** 40, allow_nan=False, places=2) | st.decimals(
     0, 1, allow_nan=False, places=30
@@ -59,13 +58,12 @@ BOOKS = st.builds(
 
 def _run(ledger: list[LedgerEntry], handler: Any, **options: Any) -> ReconciliationResult:
     async def reconciled() -> ReconciliationResult:
-        gateway = client_over(MemoryTransport(handler), retry=RetryPolicy(attempts=1))
-        return await reconcile(gateway, ledger, **options)
+        return await begin(ledger, handler, **options)
 
     return asyncio.run(reconciled())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(ENTRIES, max_size=25), BOOKS, st.integers(1, 12), st.sets(st.integers(0, 20)))
 def test_every_entry_is_counted_once(
     ledger: list[LedgerEntry], books: Books, window: int, failing: set[int]
@@ -91,7 +89,7 @@ def test_every_entry_is_counted_once(
                 assert getattr(totals, f"ledger_{name}") == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(ENTRIES, max_size=25))
 def test_books_that_fit_match(ledger: list[LedgerEntry]) -> None:
     latest = {e.transaction_id or "": e for e in ledger}

@@ -12,7 +12,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Status
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import reply_to
-from tests.reconciliation.books import Books, entry
+from tests.reconciliation.books import Books, begin, entry
 from tests.reconciliation.planting import PLANTS, STATES, entry_of, found, pay
 
 STATUSES = {"1": True, "9": False}
@@ -166,17 +166,15 @@ async def test_fields_of_records(
     transaction: Any, refunds: list[Any], refunded: str, expected: list[Any]
 ) -> None:
     books = Books({"T000001": transaction}, {"T000001": refunds})
-    gateway = client_over(MemoryTransport(books))
     ledger = [entry(1, refunded=refunded, state="paid")]
-    result = await reconcile(gateway, ledger, states=STATES, refund_statuses=STATUSES)
+    result = await begin(ledger, books, states=STATES, refund_statuses=STATUSES)
     assert [(d.field or d.kind, d.gateway) for d in result] == expected
     assert result.summary.differing == bool(expected)
 
 
 async def test_without_a_meaning_no_state_is_compared() -> None:
-    gateway = client_over(MemoryTransport(Books()))
-    assert (await reconcile(gateway, [entry(1, state="xyz")])).ok
-    assert (await reconcile(gateway, [entry(1)], states={})).ok
+    assert (await begin([entry(1, state="xyz")], Books())).ok
+    assert (await begin([entry(1)], Books(), states={})).ok
 
 
 async def test_a_refund_of_another_transaction_is_not_added() -> None:
@@ -185,12 +183,11 @@ async def test_a_refund_of_another_transaction_is_not_added() -> None:
     payment = {"transaction_id": "T000001", "amount": "10.00", "query_result": "1", **own}
     refund = {"transaction_id": "T000002", "refund_amount": "1.00", "refund_status": "1", **own}
     listed: dict[str, list[Any]] = {"query": [payment], "search_refunds": [refund]}
-    gateway = client_over(
-        MemoryTransport(lambda asked: reply_to(asked.operation.name, listed[asked.operation.name]))
-    )
-    [difference] = result = await reconcile(
-        gateway, [entry(1, transaction_id=None, refunded="1.00")]
-    )
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        return reply_to(asked.operation.name, listed[asked.operation.name])
+
+    [difference] = result = await begin([entry(1, transaction_id=None, refunded="1.00")], answer)
     assert difference.kind == "unreadable"
     assert (difference.field, difference.gateway) == ("transaction_id", "T000002")
     assert result.summary.currencies["EUR"].gateway_refunded == 0
@@ -200,8 +197,7 @@ async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
     contradicted = [{**_R, "refund_amount": f"{n}.00"} for n in (1, 2)]
     doubtful: list[dict[str, Any]] = [{"currency": None}, _OTHER, {"refund_status": "7"}]
     refunds = [*contradicted, *doubtful, {"refund_amount": "4.00"}]
-    gateway = client_over(MemoryTransport(Books(refunds={"T000001": refunds})))
-    result = await reconcile(gateway, [entry(1, refunded="4.00")])
+    result = await begin([entry(1, refunded="4.00")], Books(refunds={"T000001": refunds}))
     assert len(result) == 4
     assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
 
@@ -214,7 +210,7 @@ async def test_a_second_refund_that_a_full_reply_would_not_list_is_found() -> No
         return reply_to(asked.operation.name, books(asked)[str(asked.operation.list_field)][:100])
 
     ledger = [entry(number, refunded="1.00") for number in range(100)]
-    result = await reconcile(client_over(MemoryTransport(answer)), ledger)
+    result = await begin(ledger, answer)
     assert [difference.index for difference in result] == [99]
     assert result.summary.currencies["EUR"].gateway_refunded == Decimal("101.00")
 
@@ -235,7 +231,7 @@ async def test_a_transaction_that_is_listed_twice(amount: str, kinds: list[str])
         items += [{**item, "amount": amount} for item in items]
         return reply
 
-    result = await reconcile(client_over(MemoryTransport(twice)), [entry(1)])
+    result = await begin([entry(1)], twice)
     assert [difference.kind for difference in result] == kinds
     assert all("gateway T000001 (transaction_id)" in str(difference) for difference in result)
 

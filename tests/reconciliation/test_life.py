@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError, RetryPolicy
+from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError
 from gateway_async.reconciliation import (
     Difference,
     LedgerEntry,
@@ -18,7 +18,7 @@ from gateway_async.reconciliation import (
 )
 from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.reconciliation.books import Books, entries, entry
+from tests.reconciliation.books import Books, begin, entries, entry
 from tests.reconciliation.planting import found
 
 EVERY_TENTH = Books({f"T{number:06d}": None for number in range(0, 1000, 10)})
@@ -32,7 +32,7 @@ class _Taken:
 
     def __init__(self, ledger: Iterable[Any], *, later: bool = False) -> None:
         self.count, self.closed = 0, False
-        self.alive = weakref.WeakSet[LedgerEntry]()
+        self.alive = weakref.WeakSet[Any]()
         self.ledger: Any = self._later(ledger) if later else self._now(ledger)
 
     def _now(self, ledger: Iterable[Any]) -> Generator[Any, None, None]:
@@ -50,11 +50,6 @@ class _Taken:
             for one in taken:
                 await asyncio.sleep(0)
                 yield one
-
-
-def _begin(ledger: Any, answers: Any = EVERY_TENTH, **options: Any) -> Reconciliation:
-    gateway = client_over(MemoryTransport(answers), retry=RetryPolicy(attempts=1))
-    return reconcile(gateway, ledger, **options)
 
 
 def _check(summary: Summary, taken: int) -> None:
@@ -110,7 +105,7 @@ async def test_a_sequence_is_checked_whole() -> None:
     books = Books()
     ledger: list[Any] = [*entries(3), {"amount": 1}, entry(4), None]
     with pytest.raises(InvalidOrderError, match=r"2 of 6 .*\n.*ledger\[3\]: .*got dict") as caught:
-        await _begin(ledger, books)
+        await begin(ledger, books)
     assert list(caught.value.problems) == [3, 5]
     assert books.requests == 0
 
@@ -128,18 +123,14 @@ def _bad(error: Exception | None) -> Iterator[Any]:
 async def test_a_stream_that_breaks_raises_once_the_rest_is_compared(
     error: Exception | None, later: bool
 ) -> None:
-    def begin() -> Reconciliation:
-        ledger = _Taken(_bad(error), later=later).ledger
-        return _begin(ledger, Books({"T000006": None}), window=5)
-
     expected = (InvalidOrderError, r"ledger\[7\]") if error is None else (type(error), str(error))
-    awaited, streamed, seen = begin(), begin(), list[Difference]()
-    with pytest.raises(expected[0], match=expected[1]):
-        await awaited
-    with pytest.raises(expected[0], match=expected[1]):
-        await _stream(streamed, seen)
-    assert found(awaited.result) == found(seen) == [(6, "absent_at_gateway")]
-    for summary in (awaited.summary, streamed.summary):
+    for is_streamed in (False, True):
+        ledger, seen = _Taken(_bad(error), later=later).ledger, list[Difference]()
+        reconciliation = begin(ledger, Books({"T000006": None}), window=5)
+        with pytest.raises(expected[0], match=expected[1]):
+            await (_stream(reconciliation, seen) if is_streamed else reconciliation)
+        assert found([*seen, *reconciliation.result]) == [(6, "absent_at_gateway")]
+        summary = reconciliation.summary
         assert (summary.entries, summary.matched, summary.exhausted) == (7, 6, False)
         assert "not taken to its end" in str(summary)
 
@@ -150,14 +141,14 @@ async def test_a_stream_that_breaks_raises_once_the_rest_is_compared(
 @WAYS
 async def test_a_stream_takes_in_and_keeps_one_window_and_may_be_left_early(later: bool) -> None:
     taken = _Taken(entries(1000), later=later)
-    async with _begin(taken.ledger, window=50) as reconciliation:
+    async with begin(taken.ledger, EVERY_TENTH, window=50) as reconciliation:
         async for difference in reconciliation:
             assert taken.count == reconciliation.progress.entries
             assert taken.count - difference.index <= 50
             assert len(taken.alive) <= 50
     _check(reconciliation.summary, 1000)
     taken = _Taken(entries(1000), later=later)
-    async with _begin(taken.ledger, window=50) as reconciliation:
+    async with begin(taken.ledger, EVERY_TENTH, window=50) as reconciliation:
         first = await anext(reconciliation)
     summary = reconciliation.summary
     _check(summary, 50)
@@ -179,7 +170,7 @@ async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -
         return EVERY_TENTH(asked)
 
     policy = BatchPolicy(chunk_size=10, concurrency=4)
-    reconciliation = _begin(taken.ledger, answer, window=40, policy=policy)
+    reconciliation = begin(taken.ledger, answer, window=40, policy=policy)
     running = _stream(reconciliation, seen) if streamed else reconciliation
     task: asyncio.Task[Any] = asyncio.create_task(running)
     await holds.wait()
@@ -198,7 +189,7 @@ async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -
 
 
 async def test_it_is_used_once_and_says_so(recwarn: pytest.WarningsRecorder) -> None:
-    reconciliation = _begin(entries(1))
+    reconciliation = begin(entries(1), EVERY_TENTH)
     with pytest.raises(RuntimeError, match="no result yet"):
         _ = reconciliation.result
     assert len(await reconciliation) == 1
@@ -206,8 +197,8 @@ async def test_it_is_used_once_and_says_so(recwarn: pytest.WarningsRecorder) -> 
         await reconciliation
     with pytest.raises(RuntimeError, match="used once"):
         await _stream(reconciliation, [])
-    _begin(entries(1)).close()
-    never_begun = _begin(entries(1))
+    begin(entries(1), EVERY_TENTH).close()
+    never_begun = begin(entries(1), EVERY_TENTH)
     task = asyncio.create_task(never_begun)
     task.cancel()
     await asyncio.wait({task})
@@ -224,24 +215,20 @@ async def test_a_client_that_is_closed() -> None:
     _check(reconciliation.summary, 5)
 
 
-async def test_after_the_deadline_nothing_more_is_asked() -> None:
-    books, policy = Books(), BatchPolicy(deadline_seconds=1e-9)
-    result = await _begin(entries(50), books, policy=policy, window=20)
-    assert books.requests == 0
-    _check(result.summary, 50)
-    assert (result.summary.unanswered, result.summary.exhausted) == (50, True)
-    assert "deadline" in str(result[0])
-
-
-async def test_a_ledger_is_not_waited_for_beyond_the_deadline() -> None:
+async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for() -> None:
     async def ledger() -> AsyncIterator[LedgerEntry]:
         for one in entries(3):
             yield one
         await asyncio.Event().wait()
 
-    result = await _begin(ledger(), policy=BatchPolicy(deadline_seconds=0.05))
-    _check(result.summary, 3)
-    assert (result.summary.unanswered, result.summary.exhausted) == (3, False)
+    for given, seconds, exhausted in ((entries(50), 1e-9, 50), (ledger(), 0.05, 0)):
+        books, policy = Books(), BatchPolicy(deadline_seconds=seconds)
+        result = await begin(given, books, policy=policy, window=20)
+        assert books.requests == 0
+        assert "deadline" in str(result[0])
+        _check(result.summary, exhausted or 3)
+        assert result.summary.unanswered == result.summary.entries
+        assert result.summary.exhausted is bool(exhausted)
 
 
 @pytest.mark.parametrize("operation", ["query", "search_refunds"])
@@ -250,7 +237,7 @@ async def test_a_look_up_without_an_answer(operation: str) -> None:
         is_lost = asked.operation.name == operation and "T000002" in asked.transactions
         return LOST if is_lost else Books({"T000002": {"amount": "1.00"}})(asked)
 
-    result = await _begin([*entries(5)], answer, policy=BatchPolicy(chunk_size=1))
+    result = await begin([*entries(5)], answer, policy=BatchPolicy(chunk_size=1))
     assert found(result) == [(2, "unanswered")]
     assert "302" in str(result[0])
     totals = result.summary.currencies["EUR"]
@@ -269,7 +256,7 @@ async def test_a_gateway_that_is_gone_is_not_asked_for_ever(
         requests.append(request)
         return LOST if window in lost else Books()(request)
 
-    result = await _begin(entries(30), answer, window=5)
+    result = await begin(entries(30), answer, window=5)
     _check(result.summary, 30)
     assert (len(requests), result.summary.unanswered) == (asked, unanswered)
     assert result.summary.exhausted
@@ -278,6 +265,6 @@ async def test_a_gateway_that_is_gone_is_not_asked_for_ever(
 
 async def test_a_reference_that_cannot_be_asked_for_is_no_missing_answer() -> None:
     odd = entry(1, transaction_id="a,b")
-    result = await _begin([odd, odd, odd, entry(2)], Books(), window=1)
+    result = await begin([odd, odd, odd, entry(2)], Books(), window=1)
     assert found(result) == [(index, "unanswered") for index in range(3)]
     assert isinstance(result[0].error, InvalidOrderError)

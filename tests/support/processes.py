@@ -45,7 +45,7 @@ def client_from(start: dict[str, Any]) -> GatewayClient:
 
 
 class Process:
-    """A command and all that it starts, in a process group of its own, with its output in a file."""
+    """A command and all that it starts, in a process group of its own; its output is in a file."""
 
     def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str]) -> None:
         with log.open("ab") as out:
