@@ -3,6 +3,7 @@
 Run as ``python procrastinate_workers.py postgresql://user@host/database``, against a gateway that
 runs inside this script. A shop has the tasks in a module of its own, submits jobs where they
 arise, and runs ``procrastinate worker``.
+It needs ``pip install 'gateway-async[journal]' procrastinate``.
 """
 
 import asyncio

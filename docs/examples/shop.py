@@ -2,6 +2,7 @@
 
 It believes the gateway's records alone, and repeats nothing that may have been done (`unknown`).
 A form's token counts once: no other site, double click or Reload acts. Orders are kept in memory.
+It needs `pip install 'gateway-async[sandbox]'`.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Spans of a batch of refunds, printed; a gateway runs inside this script."""
+"""Spans of a batch of refunds, printed; a gateway runs inside this script.
+
+It needs `pip install 'gateway-async[otel]' opentelemetry-sdk`.
+"""
 
 import asyncio
 from decimal import Decimal

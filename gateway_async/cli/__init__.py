@@ -23,7 +23,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
-    if os.environ.get("COLUMNS") == "0":  # as where no width is known: rich would show no word
+    if os.environ.get("COLUMNS") == "0":  # rich would show no word
         del os.environ["COLUMNS"]
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -53,7 +53,5 @@ def _load() -> "Callable[[Sequence[str]], int]":
             f"gateway-async: the command line needs {error.name}; "
             "install it with: pip install 'gateway-async[cli]'\n"
         )
-        sys.exit(_USAGE)
-    except KeyboardInterrupt:
         sys.exit(_USAGE)
     return run

@@ -1,6 +1,7 @@
 """The commands of `gateway-async`, as one table."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -22,7 +23,7 @@ some were declined, are absent, or differ; 2, the command or its file is wrong a
 sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
 elsewhere."""
 
-_MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs]
+_MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field]
 GROUPS = {
     "Money": {**dict.fromkeys(_MONEY, "money:send"), "payout": "money:pay_out"},
     "Look-ups": {
@@ -38,35 +39,24 @@ GROUPS = {
 """By group and name, where each command is."""
 COMMANDS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
 
-_CELLS = {
-    "transaction_id": "2026112017210500000001",
-    "order_no": "A-1",
-    "currency": "EUR",
-    "amount": "25.00",
-    "refund_amount": "5.00",
-    "refund_reason": "broken",
-    "request_id": "6f1c2b0e-8f0a-4b5e-9c51-1d2f3a4b5c6d",
-    "payment_amount": "25.00",
-    "payment_currency": "EUR",
-    "beneficiary.bank_details.iban": "DE89370400440532013000",
+_COLUMNS = {
+    **{name: ", ".join(attrs.fields_dict(OPERATIONS[name].order_class)) for name in _MONEY},
+    **dict.fromkeys(("query", "search-refunds"), "order_no or transaction_id"),
+    "payout": "request_id, payment_amount, payment_currency, and others such as "
+    "beneficiary.bank_details.iban",
 }
-_COLUMNS = {"payout": [*_CELLS][-4:], "query": ["order_no"], "search-refunds": ["order_no"]}
-"""The columns of a sample of orders; those of an order's fields where none are named."""
 
 
 def _help(name: str) -> str | None:
     """Return the help of a command that shares its function; None for another."""
-    text, out = f"{name.replace('out', ' out').capitalize()} orders.", "--out outcomes.csv"
+    if name not in _COLUMNS:
+        return None
+    text, out = f"{name.replace('out', ' out').capitalize()} orders.", "outcomes.csv"
     if COMMANDS[name] == "money:look_up":
         what = "transactions" if name == "query" else "refunds"
-        text, out = f"Look up {what}, by order_no or transaction_id.", "--out found.csv"
-    elif name not in _MONEY:
-        return None
-    fields = attrs.fields_dict(OPERATIONS[name.replace("-", "_")].order_class)
-    columns = _COLUMNS.get(name, list(fields))
-    rows = "\n".join((",".join(columns), ",".join(_CELLS.get(one, "1") for one in columns)))
-    file = "orders.csv" if name not in _MONEY else f"{name}s.csv"
-    return f"{text}\n\n```text\n{rows}\n```\n\nExample: `gateway-async {name} {file} {out}`"
+        text, out = f"Look up {what}, by order_no or transaction_id.", "found.csv"
+    columns = f"Columns of the file: {_COLUMNS[name]}."
+    return f"{text}\n\n{columns}\n\nExample: `gateway-async {name} orders.csv --out {out}`"
 
 
 USAGE, UNSETTLED = 2, 3
@@ -78,12 +68,13 @@ def run(arguments: Sequence[str]) -> int:
     app = make_app(is_listed=not given or given[0] in ("--help", "-h"))
     try:
         command, bound, left_out = app.parse_args(given, exit_on_error=False)
-    except (CycloptsError, KeyboardInterrupt):
+    except CycloptsError:
         return USAGE
     if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
         return int(command(*bound.args, **bound.kwargs) or 0)
     said = bound.arguments.get("gateway") or bound.arguments.get("stored") or Config()
-    console = Console(is_quiet=said.quiet, is_verbose=said.verbose)
+    line = shlex.join(("gateway-async", *given))
+    console = Console(line=line, is_quiet=said.quiet, is_verbose=said.verbose)
     beside = {"console": console, "name": given[0]}
     more = {one: beside[one] for one in left_out}
     try:

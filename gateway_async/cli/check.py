@@ -19,7 +19,7 @@ from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from ipaddress import ip_address
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 from urllib.parse import urlsplit
@@ -193,7 +193,8 @@ class Answer:
             return False
         if self.http_status == HTTPStatus.OK:
             return self.payload is not None
-        return 400 <= self.http_status < 500  # noqa: PLR2004  # the statuses of a refusal
+        is_refusal = 400 <= self.http_status < 500  # noqa: PLR2004  # the statuses of one
+        return is_refusal and self.http_status != HTTPStatus.NOT_FOUND
 
 
 async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef]) -> list[Finding]:
@@ -214,8 +215,13 @@ async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef
     async with settings.client(credentials) as client:
         if all(status != UNKNOWN for status, _ in found.values()):
             query, refunds = [await _ask(name, client) for name in _LOOK_UPS]
-            way = judge(query, refunds, credentials, address=address, proxy=proxy, local=local)
-            found = way | found
+            for check, holds, comes_to, text in (
+                *_judge_way(query, refunds, address, proxy, local),
+                *_judge_reply(query, refunds),
+                *_judge_request(query, refunds, credentials, local),
+            ):
+                if holds:  # the first row that does counts
+                    found.setdefault(check, (comes_to, text))
             for ref, name in product(refs, _LOOK_UPS) if query.error is None else ():
                 (outcome,) = await client.batch(name, [ref])
                 now = query.dated or query.asked_at
@@ -314,36 +320,6 @@ _Row: TypeAlias = tuple[str, bool, str, str]
 """What was checked, whether this is how it is, what it then comes to, and what was seen."""
 
 
-def judge(
-    query: Answer,
-    refunds: Answer,
-    credentials: Credentials,
-    *,
-    address: str,
-    proxy: str | None,
-    local: str,
-) -> dict[str, tuple[str, str]]:
-    """Return, by what was checked, what it comes to and what was seen.
-
-    Args:
-        query: The answer to the look-up of transactions.
-        refunds: The answer to that of refunds.
-        credentials: Who asked.
-        address: The address of the gateway.
-        proxy: The proxy, without user and password; None for none.
-        local: The address of this machine in the connection.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    for check, holds, comes_to, text in chain(
-        _judge_way(query, refunds, address, proxy, local),
-        _judge_reply(query, refunds),
-        _judge_request(query, refunds, credentials, local),
-    ):
-        if holds:  # the first row that does counts
-            found.setdefault(check, (comes_to, text))
-    return found
-
-
 def _judge_way(
     query: Answer, refunds: Answer, address: str, proxy: str | None, local: str
 ) -> Iterator[_Row]:
@@ -392,11 +368,14 @@ def _judge_request(
     of_reply = f"that of the reply is {'right' if verifies else 'not checked'}"
     if not any(one.payload and one.payload.get(SIGNATURE_FIELD) for one in read):
         of_reply = "the reply carries none"
+    is_another = refusal.startswith("the reply is for another ")
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
     for check in ("credentials", "signature"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
     yield "credentials", is_accepted, OK, f"{who}: accepted"
     yield "credentials", True, WRONG, f"{who}: {refusal}"
+    for check in ("signature", _OWN):
+        yield check, is_another, SKIPPED, refusal
     yield "signature", is_accepted, OK, f"{accepted}; {of_reply}"
     yield "signature", True, WRONG, refusal
     both = "both look-ups are refused, as they are with wrong credentials too"

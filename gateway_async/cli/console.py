@@ -26,7 +26,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-_LOGGER = "gateway_async"
+_LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _PIPE_COLUMNS = 160
 STATUSES = ("succeeded", "declined", "absent", "unknown", "not_sent")
@@ -94,11 +94,13 @@ class Console:
     """Says what happens.
 
     Attributes:
+        line: The command as it was given, to be given again.
         is_quiet: Whether only the end, and what is wrong, is said.
         is_verbose: Whether everything that the library logs is said.
         rich: Where it is said.
     """
 
+    line: str = ""
     is_quiet: bool = False
     is_verbose: bool = False
     rich: RichConsole = attrs.field(
@@ -138,24 +140,20 @@ class Console:
         self.say(f"gateway-async: {message}")
 
     @contextlib.contextmanager
-    def passing_on_logs(self, *others: str) -> Iterator[None]:
-        """Say what the library logs as warning or worse, and what it waits for; alike ones once.
-
-        Args:
-            others: Names of loggers whose warnings are passed on in place of the library's.
-        """
+    def passing_on_logs(self) -> Iterator[None]:
+        """Say what the library logs as warning or worse, and what it waits for; alike ones once."""
         handler = logging.Handler()
         handler.emit = self._pass_on  # type: ignore[method-assign]  # all that a handler of ours does
-        level, names = (logging.DEBUG, (_LOGGER,)) if self.is_verbose else (logging.INFO, _WAITS)
+        level, names = (logging.DEBUG, _LOGGERS[:1]) if self.is_verbose else (logging.INFO, _WAITS)
         levels = {one: one.level for one in map(logging.getLogger, names)}
-        for name in others or (_LOGGER,):
+        for name in _LOGGERS:
             logging.getLogger(name).addHandler(handler)
         for one in levels:
             one.setLevel(logging.WARNING if self.is_quiet else level)
         try:
             yield
         finally:
-            for name in others or (_LOGGER,):
+            for name in _LOGGERS:
                 logging.getLogger(name).removeHandler(handler)
             for one, before in levels.items():
                 one.setLevel(before)
@@ -200,7 +198,8 @@ async def gauged(
         total: How many there are.
         done: Returns how many are done, where not each of them has a status.
     """
-    counts, started = Counter[str](), time.monotonic()
+    counts, started, said = Counter[str](), time.monotonic(), -1
+    before = 0 if done is None else done()
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
@@ -214,15 +213,17 @@ async def gauged(
     task = bar.add_task(name, total=total)
 
     def show() -> None:
+        nonlocal said
         count = counts.total() if done is None else done()
         order = [*STATUSES, *sorted({*counts} - {*STATUSES})]
-        rate = f"{count / max(time.monotonic() - started, 0.001):,.0f}/s"
+        rate = f"{(count - before) / max(time.monotonic() - started, 1):,.0f}/s"
         listed = [f"{counts[status]:,} {status}" for status in order if counts[status]]
         text = ", ".join([f"{name}: {count:,} of {total:,}", rate, *listed])
-        if bar.disable:
-            console.note(text)
-        else:
+        if not bar.disable:
             bar.update(task, completed=count, description=text)
+        elif count != said:
+            console.note(text)
+        said = count
 
     async def tick() -> None:
         while True:
@@ -252,7 +253,7 @@ def plain_table(
             name,
             overflow="fold",
             justify="right" if name in numbers else "left",
-            no_wrap=name == "name",  # a job's name is copied
+            no_wrap=name == "job",  # its name is copied
         )
     for row in rows:
         table.add_row(*map(str, row))

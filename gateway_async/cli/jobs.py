@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -67,7 +68,7 @@ class KnownJob:
         """Its description where a person is asked whether to go on."""
         if not self.before:
             return self.described
-        before = "; ".join(f"{_named(one)} has {so_far(one.counts)}" for one in self.before)
+        before = "; ".join(f"{_dated(one)} has {so_far(one.counts)}" for one in self.before)
         return f"AGAIN, as {self.described} ({before})"
 
     @property
@@ -75,8 +76,9 @@ class KnownJob:
         """How far it has come, in words."""
         if self.status is None:
             return f"new job {self.name} in {self.place}"
-        kind = "is done" if self.is_done else "goes on"
-        return f"{_named(self.status)} in {self.place} {kind}: {so_far(self.status.counts)}"
+        kind = "is left to workers" if self.status.is_cut else "goes on"
+        kind = "is done" if self.is_done else kind
+        return f"{_dated(self.status)} in {self.place} {kind}: {so_far(self.status.counts)}"
 
 
 def _is_done(status: JobStatus) -> bool:
@@ -84,7 +86,7 @@ def _is_done(status: JobStatus) -> bool:
     return status.imported and done == status.total
 
 
-def _named(status: JobStatus) -> str:
+def _dated(status: JobStatus) -> str:
     return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
 
 
@@ -195,6 +197,12 @@ def run_job(
     """
     settings, console, reasons = run.settings, run.console, Kept()
     run.job = known.name
+    if known.status is not None and known.status.is_cut and not known.is_done:
+        raise ConfigurationError(
+            f"{known.described}. `submit` cut it into slices, which workers alone run: start one "
+            "with `gateway-async worker --broker amqp://HOST/`, and see how far it comes with "
+            "`gateway-async watch`"
+        )
 
     def ask() -> None:
         if question and not (known.is_done or yes):
@@ -206,7 +214,7 @@ def run_job(
         if known.is_done and not may_differ:
             run.has_begun = True
             return
-        async with settings.open_journal() as journal, run.client(credentials) as client:
+        async with settings.open_journal() as journal, settings.client(credentials) as client:
             batch = make_batch(client, journal.job(known.name))
             await collect(batch, run, stop, total, reasons.note)
 
@@ -234,8 +242,7 @@ Example: `gateway-async jobs show NAME`""",
 _SHOWN = 100
 _IN_DOUBT = ("held", "unknown", "intent")
 _DECISIONS = ("succeeded", "declined", "not_sent", "unknown")
-_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
-_LONGEST_SHOWN = 40
+_SPAN = re.compile(r"([0-9]+)-([0-9]+)", re.ASCII)
 _NAMED = 5
 _State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
 
@@ -276,15 +283,14 @@ async def list_jobs(
         json: Print a JSON list with an object for each job.
     """
     settings, statuses = stored.settings(), list[JobStatus]()
-    why = f"there are no jobs yet in {settings.place}"
-    if (file := settings.journal_file) is not None and not file.exists():
-        why = f"there are no jobs yet: {file} does not exist"
-    else:
+    is_missing = (file := settings.journal_file) is not None and not file.exists()
+    if not is_missing:
         async with settings.open_journal(create=False) as journal:
             # Orders that are refused when they are handed over leave a job without any.
             statuses = [one for one in await journal.jobs() if one.total or one.imported]
     if not statuses:
-        console.note(why)
+        missing = ", which does not exist" * is_missing
+        console.note(f"there are no jobs yet in {settings.place}{missing}")
     if json:
         print_json([_facts(status) for status in statuses])
     elif statuses:
@@ -349,7 +355,7 @@ def outcomes(
         state: Only the orders in this state, such as held; may be repeated.
     """
     settings, _ = stored.settings(), files.place
-    operation = asyncio.run(_status(settings, name)).operation
+    status = asyncio.run(_status(settings, name))
     run = Run(
         command="jobs outcomes",
         console=console,
@@ -357,13 +363,14 @@ def outcomes(
         settings=settings,
         given=stored,
         job=name,
-        operation=operation,
+        gateway=status.gateway,
+        operation=status.operation,
         has_begun=True,
     )
 
     async def write(out: TextIO, _: Stop) -> None:
         async with settings.open_journal(create=False) as journal:
-            await write_job(run, journal, LAYOUTS[operation], out, states=state)
+            await write_job(run, journal, LAYOUTS[status.operation], out, states=state)
 
     run.carry_out(write, tells=False)
     return UNSETTLED if run.misplaced else DONE
@@ -402,74 +409,44 @@ async def resolve(
         state: Only the orders in this state, of those that are named or else of the whole job;
             may be repeated.
     """
-    *named, decision = which or ("",)
-    words = [text.strip() for one in named for text in one.split(",")]
-    if decision not in _DECISIONS:
-        got = f", got {decision[:_LONGEST_SHOWN]!r}" if decision else ""
-        expected = f"expected one of {', '.join(_DECISIONS)} behind the orders"
-        raise ConfigurationError(f"status: {expected}{got}")
-    if not words and not state:
+    *words, decision = which or ("",)
+    if decision not in _DECISIONS or not (words or state):
         raise ConfigurationError(
-            "index: say which orders, by their index as `jobs show` prints it, such as 17 or "
-            "151-199, or by --state held"
-        )
-    if not note.strip():
-        raise ConfigurationError(
-            '--note: say why you decide so, such as --note "seen in the merchant portal"; it is '
-            "kept beside the orders"
+            "name the orders and then their outcome, such as `17 151-199 succeeded`, or `declined "
+            f"--state held`; the outcome is one of {', '.join(_DECISIONS)}"
         )
     async with stored.settings().open_journal(create=False) as journal:
         status = await journal.status(name)
-        spans, keys = _named_orders(words, status)
-        column = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
-        meant, first = list[int](), list[str]()
-        missing = {*keys}
+        naming = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
+        named = set(itertools.chain.from_iterable(_named(text, status.total) for text in words))
+        left, meant = set(named), dict[int, str]()
         async for row in rows_of(journal, name):
-            key = getattr(row.order, "request_id", "").lower()
-            is_meant = not words or key in keys or any(row.index in span for span in spans)
-            missing.discard(key)
+            known_by = {str(row.index), getattr(row.order, "request_id", "").lower()}
+            left -= known_by
+            is_meant = not named or named & known_by
             if is_meant and (not state or row.state.value in state):
-                meant.append(row.index)
-                if len(meant) <= _NAMED:
-                    first.append(f"{row.index} ({column} {getattr(row.order, column)})")
-        if missing:
-            raise ConfigurationError(f"no order of job {name} has request_id {min(missing)!r}")
-        if not meant:
-            wanted = f" is {' or '.join(state)}" if state else ""
-            raise ConfigurationError(f"no order of them in job {name}{wanted}")
-        await journal.resolve(name, meant, decision, note)
+                meant[row.index] = f"{row.index} ({naming} {getattr(row.order, naming)})"
+        if left or not meant:
+            wanted = f" {' or '.join(state)}" if state else ""
+            raise ConfigurationError(
+                f"job {name} has no{wanted} order {min(left or named or {''})!r}; its "
+                f"{counted(status.total, 'order')} count from 0 to {status.total - 1}"
+            )
+        await journal.resolve(name, [*meant], decision, note)
     how_many = f"{counted(len(meant), 'order')} {'is' if len(meant) == 1 else 'are'}"
     more = f" and {len(meant) - _NAMED:,} more" if len(meant) > _NAMED else ""
+    first = ", ".join(itertools.islice(meant.values(), _NAMED))
     then = "; the next run of the job sends them" if decision == "not_sent" else ""
-    console.note(f"job {name}: {how_many} {decision}: {', '.join(first)}{more}{then}")
+    console.note(f"job {name}: {how_many} {decision}: {first}{more}{then}")
     return DONE
 
 
-def _named_orders(words: Iterable[str], job: JobStatus) -> tuple[list[range], set[str]]:
-    """Return which orders are named, by index and, of payouts, by `request_id`.
-
-    Raises:
-        ConfigurationError: For a word that names no order.
-    """
-    spans, keys = list[range](), set[str]()
-    is_keyed = LAYOUTS[job.operation].naming[0] == "request_id"
-    for text in words:
-        found = _SPAN.fullmatch(text)
-        first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
-        if is_keyed and not found:
-            keys.add(text.lower())
-        elif last < first:
-            raise ConfigurationError(
-                f"index: expected such as 17 or 151-199, got {text[:_LONGEST_SHOWN]!r}"
-            )
-        elif last >= job.total:
-            raise ConfigurationError(
-                f"index: job {job.name} has {counted(job.total, 'order')}, from 0 to "
-                f"{job.total - 1}; there is no {last}"
-            )
-        else:
-            spans.append(range(first, last + 1))
-    return spans, keys
+def _named(text: str, total: int) -> Iterable[str]:
+    """Return the indexes that `17` or `151-199` stands for; else the text itself, a request_id."""
+    found = _SPAN.fullmatch(text)
+    if found is None or not int(found[1]) <= int(found[2]) < total:
+        return [text.lower()]
+    return map(str, range(int(found[1]), int(found[2]) + 1))
 
 
 # Going on
@@ -480,12 +457,6 @@ async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
     totals = Totals(settings.dialect)
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
-        if status.is_cut:
-            raise ConfigurationError(
-                f"job {name} was cut into slices, which workers run: start one with "
-                "`gateway-async worker --broker amqp://HOST/`, and see how far it comes with "
-                "`gateway-async watch`"
-            )
         if OPERATIONS[status.operation].confirms:
             async for row in rows_of(journal, name):
                 if row.state is JobState.NEW:
@@ -498,9 +469,9 @@ def resume(
     name: str,
     /,
     *,
-    yes: options.Yes = False,
+    yes: Annotated[bool, options.SAFETY] = False,
     files: options.Files = options.Files(),
-    pace: options.Pace = options.Pace(),
+    pace: options.BatchPace = options.BatchPace(),
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
@@ -510,6 +481,7 @@ def resume(
 
     Args:
         name: The name of the job.
+        yes: Do not ask before money leaves.
     """
     settings, _ = gateway.settings(pace), files.place
     credentials = settings.credentials(os.environ, console.warn)

@@ -74,19 +74,7 @@ Shown = Annotated[Console, Parameter(parse=False)]
 Name = Annotated[str, Parameter(parse=False)]
 """The name of the command, for a function that several commands share."""
 Duplicates = Annotated[Literal["reject", "serialize"] | None, _usually("duplicates")]
-Yes = Annotated[
-    bool,
-    Parameter(
-        group="Safety", help="Do not ask before money leaves, or before orders are sent again."
-    ),
-]
-DryRun = Annotated[
-    bool,
-    Parameter(
-        group="Safety",
-        help="Show what would be sent, and send nothing: nothing leaves this machine.",
-    ),
-]
+SAFETY: Parameter = Parameter(group="Safety")
 
 
 @Parameter(name="*", group="Files")
@@ -132,20 +120,30 @@ class Pace:
         deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
         stop_after_unknown: After so many requests in a row without a readable reply, nothing more
             is sent.
-        chunk_size: Orders in one request; by default as many as the gateway takes, 50 or 100.
     """
 
     concurrency: Annotated[int | None, _AtATime, _usually("concurrency")] = None
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     deadline: Seconds | None = None
     stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown")] = None
-    chunk_size: Annotated[int | None, AtLeastOne] = None
 
     @property
     def policy(self) -> dict[str, Any]:
         """The fields of `BatchPolicy`; None for those that were not given."""
         found = attrs.asdict(self, filter=attrs.filters.exclude("rate", "deadline"))
         return {**found, "deadline_seconds": self.deadline}
+
+
+@Parameter(name="*", group="Pace")
+@attrs.frozen(kw_only=True)
+class BatchPace(Pace):
+    """The pace of what goes out in requests of many orders.
+
+    Attributes:
+        chunk_size: Orders in one request; by default as many as the gateway takes, 50 or 100.
+    """
+
+    chunk_size: Annotated[int | None, AtLeastOne] = None
 
 
 @attrs.frozen(kw_only=True, slots=False)  # two with slots would have no common heir

@@ -10,7 +10,7 @@ import hashlib
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -235,8 +235,8 @@ class OrderFile:
         names = [name for name in self.table.header if name not in {*self.layout.inputs, *_WRITTEN}]
         more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         missing = [name for name in self.layout.inputs if name not in self.table.header]
-        near = [get_close_matches(name, missing, 2) for name in names[:_NAMED]]
-        meant = [f" ({_MEANT} {' or '.join(found)}?)" if found else "" for found in near]
+        near = [_near(name, missing) for name in names[:_NAMED]]
+        meant = [f" ({_MEANT} {found}?)" if found else "" for found in near]
         return ", ".join(f"{n!r}{hint}" for n, hint in zip(names, meant, strict=False)) + more
 
     def name_unread(self, console: Console, verb: str = "sent") -> None:
@@ -325,7 +325,8 @@ class OrderFile:
         layout, header = self.layout, self.table.header
         for name, field in layout.inputs.items():
             if field.default is attrs.NOTHING and "." not in name and name not in header:
-                yield name, f"missing; there are: {', '.join(map(repr, header))}"
+                near, there = _near(name, header), ", ".join(map(repr, header))
+                yield name, f"missing{f' (is it {near}?)' if near else ''}; there are: {there}"
         for name in header if layout.parts else ():
             if name in layout.parts or ("." in name and name not in {*layout.inputs, *_WRITTEN}):
                 yield name, "not known: parts have columns such as beneficiary.bank_details.iban"
@@ -354,6 +355,12 @@ class OrderFile:
             advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
             reason = f"the same order as in line {first}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
+
+
+def _near(name: str, others: Iterable[str]) -> str:
+    """Return the names that one may be a mistyped form of, in words; empty for none."""
+    by_key = {other.strip().lower(): other for other in others}
+    return " or ".join(by_key[key] for key in get_close_matches(name.strip().lower(), by_key, 2))
 
 
 def _check_not_sent(cells: Mapping[str, str]) -> None:

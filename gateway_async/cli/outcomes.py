@@ -123,7 +123,8 @@ async def write_job(
     write = csv_writer(out, columns)
     async for row, outcome in _outcomes(run, journal, reasons):
         if not states or row.state.value in states:
-            run.see(outcome, None, row.state)
+            run.report.see(outcome)
+            run.states[row.state] += 1
             given = {column: _order_cell(row.order, column) for column in layout.inputs}
             given |= {"index": str(row.index), "state": str(row.state)}
             write({**given, **result_cells(outcome, layout), **_of_job(row, run)})
@@ -149,12 +150,14 @@ async def write_file(
             raise JobConflictError(
                 f"job {run.job!r} has other orders than the file; nothing was sent", job=run.job
             )
-        run.see(outcome, source.line, row.state)
+        run.report.see(outcome, source.line)
+        run.states[row.state] += 1
         write({**source.cells, **result_cells(outcome, layout), **_of_job(row, run)})
     is_another = await _is_running(journal, run)
     for index, source in rows:
         outcome = _not_sent(file, source, index, is_another=is_another)
-        run.see(outcome, source.line, JobState.NEW)
+        run.report.see(outcome, source.line)
+        run.states[JobState.NEW] += 1
         write({**source.cells, **result_cells(outcome, layout), IN_JOB: run.job})
 
 
@@ -223,5 +226,5 @@ async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> No
             write({**row.cells, **orjson.loads(cells)})
         else:
             outcome = _not_sent(file, row, index)
-            run.see(outcome, row.line)
+            run.report.see(outcome, row.line)
             write({**row.cells, **result_cells(outcome, file.layout)})

@@ -14,7 +14,6 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 
 _COLUMNS = ("difference", "field", "ledger_says", "gateway_says", "difference_error", "ledger_line")
-_YES_OR_NO = {"yes": True, "no": False}
 
 
 def reconcile(
@@ -22,18 +21,12 @@ def reconcile(
     /,
     *,
     state: Annotated[tuple[str, ...], options.Repeated] = (),
-    refund_status: Annotated[tuple[str, ...], options.Repeated] = (),
     files: options.Files = options.Files(),
-    pace: options.Pace = options.Pace(),
+    pace: options.BatchPace = options.BatchPace(),
     gateway: options.Gateway = options.Gateway(),
     console: options.Shown,
 ) -> int:
     """Compare a ledger with the gateway's records, payments and refunds.
-
-    ```text
-    order_no,currency,amount,refunded,state
-    A-1,EUR,25.00,5.00,paid
-    ```
 
     Example: `gateway-async reconcile ledger.csv --out differences.csv --state 3000=paid`
 
@@ -42,13 +35,17 @@ def reconcile(
             currency, amount, and refunded and state if you like; - for standard input.
         state: What a payment_status means in your books, such as 3000=paid; may be repeated.
             Without it, no state is compared.
-        refund_status: Whether a refund of this refund_status gave money back, such as 2=no; may
-            be repeated. Without it, 1=yes; with it, only what is named.
     """
     settings = gateway.settings(pace)
     states = _states(state) or settings.reconcile.states
-    refund_statuses = _refund_statuses(refund_status) or settings.reconcile.refund_statuses
-    run = Run(command="reconcile", console=console, files=files, settings=settings, source=ledger)
+    run = Run(
+        command="reconcile",
+        console=console,
+        files=files,
+        settings=settings,
+        given=gateway,
+        source=ledger,
+    )
     with open_table(ledger) as table:
         file = OrderFile(table, LEDGER)
         if file.unread:
@@ -62,12 +59,12 @@ def reconcile(
         credentials = settings.credentials(os.environ, console.warn)
 
         async def work(out: TextIO, stop: Stop) -> None:
-            async with run.client(credentials) as client:
+            async with settings.client(credentials) as client:
                 reconciliation = reconcile_ledger(
                     client,
                     file.orders(),
                     states=states,
-                    refund_statuses=refund_statuses,
+                    refund_statuses=settings.reconcile.refund_statuses,
                     policy=settings.policy,
                 )
                 await _compare(run, file, reconciliation, out, stop)
@@ -128,14 +125,3 @@ def _states(given: Sequence[str]) -> dict[str, set[str]]:
             raise ConfigurationError(f"--state: expected such as 3000=paid, got {one!r}")
         found[value] |= words
     return dict(found)
-
-
-def _refund_statuses(given: Sequence[str]) -> dict[str, bool]:
-    """Read `1=yes` and the like."""
-    found = {}
-    for one in given:
-        value, _, word = map(str.strip, one.partition("="))
-        if not value or word not in _YES_OR_NO:
-            raise ConfigurationError(f"--refund-status: expected such as 2=no, got {one!r}")
-        found[value] = _YES_OR_NO[word]
-    return found

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TextIO
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -21,8 +22,7 @@ from gateway_async.batching.results import Outcome
 from gateway_async.cli.console import Console, counted, gauged, print_json, summary_table
 from gateway_async.cli.options import Config, Files, Gateway, Journaled, Stored
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import STDIO, check_is_csv, out_file
-from gateway_async.client import GatewayClient
+from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
@@ -35,7 +35,6 @@ from gateway_async.journal import JobState
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
-from gateway_async.signing import Credentials
 
 DONE, NOT_ALL_DONE, UNSETTLED = 0, 1, 3
 """Exit codes: all succeeded; some declined or absent; some unknown. 2 is for a wrong command."""
@@ -89,6 +88,7 @@ class Run:
         source: The input; None where it is a journal.
         again: Whether the same line, once the job is done, would send its orders once more.
         job: The name of the job, if it is one.
+        gateway: The address of the gateway that has the orders; empty where it is not known.
         operation: The operation of the orders.
         has_begun: Whether there is anything to write and to report.
         left: The result, with requests, retries and what is unexpected; None without any.
@@ -101,13 +101,14 @@ class Run:
     """
 
     command: str
-    console: Console = attrs.field(factory=Console)
-    files: Files = attrs.field(factory=Files)
-    settings: Settings = attrs.field(factory=Settings)
-    given: Config = attrs.field(factory=Config)
+    console: Console
+    files: Files
+    settings: Settings
+    given: Config
     source: Path | None = None
     again: bool = False
     job: str | None = None
+    gateway: str = attrs.Factory(lambda run: run.settings.address, takes_self=True)
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     has_begun: bool = False
     left: Any = None
@@ -122,19 +123,6 @@ class Run:
     def report(self) -> Report:
         """Counts what the run comes to, for its summary and its page."""
         return Report(self.operation, job=self.job, dialect=self.settings.dialect)
-
-    def see(
-        self, outcome: Outcome[Any, Any], line: int | None, state: JobState | None = None
-    ) -> None:
-        """Take in one outcome."""
-        self.report.see(outcome, line)
-        if state is not None:
-            self.states[state] += 1
-
-    def client(self, credentials: Credentials) -> GatewayClient:
-        """Make the client of the run; the times of its requests are for the report."""
-        telemetry = None if self.files.report is None else self.report.latencies
-        return self.settings.client(credentials, telemetry=telemetry)
 
     @property
     def exit_code(self) -> int:
@@ -187,8 +175,6 @@ class Run:
                 other = seen.setdefault(path.resolve(), what)
                 if other != what:
                     raise ConfigurationError(f"{what}: {path} is {other}; name another file")
-        if files.out is not None:
-            check_is_csv(files.out)
 
     def carry_out(
         self,
@@ -291,7 +277,7 @@ class Run:
         job, new, held = self.job or "", self.states[JobState.NEW], self.states[JobState.HELD]
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
         line = functools.partial(next_line, given=self.given)
-        go_on = "the same command"
+        go_on = self.console.line
         if job and (self.again or self.source == STDIO):
             go_on = line("jobs", "resume", job, "--out", str(self.files.out), taken=Journaled)
         is_open = job and (unknown or new or self.failure)
@@ -339,18 +325,15 @@ class Run:
         return f"{text}. What is held"
 
     def _head(self, started: datetime) -> Head:
-        def shown(path: Path | None, stdio: str) -> str | None:
-            return None if path is None else stdio if path == STDIO else str(path)
-
         left: Any = self.books or self.left
         unexpected = getattr(left, "unexpected", 0)
         return Head(
             command=self.command,
-            gateway=self.settings.host,
+            gateway=urlsplit(self.gateway).netloc or None,
             started_at=started,
             ended_at=datetime.now().astimezone(),
-            source=shown(self.source, "standard input"),
-            out=shown(self.files.out, "standard output"),
+            source=None if self.source is None else str(self.source),
+            out=None if self.files.out is None else str(self.files.out),
             job=self.job,
             failure=None if self.failure is None else str(self.failure),
             requests=getattr(left, "requests", None),

@@ -4,11 +4,11 @@ The signing secret stands in no option, since those show in process lists, and n
 It is read last.
 """
 
+import contextlib
 import functools
 import importlib
 import json
 import os
-import re
 import ssl
 import stat
 import tomllib
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from aiolimiter import AsyncLimiter
 from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
 
 from gateway_async.client import GatewayClient
@@ -38,7 +39,6 @@ from gateway_async.settings import (
     is_duration,
 )
 from gateway_async.signing import Credentials, HmacSigner
-from gateway_async.telemetry import Telemetry
 
 _SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 _ALLOWED_PLACES = (
@@ -55,13 +55,7 @@ WHO = {
 }
 """Settings without which nothing can be sent, and what each should hold."""
 
-# What else stands in an address may be a secret.
-_HOST = re.compile(r"https?://(?:[^@?#]*@)?([^@/?#]+)(?:/[^@?#]*)?", re.IGNORECASE)
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
-_OF_CLIENT = (
-    *("timeouts", "retry", "policy", "recovery", "dialect", "allow_http", "proxy", "trust_env"),
-)
-"""Settings that are passed on to the client as they are."""
 _positive = check(
     lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
 )
@@ -165,12 +159,6 @@ class Settings(Network):
         return {name: text for name in WHO if (text := getattr(self, name)) is not None}
 
     @property
-    def host(self) -> str | None:
-        """The gateway's host for people to read, unchecked: a job may be looked at without it."""
-        found = _HOST.fullmatch(self.base_url or "")
-        return found[1].lower() if found else None
-
-    @property
     def address(self) -> str:
         """The gateway's address, checked, or what stands for it.
 
@@ -215,26 +203,33 @@ class Settings(Network):
         self,
         credentials: Credentials,
         *,
-        telemetry: Telemetry | None = None,
         limiter: AbstractAsyncContextManager[object] | None = None,
     ) -> GatewayClient:
         """Make the client that the settings describe.
 
         Args:
             credentials: Who speaks, and how it signs.
-            telemetry: Gets the times of requests.
             limiter: What stands in for one that holds the rate of this process alone.
 
         Raises:
-            ConfigurationError: If a setting is wrong, or a rate needs an extra that is not there.
+            ConfigurationError: If a setting is wrong.
         """
         if limiter is None and self.rate is not None:
-            from aiolimiter import AsyncLimiter
-
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
-        said: dict[str, Any] = {name: getattr(self, name) for name in _OF_CLIENT}
-        said |= {"limiter": limiter, "telemetry": telemetry, "ssl": self.ssl_context()}
-        return GatewayClient(self.address, credentials, **said)
+        return GatewayClient(
+            self.address,
+            credentials,
+            timeouts=self.timeouts,
+            retry=self.retry,
+            policy=self.policy,
+            recovery=self.recovery,
+            dialect=self.dialect,
+            limiter=limiter,
+            ssl=self.ssl_context(),
+            allow_http=self.allow_http,
+            proxy=self.proxy,
+            trust_env=self.trust_env,
+        )
 
     @property
     def journal_file(self) -> Path | None:
@@ -258,15 +253,10 @@ class Settings(Network):
         """
         path = self.journal_file
         if create and path is not None:
-            try:
+            with contextlib.suppress(OSError):  # the journal then says what is wrong
                 if self.journal == default_journal(os.environ):
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 path.touch(mode=0o600)
-            except OSError as error:
-                raise ConfigurationError(
-                    f"--journal: {path} cannot be made: {error.strerror or error}; the folder has "
-                    "to be there"
-                ) from None
         url = locate(self.journal).absolute_url
         return Journal.open(url, lease_seconds=self.journal_lease_seconds, create=create)
 
@@ -326,15 +316,12 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
         for name, variable in VARIABLES.items()
         if (text := environment.get(variable, "").strip())
     }
-    source, document = _read_file(path, environment)
+    document = _read_file(path, environment)
     merged: dict[str, Any] = {"journal": default_journal(environment)}
-    layers = {source: document, "the environment": said, "the command": given}
-    for where, layer in layers.items():
-        places = [name for name in _SECRET_PLACES if layer.get(name)]
-        if len(places) > 1:
-            raise ConfigurationError(f"the secret: {where} names more than one place; name one")
-        kept = {n: one for n, one in merged.items() if not (places and n in _SECRET_PLACES)}
-        merged = {**kept, **layer}
+    for layer in (document, said, given):
+        if any(name in layer for name in _SECRET_PLACES):  # it takes the place of another
+            merged = {name: one for name, one in merged.items() if name not in _SECRET_PLACES}
+        merged |= layer
     merged["policy"] = {**document.get("policy", {}), **given.get("policy", {})}
     merged.pop("secret", None)  # the variable is read last
     if "journal" not in given:
@@ -361,8 +348,8 @@ def _home(environment: Mapping[str, str], variable: str, usual: str) -> Path:
     return (base if base.is_absolute() else Path.home() / usual) / "gateway-async"
 
 
-def _read_file(path: Any, environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return the name of the TOML file, and its settings.
+def _read_file(path: Any, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of the TOML file; none where there is no file, and none is named.
 
     Raises:
         ConfigurationError: If it cannot be read, or any part of it is wrong.
@@ -372,7 +359,7 @@ def _read_file(path: Any, environment: Mapping[str, str]) -> tuple[str, dict[str
         document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         if not path:
-            return "no file", {}
+            return {}
         raise ConfigurationError(f"cannot read {chosen}: there is no such file") from None
     except OSError as error:
         raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
@@ -385,7 +372,7 @@ def _read_file(path: Any, environment: Mapping[str, str]) -> tuple[str, dict[str
             f"take it along; put it into {_ALLOWED_PLACES}"
         )
     _structured(document, str(chosen))
-    return str(chosen), document
+    return document
 
 
 def _structured(document: Mapping[str, Any], source: str) -> Settings:

@@ -34,20 +34,6 @@ KEPT_PROBLEMS = 1000
 LONGEST_LINE = 65_536
 MOST_DIGITS = 100
 _SEPARATORS = ";\t|"
-_FOREIGN = frozenset(
-    {".json", ".jsonl", ".ndjson", ".xls", ".xlsx", ".ods", ".gz", ".zip", ".tsv", ".parquet"}
-)
-
-
-def check_is_csv(path: Path) -> None:
-    """Refuse a name whose ending is of another format.
-
-    Raises:
-        ConfigurationError: For an ending of a format that is not read here.
-    """
-    if path.suffix.lower() in _FOREIGN:
-        raise ConfigurationError(f"{path}: expected CSV, such as a name that ends in .csv")
-
 
 # Problems
 
@@ -71,21 +57,17 @@ class TableError(Exception):
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        found: dict[tuple[str | None, str], tuple[int, int, int]] = {}
+        found = dict[tuple[str | None, str], list[int]]()
         self.count: int = 0
         for line, column, reason in problems:
             self.count += 1
             if (column, reason) in found or len(found) < KEPT_PROBLEMS:
-                first, _, lines = found.get((column, reason), (line, line, 0))
-                found[column, reason] = first, line, lines + 1
+                found.setdefault((column, reason), [line, 0])[1] += 1
         shown, hidden = list[str](), self.count
-        for cause, (first, last, lines) in itertools.islice(found.items(), SHOWN_PROBLEMS):
-            place_of, why = cause
+        for (column, reason), (first, lines) in itertools.islice(found.items(), SHOWN_PROBLEMS):
             hidden -= lines
             place = f"line {first}{f' and {lines - 1:,} more' if lines > 1 else ''}"
-            if lines > 1 and last - first == lines - 1:
-                place = f"lines {first} to {last}"
-            shown.append(f"{place}{f', column {place_of}' if place_of else ''}: {why}")
+            shown.append(f"{place}{f', column {column}' if column else ''}: {reason}")
         total = f"{self.count:,} problem{'s' * (self.count != 1)}"
         more = [f"... and {hidden:,} more"] if hidden else []
         super().__init__("\n".join([f"{total}, nothing was sent", *shown, *more]))
@@ -174,12 +156,9 @@ def _checked(line: int, header: list[str]) -> list[str]:
     if reason:
         raise TableError([Problem(line, None, reason)])
     if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
-        reason = "more than one column has {} name"
-        if not any(name.isidentifier() for name in header if name):
-            reason = "there seems to be no header: the first line must name the columns"
-            raise TableError([Problem(line, None, reason)])
         raise TableError(
-            Problem(line, name or None, reason.format("this" if name else "no")) for name in twice
+            Problem(line, name or None, f"more than one column has {'this' if name else 'no'} name")
+            for name in twice
         )
     return header
 
@@ -192,10 +171,9 @@ def open_table(path: Path) -> Iterator[Table]:
         path: The file; `-` for standard input.
 
     Raises:
-        ConfigurationError: If it cannot be read, or its ending is of another format.
+        ConfigurationError: If it cannot be read.
         TableError: If it is empty, or its header cannot be used.
     """
-    check_is_csv(path)
     with contextlib.ExitStack() as opened:
         try:
             copy = opened.enter_context(tempfile.TemporaryFile())

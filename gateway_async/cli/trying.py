@@ -18,10 +18,16 @@ from typing import Annotated, Any, Literal
 import attrs
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.console import Console as RichConsole
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, Stage, counted, summary_table
+from gateway_async.cli.console import (
+    Console,
+    Stage,
+    counted,
+    print_json,
+    standard_output,
+    summary_table,
+)
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
 from gateway_async.cli.settings import default_path, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
@@ -29,7 +35,7 @@ from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.sandbox import Sandbox, Transaction
-from gateway_async.sandbox.faults import DropReply, Fault, LateEffect, Latency, MissingItems, Status
+from gateway_async.sandbox.faults import DropReply, Fault, Latency, MissingItems, Status
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
 _COLUMNS = ("transaction_id", "order_no", "currency", "amount")
@@ -40,67 +46,71 @@ _REFUNDED_EVERY = 3
 _FEW_IN_A_REQUEST = BatchPolicy(chunk_size=10)
 _EFFECTS = {"succeeded": (1,), "declined": (0,), "unknown": (0, 1), "not_sent": (0,)}
 """How often the effect may have happened, by what the outcome says."""
+_STAGE = ("stage", "counts", "requests", "retries", "seconds")
 
 
-async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000) -> int:
+async def demo(
+    *,
+    orders: Annotated[int, options.AtLeastOne] = 3000,
+    json: bool = False,
+    console: options.Shown,
+) -> int:
     """See it all work: capture, refund and look up, at a gateway inside this command.
 
     Example: `gateway-async demo --orders 1000`
 
     Args:
         orders: How many orders.
+        json: Print one JSON object: the stages, and where the gateway's books disagree.
     """
-    console, stages = Console(rich=RichConsole()), list[Stage]()
+    out, stages, mistakes = standard_output(), list[Stage](), list[str]()
+    say = console.note if json else out.print
+    recovery = RecoveryPolicy(settle_seconds=0.5, record_baseline=True)
+    async with (
+        Sandbox() as sandbox,
+        GatewayClient(
+            sandbox.base_url, sandbox.credentials, recovery=recovery, dialect=sandbox.dialect
+        ) as gateway,
+    ):
 
-    async def run(name: str, batch: Any) -> Any:
-        """Run one batch as a stage of its own."""
-        started, result = time.monotonic(), await batch
-        counts = {str(status): count for status, count in result.counts.items()}
-        seconds = time.monotonic() - started
-        stages.append((name, counts, result.requests, result.retries, seconds))
-        return result
+        async def run(name: str, batch: Any) -> Any:
+            """Run one batch as a stage of its own, and compare what it says with the books."""
+            started, result = time.monotonic(), await batch
+            counts = {str(status): count for status, count in result.counts.items()}
+            seconds = time.monotonic() - started
+            stages.append((name, counts, result.requests, result.retries, seconds))
+            operation = "refund" if name == "recover" else name
+            for one in result if name != "query" else ():
+                effects = sandbox.ledger.effects(operation, one.order.transaction_id)
+                if effects not in _EFFECTS[one.status]:
+                    what = f"{operation} of {one.order.transaction_id}"
+                    mistakes.append(f"{what}: {one.status}, but done {effects} times")
+            return result
 
-    async with Sandbox() as sandbox:
         goes = f"{counted(orders, 'order')} {'goes' if orders == 1 else 'go'} to it"
-        console.say(f"A gateway listens at {sandbox.base_url}; {goes}.")
-        async with GatewayClient(
-            sandbox.base_url,
-            sandbox.credentials,
-            recovery=RecoveryPolicy(settle_seconds=0.5, record_baseline=True),
-            dialect=sandbox.dialect,
-        ) as gateway:
-            paid = [
-                CaptureOrder(**{name: getattr(one, name) for name in _COLUMNS})
-                for one in sandbox.seed(orders, status="authorised", amount="9.00")
-            ]
-            captures = await run("capture", gateway.capture(paid))
-            sandbox.faults.add("refund", DropReply(times=1))
-            refunds = [
-                RefundOrder(**attrs.asdict(one), refund_amount="5.00", refund_reason="sent back")
-                for one in paid[::_REFUNDED_EVERY]
-            ]
-            lost = await run("refund", gateway.refund(refunds, policy=_FEW_IN_A_REQUEST))
-            settled = await run("recover", gateway.recover(lost.unknown))
-            refs = [OrderRef(transaction_id=one.transaction_id) for one in paid]
-            await run("query", gateway.query(refs))
-            refs = [OrderRef(transaction_id=one.order.transaction_id) for one in settled.succeeded]
-            await run("search-refunds", gateway.search_refunds(refs))
-    console.rich.print(summary_table(stages))
-    mistakes = [
-        f"{operation} of {one.order.transaction_id}: {one.status}, but done {effects} times"
-        for operation, outcomes in (
-            ("capture", captures),
-            ("refund", lost.succeeded),
-            ("refund", settled),
-        )
-        for one in outcomes
-        if (effects := sandbox.ledger.effects(operation, one.order.transaction_id))
-        not in _EFFECTS[one.status]
-    ]
+        say(f"A gateway listens at {sandbox.base_url}; {goes}.")
+        paid = [
+            CaptureOrder(**{name: getattr(one, name) for name in _COLUMNS})
+            for one in sandbox.seed(orders, status="authorised", amount="9.00")
+        ]
+        await run("capture", gateway.capture(paid))
+        sandbox.faults.add("refund", DropReply(times=1))
+        refunds = [
+            RefundOrder(**attrs.asdict(one), refund_amount="5.00", refund_reason="sent back")
+            for one in paid[::_REFUNDED_EVERY]
+        ]
+        lost = await run("refund", gateway.refund(refunds, policy=_FEW_IN_A_REQUEST))
+        await run("recover", gateway.recover(lost.unknown))
+        await run("query", gateway.query([OrderRef(order_no=one.order_no) for one in paid]))
+    if json:
+        named = [dict(zip(_STAGE, one, strict=True)) for one in stages]
+        print_json({"stages": named, "mistakes": mistakes})
+    else:
+        out.print(summary_table(stages))
     if mistakes:
-        console.say("The gateway's books disagree:\n" + "\n".join(mistakes))
+        say("The gateway's books disagree:\n" + "\n".join(mistakes))
         return NOT_ALL_DONE
-    console.say(
+    say(
         "One reply was lost on purpose. Its refunds were unknown and were not sent again; the "
         "gateway's\nown records settled them. The gateway's books agree with every outcome."
     )
@@ -148,8 +158,6 @@ class Trouble:
     Attributes:
         latency: How long each request waits before it is carried out, such as 50ms or 0.05s.
         drop_reply: Probability: carry out, and close the connection without a reply.
-        late_effect: Probability: close the connection without a reply, and carry out later.
-        late_seconds: How much later.
         error_rate: Probability: answer 503, and do nothing.
         missing_item: Probability: carry out, and leave the first order out of the reply.
         seed: Makes the faults repeatable.
@@ -157,8 +165,6 @@ class Trouble:
 
     latency: options.Seconds = 0.0
     drop_reply: _Probability = 0.0
-    late_effect: _Probability = 0.0
-    late_seconds: options.Seconds = 2.0
     error_rate: _Probability = 0.0
     missing_item: _Probability = 0.0
     seed: int | None = None
@@ -167,7 +173,6 @@ class Trouble:
         """Return the faults, each as likely as it was asked for."""
         wanted: tuple[tuple[float, Fault], ...] = (
             (self.drop_reply, DropReply(probability=self.drop_reply)),
-            (self.late_effect, LateEffect(self.late_seconds, probability=self.late_effect)),
             (self.error_rate, Status(503, "1", probability=self.error_rate)),
             (self.missing_item, MissingItems(probability=self.missing_item)),
             (self.latency, Latency(self.latency)),
@@ -193,8 +198,8 @@ async def sandbox(
     Args:
         orders: How many orders it has from the start.
         orders_status: Captured orders can be refunded; authorised ones captured or cancelled.
-        orders_csv: The CSV file to write them to; captured ones get a refund_amount, all of the
-            amount. A file of that name is renamed first.
+        orders_csv: The CSV file to write them to; captured ones get a refund_amount, a quarter of
+            the amount. A file of that name is renamed first.
     """
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     secret = os.environ.get(_SECRET_VARIABLE)
@@ -218,12 +223,11 @@ def write_orders(
     orders: Sequence[Transaction], path: Path, console: Console, *, can_refund: bool
 ) -> None:
     """Write orders to a file for the command line."""
-    amounts = ["refund_amount"] if can_refund else []
     with out_file(path, console.warn) as file:
-        write = csv_writer(file, [*_COLUMNS, *amounts])
+        write = csv_writer(file, [*_COLUMNS, *["refund_amount"][:can_refund]])
         for order in orders:
             row = {name: getattr(order, name) for name in _COLUMNS}
-            write({**row, **dict.fromkeys(amounts, order.amount)})
+            write({**row, "refund_amount": (order.amount / 4).quantize(order.amount)})
 
 
 def how_to_reach(made: Sandbox, orders: int, *, is_shown: bool, is_file: bool) -> str:

@@ -5,7 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import attrs
 
@@ -20,21 +20,12 @@ from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
-from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
 from gateway_async.signing import Credentials
 from gateway_async.workers import Workers
 from gateway_async.workers.workers import watch as watch_job
 
-_QUEUE_LOGS = ("aio_pika", "aiormq", "taskiq")
 _POLICY = WorkerPolicy()
-
-if TYPE_CHECKING:
-    Operation = str
-else:
-    Operation = Literal[
-        tuple(name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field)
-    ]
 
 
 def _make(
@@ -69,7 +60,7 @@ def _make(
             made = settings.client(credentials, limiter=limiter)
             yield await opened.enter_async_context(made)
 
-    settings.open_journal()  # refuses what is missing
+    settings.open_journal()  # makes its folder and file, for this user alone
     return Workers(broker, client, locate(settings.journal).absolute_url, policy=policy)
 
 
@@ -93,7 +84,7 @@ def submit(
     /,
     *,
     job: str,
-    operation: Operation = "refund",
+    operation: Literal["capture", "cancel", "review", "refund"] = "refund",
     slice_size: Annotated[int, options.AtLeastOne] = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
     yes: bool = False,
@@ -101,18 +92,14 @@ def submit(
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
-    """Keep the orders of a file in the journal, for workers to send.
-
-    ```text
-    transaction_id,order_no,currency,amount,refund_amount,refund_reason
-    2026112017210500000001,A-1,EUR,25.00,5.00,broken
-    ```
+    """Keep the orders of a file in the journal, for workers alone to send.
 
     Example: `gateway-async submit refunds.csv --job monday --journal
     postgresql://me@db.example/gateway`
 
-    Nothing is sent by this command. The queue, if one is named, hears of the job at once; else the
-    workers find it by themselves within seconds.
+    Nothing is sent by this command, and from then on workers alone run the job, whatever the
+    journal. The queue, if one is named, hears of the job at once; else the workers find it by
+    themselves within seconds.
 
     Args:
         orders: The CSV file with the orders, one a row, or - for standard input.
@@ -130,7 +117,7 @@ def submit(
         credentials = settings.credentials(os.environ, console.warn)
         known, url = find_job(settings, job), queue.url()
         if file.operation.confirms:
-            question = f"{known.asked}: {file.question(settings.address)}"
+            question = f"{known.asked}, for workers alone: {file.question(settings.address)}"
             confirm(console, question, yes=yes)
 
         async def wake_nobody(job: str, slice_number: int) -> None:
@@ -148,13 +135,11 @@ def submit(
 
         with _reaching_the_queue(), file.naming_lines():
             count = asyncio.run(work())
-    orders_of_it = counted(count, "order")
-    said = f"workers send what is left of its {orders_of_it}"
-    if known.status is None:
-        said = f"its {orders_of_it} {'waits' if count == 1 else 'wait'} for workers"
     start = next_line("worker", "--broker", "amqp://HOST/", given=gateway, taken=options.Journaled)
-    said += f" (start one with `{start}`)"
-    console.note(f"{known.described}; {said}")
+    console.note(
+        f"{known.described}; workers alone run it from now on, all of its "
+        f"{counted(count, 'order')} (start one with `{start}`)"
+    )
     return DONE
 
 
@@ -162,7 +147,7 @@ async def worker(
     *,
     slices: Annotated[int, options.AtLeastOne] = 10,
     queue: options.Queue = options.Queue(),
-    pace: options.Pace = options.Pace(),
+    pace: options.BatchPace = options.BatchPace(),
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
@@ -186,14 +171,12 @@ async def worker(
         )
     credentials = settings.credentials(os.environ, console.warn)
     policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
-    with Stop(console) as stop, console.passing_on_logs(*_QUEUE_LOGS), _reaching_the_queue():
+    with Stop(console) as stop, _reaching_the_queue():
         from gateway_async.workers.rabbit import rabbit_broker, serve
 
         broker = rabbit_broker(url, queue=queue.queue, slices_at_once=slices)
-        workers, until = (
-            _make(settings, credentials, broker, policy, settings.rate),
-            asyncio.Event(),
-        )
+        workers = _make(settings, credentials, broker, policy, settings.rate)
+        until = asyncio.Event()
         console.note(f"{workers!r}: working for queue {queue.queue}")
         working = asyncio.create_task(serve(broker, until, slices_at_once=slices))
         with stop.cancelling():

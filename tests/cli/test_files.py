@@ -170,8 +170,12 @@ def test_a_file_that_cannot_be_used(command: str, body: str | bytes, expected: s
 def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
     found = problems("transaction_id,order_no,curency\nT1,O1,EUR")
     names = ("currency", "amount", "refund_amount")
-    there = "missing; there are: 'transaction_id', 'order_no', 'curency'"
-    assert found == [f"line 1, column {name}: {there}" for name in names]
+    there = "; there are: 'transaction_id', 'order_no', 'curency'"
+    near = [" (is it curency?)", "", ""]
+    assert found == [
+        f"line 1, column {name}: missing{hint}{there}"
+        for name, hint in zip(names, near, strict=True)
+    ]
 
 
 def test_columns_that_are_not_read_are_named_as_far_as_a_line_has_room() -> None:
@@ -180,6 +184,8 @@ def test_columns_that_are_not_read_are_named_as_far_as_a_line_has_room() -> None
     assert file.unread.startswith("'note 0', 'note 1', ")
     assert file.unread.endswith("'note 19' and 5 more")
     assert read(f"{HEADER},Status\nT1,O1,EUR,1,1,,shipped").unread == "'Status'"
+    upper = read(f"{HEADER.removesuffix('n')}N\nT1,O1,EUR,1,1,late").unread
+    assert upper == "'refund_reasoN' (did you mean refund_reason?)"
 
 
 def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
@@ -292,7 +298,7 @@ def test_a_payout_may_be_fixed_on_either_side() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "place"),
-    [([2], "line 2"), (range(2, 2003), "lines 2 to 2002"), ([2, 3, 5], "line 2 and 2 more")],
+    [([2], "line 2"), (range(2, 2003), "line 2 and 2,000 more"), ([2, 3, 5], "line 2 and 2 more")],
 )
 def test_what_is_wrong_for_one_reason_is_said_once(lines: Sequence[int], place: str) -> None:
     reasons = (("a", "empty"), ("b", "empty"))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shlex
 import signal
 import stat
 from pathlib import Path
@@ -188,7 +189,8 @@ async def test_json_is_one_object_with_counts_job_and_files(
     assert stopped.code == 3
     assert facts["counts"].keys() <= {"succeeded", "unknown", "not_sent"}
     assert (facts["orders"], facts["source"], facts["out"]) == (60, "orders.csv", "out.csv")
-    assert facts["next"] == ["the same command"]
+    given = ("refund", "orders.csv", *line, *stopping)
+    assert facts["next"] == [shlex.join(("gateway-async", *map(str, given)))]
     assert all(re.fullmatch(UTC, facts[name]) for name in ("started_at", "ended_at"))
 
     resume = ("jobs", "resume", facts["job"], *line)

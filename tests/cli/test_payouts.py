@@ -64,7 +64,7 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(
     job = shlex.split(line)[2]
     which, decision = unknown["request_id"].upper(), ("succeeded", "--note", "asked", *KEPT)
     decided, stranger = [("jobs", "resolve", job, one, *decision) for one in (which, key(99))]
-    assert "has request_id" in (await run(sandbox, *stranger, cwd=tmp_path)).stderr
+    assert "has no order '00000000-" in (await run(sandbox, *stranger, cwd=tmp_path)).stderr
     assert (await run(sandbox, *decided, cwd=tmp_path)).code == 0
     ended = await run(sandbox, *LINE, cwd=tmp_path)
     assert (ended.code, statuses(tmp_path / "out.csv")) == (0, {"succeeded": 20}), ended.stderr

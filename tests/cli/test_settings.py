@@ -218,8 +218,6 @@ def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
             path.chmod(0o600)
         with pytest.raises(ConfigurationError, match=words):
             credentials(read(secret_file=path))
-    with pytest.raises(ConfigurationError, match="the command names more than one place"):
-        credentials(read(secret_file=path, keyring="gateway"))
 
 
 class _Keyring(ModuleType):

@@ -89,8 +89,11 @@ def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(tmp_pa
         refund = (SCRIPT, "refund", orders, "--yes", "--out", out)
         subprocess.run(refund, env={**os.environ, **variables}, check=True, capture_output=True)  # noqa: S603  # our own
     with out.open(encoding="utf-8") as file:
-        rows = [(row["order_no"], row["status"]) for row in csv.DictReader(file)]
-    assert rows == [(f"S0000000{number}", "succeeded") for number in (1, 2, 3)]
+        rows = [*csv.DictReader(file)]
+    assert [row["order_no"] for row in rows] == [f"S0000000{number}" for number in (1, 2, 3)]
+    assert {(row["status"], row["amount"], row["refund_amount"]) for row in rows} == {
+        ("succeeded", "10.00", "2.50")  # so that `--again` can be tried
+    }
     assert variables["GATEWAY_MERCHANT_ID"] == "a shop's"
     assert "another" not in said
     assert "\nit has 3 orders\n" in said
@@ -123,13 +126,12 @@ def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Sandbox, "__aenter__", begin)
     monkeypatch.setattr(faults.Faults, "add", lambda _, *given: added.append(given))
     options = "--drop-reply 0.01 --latency 50ms --error-rate 0.1 --missing-item 0.2 --seed 1"
-    more = "--late-effect 0.3 --late-seconds 1s --return-url http://a/ --notify-format json"
+    more = "--return-url http://a/ --notify-format json"
     app.run(["sandbox", *options.split(), *more.split()])
     assert added == [
         ("*", fault)
         for fault in (
             faults.DropReply(probability=0.01),
-            faults.LateEffect(1.0, probability=0.3),
             faults.Status(503, "1", probability=0.1),
             faults.MissingItems(probability=0.2),
             faults.Latency(0.05),
