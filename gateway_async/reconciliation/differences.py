@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Context, Decimal, localcontext
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import attrs
 
@@ -68,7 +68,7 @@ def exact_context() -> Context:
     return Context(prec=2 * LONGEST_AMOUNT + _LONGEST_COUNT)
 
 
-def is_summable(amount: Decimal | None) -> bool:
+def is_summable(amount: Decimal | None) -> TypeGuard[Decimal]:
     """Say whether an amount is there, and of a length that can be added up exactly."""
     if amount is None or not amount.is_finite():
         return False

@@ -5,11 +5,11 @@ is settled exactly once, whatever happens. Look-ups move no money, so leaving wa
 """
 
 import asyncio
+import copy
 import functools
 import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -26,7 +26,7 @@ from gateway_async.errors import (
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
-from gateway_async.reconciliation.summary import Books, ReconciliationResult, Summary
+from gateway_async.reconciliation.summary import ReconciliationResult, Summary, count
 from gateway_async.session import Gate
 from gateway_async.settings import COUNT, FLAG, expect
 
@@ -67,7 +67,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         self._make_case = make_case
         self._policy = policy
         self._size = window
-        self._books = Books()
+        self._summary = Summary()
         self._ready: deque[Difference] = deque()
         self._failure: Exception | None = None
         self._unanswered: Counter[str] = Counter()
@@ -96,10 +96,10 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     @property
     def progress(self) -> Summary:
         """How far it has come; all zeros before it was started."""
-        return self._books.summary()
+        return copy.deepcopy(self._summary)
 
     def __repr__(self) -> str:
-        return f"<Reconciliation: {self.progress.entries} entries{' so far' * (not self._result)}>"
+        return f"<Reconciliation: {self._summary.entries} entries{' so far' * (not self._result)}>"
 
     async def _complete(self) -> ReconciliationResult:
         self._start()
@@ -170,8 +170,9 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         finally:
             if cases is None:
                 cases = [self._make_case(index=n, entry=one, error=error) for n, one in window]
-            self._books.settle(cases)
-            self._ready += chain.from_iterable(case.differences for case in cases)
+            for case in cases:
+                count(case, self._summary)
+                self._ready += case.differences
         await asyncio.sleep(0)  # a long ledger must not keep others from running
         return True
 
@@ -228,8 +229,8 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
             async with batch:
                 answers = {outcome.order: outcome async for outcome in batch}
         finally:
-            self._books.requests += batch.progress.requests
-        self._books.unexpected += batch.result.unexpected.count
+            self._summary.requests += batch.progress.requests
+        self._summary.unexpected += batch.result.unexpected.count
         asked = [o for o in answers.values() if not isinstance(o.error, InvalidOrderError)]
         name = look_up.__name__
         if not asked or any(outcome.status in _ANSWERED for outcome in asked):
@@ -245,9 +246,9 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     async def _end(self) -> ReconciliationResult:
         """Keep what was not yielded, and close the ledger, if it was not taken to its end."""
         if self._result is None:
-            self._books.exhausted = self._source.ended
+            self._summary.exhausted = self._source.ended
             self._result = ReconciliationResult(
-                differences=tuple(self._ready), summary=self._books.summary()
+                differences=tuple(self._ready), summary=self._summary
             )
             self._ready.clear()
             if not self._source.ended:

@@ -3,24 +3,23 @@
 Every entry that was taken in is counted once: matched, differing or unanswered.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from decimal import Decimal, localcontext
-from typing import TYPE_CHECKING, Any, overload
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, overload
 
 import attrs
 
 from gateway_async.reconciliation.differences import Difference, Kind, exact_context, is_summable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gateway_async.reconciliation.differences import Case
 
 _NOTHING = Decimal(0)
+_EXACT = exact_context()
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class CurrencyTotals:
     """Both sides of one currency. Amounts are in units of it, and exact.
 
@@ -46,7 +45,7 @@ class CurrencyTotals:
     gateway_refunded: Decimal = _NOTHING
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Summary:
     """What a reconciliation came to, or has come to so far.
 
@@ -61,14 +60,16 @@ class Summary:
         exhausted: Whether the ledger was taken to its end.
     """
 
-    matched: int
-    differing: int
-    unanswered: int
-    differences: Mapping[str, int]
-    currencies: Mapping[str, CurrencyTotals]
-    unexpected: int
-    requests: int
-    exhausted: bool
+    matched: int = 0
+    differing: int = 0
+    unanswered: int = 0
+    differences: Counter[str] = attrs.field(
+        factory=lambda: Counter({str(kind): 0 for kind in Kind})
+    )
+    currencies: dict[str, CurrencyTotals] = attrs.field(factory=dict)
+    unexpected: int = 0
+    requests: int = 0
+    exhausted: bool = False
 
     @property
     def entries(self) -> int:
@@ -89,7 +90,7 @@ class Summary:
         lines += [f"{kind}: {count:,}" for kind, count in self.differences.items() if count]
         if self.unexpected:
             lines.append(f"records that were not asked for: {self.unexpected:,}")
-        for code, totals in self.currencies.items():
+        for code, totals in sorted(self.currencies.items()):
             for side in ("ledger", "gateway"):
                 count, amount, refunded = (
                     getattr(totals, f"{side}_{name}") for name in ("count", "amount", "refunded")
@@ -129,58 +130,28 @@ class ReconciliationResult(Sequence[Difference]):
         return self.differences[position]
 
 
-class Books:
-    """Counts everything.
+def count(case: "Case", summary: Summary) -> None:
+    """Count one entry, and add up both sides of it."""
 
-    Attributes:
-        exhausted: Whether the ledger was taken to its end.
-        requests: Requests of which something was sent.
-        unexpected: Records that were listed and not asked for.
-    """
+    def totals_of(currency: str) -> CurrencyTotals:
+        return summary.currencies.setdefault(currency.upper(), CurrencyTotals())
 
-    def __init__(self) -> None:
-        self.exhausted = False
-        self.requests = self.unexpected = 0
-        self._entries = Counter(matched=0, differing=0, unanswered=0)
-        self._kinds: Counter[str] = Counter(dict.fromkeys(map(str, Kind), 0))
-        self._totals: defaultdict[str, dict[str, Any]] = defaultdict(
-            lambda: attrs.asdict(CurrencyTotals())
-        )
-
-    def settle(self, cases: "Iterable[Case]") -> None:
-        """Count some entries, each of which is settled once."""
-        with localcontext(exact_context()):
-            for case in cases:
-                self._kinds.update(difference.kind for difference in case.differences)
-                outcome = "differing" if case.differences else "matched"
-                self._entries["unanswered" if case.error else outcome] += 1
-                self._add_up(case)
-
-    def _add_up(self, case: "Case") -> None:
-        entry, own = case.entry, case.entry.currency
-        self._add(own, ledger_count=1, ledger_amount=entry.amount, ledger_refunded=entry.refunded)
-        if case.error is not None:
-            return
-        for record in case.transactions:
-            self._add(record.currency or own, gateway_count=1, gateway_amount=record.amount)
-        for refund in case.sure_refunds:
-            self._add(refund.currency or own, gateway_refunded=refund.refund_amount)
-
-    def _add(self, currency: str, **values: Decimal | int | None) -> None:
-        totals = self._totals[currency.upper()]
-        for name, value in values.items():
-            if isinstance(value, int) or is_summable(value):
-                totals[name] += value
-
-    def summary(self) -> Summary:
-        """Return what it has come to so far."""
-        return Summary(
-            **self._entries,
-            differences=dict(self._kinds),
-            currencies={
-                code: CurrencyTotals(**self._totals[code]) for code in sorted(self._totals)
-            },
-            unexpected=self.unexpected,
-            requests=self.requests,
-            exhausted=self.exhausted,
-        )
+    entry = case.entry
+    own = totals_of(entry.currency)
+    own.ledger_count += 1
+    own.ledger_amount = _EXACT.add(own.ledger_amount, entry.amount)
+    own.ledger_refunded = _EXACT.add(own.ledger_refunded, entry.refunded)
+    summary.differences.update(difference.kind for difference in case.differences)
+    if case.error is not None:
+        summary.unanswered += 1
+        return
+    summary.differing += bool(case.differences)
+    summary.matched += not case.differences
+    for record in case.transactions:
+        totals = totals_of(record.currency or entry.currency)
+        totals.gateway_count += 1
+        if is_summable(record.amount):
+            totals.gateway_amount = _EXACT.add(totals.gateway_amount, record.amount)
+    for refund in case.sure_refunds:
+        totals, given_back = totals_of(refund.currency or entry.currency), refund.refund_amount
+        totals.gateway_refunded = _EXACT.add(totals.gateway_refunded, given_back or _NOTHING)
