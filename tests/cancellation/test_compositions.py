@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async import Batch, BatchPolicy, GatewayClient, OutcomeStatus, OutcomeUnknownError
+from gateway_async import Batch, BatchPolicy, GatewayClient
 from tests.coalescer.held import HeldReplies
 from tests.memory import MemoryTransport, client_over
 from tests.orders import direct_payment, refunds
@@ -69,23 +69,6 @@ async def test_wait_for_and_shield(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(inner, 0)
     assert inner.cancelled()
-
-
-async def test_each_call_that_is_cancelled_knows_its_outcome(
-    held: HeldReplies, client: GatewayClient
-) -> None:
-    batch, paying = client.refund(refunds(6)), asyncio.ensure_future(CALLS["payment"](client))
-    both = asyncio.gather(batch, paying)
-    while len(held.transport.asked) < 3:  # noqa: ASYNC110  # a transport has no event for it
-        await asyncio.sleep(0)
-    both.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await both
-    assert batch.result.counts[OutcomeStatus.UNKNOWN] == 4
-    assert batch.result.counts[OutcomeStatus.NOT_SENT] == 2
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await paying
-    assert isinstance(getattr(caught.value, "outcome", None), OutcomeUnknownError)
 
 
 # A batch as a coroutine

@@ -1,18 +1,16 @@
 """What is cancelled in any turn of the loop, over real HTTP, says what became of it.
 
-The simulation cancels batches of every kind; here the transport is real.
+The simulation cancels batches of every kind, and tests/jobs those of a job, over HTTP too.
 """
 
 import asyncio
 import gc
-from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from gateway_async import (
-    Batch,
     BatchPolicy,
     NotSentError,
     OutcomeStatus,
@@ -70,7 +68,7 @@ class SteppingLoop(asyncio.SelectorEventLoop):
             if self._turn in self._turns:
                 self.given += self._victim.cancel("by the test")
             self._turn += 1
-        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]  # what is to be run
+        ready: Any = self._ready  # type: ignore[attr-defined]  # what is to be run
         later = [ready.pop() for _ in range(len(ready) - 1)]
         super()._run_once()  # type: ignore[misc]  # what every turn of the loop is
         ready.extendleft(later)
@@ -129,36 +127,6 @@ def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation() -> 
         for turns in PAIRS:
             await one(*turns)
         assert OutcomeUnknownError in kinds
-
-    _run(main)
-
-
-def test_a_streamed_batch_leaves_nothing_unknown() -> None:
-    async def main(sandbox: Sandbox) -> None:
-        async def one(turn: int) -> None:
-            orders, seen = seeded(sandbox, 6), list[Any]()
-            batches: list[Batch[Any, Any]] = []
-
-            async def stream() -> None:
-                async with client.refund(orders) as batch:
-                    batches.append(batch)
-                    async for outcome in batch:
-                        seen.append(outcome)
-                        await asyncio.sleep(0)
-
-            async with client_of(sandbox, **SETTINGS) as client:
-                error = await _loop().interrupt(stream(), turn)
-            assert isinstance(error, asyncio.CancelledError | None)
-            for batch in batches:
-                seen += batch.result
-                assert sorted(outcome.index for outcome in seen) == [*range(len(orders))]
-                assert Counter(batch.result.counts) == Counter(one.status for one in seen)
-            statuses = {outcome.index: outcome.status for outcome in seen}
-            assert set(statuses.values()) <= {OutcomeStatus.SUCCEEDED, OutcomeStatus.NOT_SENT}
-            done = [statuses.get(n) is OutcomeStatus.SUCCEEDED for n in range(len(orders))]
-            assert effects(sandbox, orders) == done
-
-        await _sweep(one)
 
     _run(main)
 

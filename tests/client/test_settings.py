@@ -25,7 +25,8 @@ from gateway_async import (
 )
 from gateway_async.telemetry import Telemetry
 from gateway_async.workers import WorkerPolicy
-from tests.memory import Asked, MemoryTransport, all_done, client_over
+from tests.coalescer.held import HeldReplies, settle_down
+from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
 URL = "https://gateway.example"
@@ -262,18 +263,11 @@ async def test_the_policy_of_a_call_is_used_instead_of_the_client_s() -> None:
 async def test_no_more_requests_are_in_flight_than_connections_are_allowed(
     given: int | None, concurrency: int, expected: int
 ) -> None:
-    most = flying = 0
-
-    async def crowd(asked: Asked) -> dict[str, Any]:
-        nonlocal most, flying
-        flying += 1
-        most = max(most, flying)
-        for _ in range(200):
-            await asyncio.sleep(0)
-        flying -= 1
-        return asked.done()
-
-    policy = BatchPolicy(concurrency=concurrency, chunk_size=1)
-    gateway = client_over(MemoryTransport(crowd), max_connections=given, policy=policy)
-    await gateway.refund(refunds(2 * concurrency))
-    assert most == expected
+    held, policy = HeldReplies(), BatchPolicy(concurrency=concurrency, chunk_size=1)
+    gateway = held.client(max_connections=given, policy=policy)
+    task = asyncio.create_task(gateway.refund(refunds(2 * concurrency)))
+    await settle_down()
+    assert held.most == expected
+    held.goes_on.set()
+    assert (await task).ok
+    assert held.most == expected

@@ -1,8 +1,11 @@
-"""Spans and metrics: a batch and each of its requests, in the right place however they end."""
+"""Spans, metrics and the log: a batch and each of its requests, however they end."""
 
 import asyncio
+import logging
+import re
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -27,6 +30,12 @@ HTTP, ERROR = "http.response.status_code", "error.type"
 @pytest.fixture
 def recorder() -> Recorder:
     return Recorder()
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        yield journal
 
 
 @attrs.frozen
@@ -64,7 +73,8 @@ Act = Callable[[Scene], Awaitable[None]]
 
 
 async def _is_done(scene: Scene) -> None:
-    await scene.client.refund(seeded(scene.sandbox, 5))
+    policy = BatchPolicy(concurrency=1, chunk_size=2)
+    await scene.client.refund(seeded(scene.sandbox, 5), policy=policy)
 
 
 async def _is_repeated(scene: Scene) -> None:
@@ -72,12 +82,20 @@ async def _is_repeated(scene: Scene) -> None:
     await scene.client.query(orders_for("query", scene.sandbox.seed(1)))
 
 
-def _struck(fault: faults.Fault) -> Act:
-    async def act(scene: Scene) -> None:
-        scene.sandbox.faults.add("*", fault)
-        await scene.client.refund(seeded(scene.sandbox, 2))
+async def _is_not_repeated_any_more(scene: Scene) -> None:
+    scene.sandbox.faults.add("query", faults.DropReply())
+    await scene.client.query(orders_for("query", scene.sandbox.seed(1)))
 
-    return act
+
+async def _stops(scene: Scene) -> None:
+    scene.sandbox.faults.add("*", faults.DropReply())
+    policy = BatchPolicy(concurrency=1, chunk_size=2, stop_after_unknown=2)
+    await scene.client.refund(seeded(scene.sandbox, 4), policy=policy)
+
+
+async def _lacks_items(scene: Scene) -> None:
+    scene.sandbox.faults.add("*", faults.MissingItems())
+    await scene.client.refund(iter(seeded(scene.sandbox, 2)))
 
 
 async def _is_not_sent(scene: Scene) -> None:
@@ -167,24 +185,55 @@ async def _is_halved(scene: Scene) -> None:
     assert (await scene.client.search_refunds(refs, policy=policy)).ok
 
 
+LOST = "the request was sent and its reply was lost: ServerDisconnectedError: Server disconnected"
 SCENES: dict[Act, str] = {
     _is_done: """
         refund batch orders=5 requests=3 retries=0 succeeded=5
           refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
           refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
           refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
+        INFO batches: refund began: 5 orders
+        DEBUG requests: refund of 2 orders: answered (N s)
+        DEBUG requests: refund of 2 orders: answered (N s)
+        DEBUG requests: refund of 1 order: answered (N s)
+        INFO batches: refund ended after N s: 5 succeeded; 3 requests, 0 retries
         """,
     _is_repeated: """
         query batch orders=1 requests=3 retries=2 succeeded=1
           query attempts=3 orders=1 sent=3 status_code=200 succeeded=1
+        INFO batches: query began: 1 order
+        WARNING requests: query is tried again: the gateway answered HTTP 503
+        WARNING requests: query is tried again: the gateway answered HTTP 503
+        DEBUG requests: query of 1 order: answered (N s, N s, N s)
+        INFO batches: query ended after N s: 1 succeeded; 3 requests, 2 retries
         """,
-    _struck(faults.DropReply()): """
-        refund batch orders=2 requests=1 retries=0 unknown=2 ! 2 unknown
+    _is_not_repeated_any_more: """
+        query batch orders=1 requests=4 retries=3 unknown=1 ! 1 unknown
+          query attempts=4 orders=1 sent=4 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
+        INFO batches: query began: 1 order
+        WARNING requests: query is tried again: LOST
+        WARNING requests: query is tried again: LOST
+        WARNING requests: query is tried again: LOST
+        WARNING requests: query of 1 order: found nothing out: LOST
+        INFO batches: query ended after N s: 1 unknown; 4 requests, 3 retries
+        """,
+    _stops: """
+        refund batch orders=4 requests=2 retries=0 unknown=4 ! 4 unknown
           refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 ! OutcomeUnknownError
+          refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 ! OutcomeUnknownError
+        INFO batches: refund began: 4 orders
+        WARNING requests: refund of 2 orders: outcome unknown: LOST
+        WARNING requests: refund of 2 orders: outcome unknown: LOST
+        WARNING batches: refund sends nothing more: 2 requests in a row had no readable reply \
+(stop_after_unknown), the last: LOST
+        INFO batches: refund ended after N s: 4 unknown; 2 requests, 0 retries
         """,
-    _struck(faults.MissingItems()): """
-        refund batch orders=2 requests=1 retries=0 succeeded=1 unknown=1 ! 1 unknown
+    _lacks_items: """
+        refund batch requests=1 retries=0 succeeded=1 unknown=1 ! 1 unknown
           refund attempts=1 orders=2 sent=1 status_code=200 succeeded=1 unknown=1 ! 1 unknown
+        INFO batches: refund began: orders as they come
+        WARNING requests: refund of 2 orders: outcome unknown for 1
+        INFO batches: refund ended after N s: 1 succeeded, 1 unknown; 1 request, 0 retries
         """,
     _is_not_sent: """
         refund batch not_sent=1 orders=1 requests=0 retries=3 ! 1 not_sent
@@ -194,6 +243,13 @@ SCENES: dict[Act, str] = {
         pay_direct attempts=1 sent=1 status_code=200
         pay_direct attempts=1 sent=1 type=OutcomeUnknownError ! OutcomeUnknownError
         pay_direct attempts=1 sent=1 type=OutcomeUnknownError ! OutcomeUnknownError
+        DEBUG requests: pay_direct: answered (N s)
+        WARNING requests: pay_direct: outcome unknown: LOST; the payment of order_no 'N1' may \
+have been made: look it up with query([OrderRef(order_no='N1')]), and never send it again before \
+you know
+        WARNING requests: pay_direct: outcome unknown: the request was sent and given up \
+before its reply came; the payment of order_no 'N2' may have been made: look it up with \
+query([OrderRef(order_no='N2')]), and never send it again before you know
         """,
     _is_cancelled: """
         refund batch not_sent=3 orders=5 requests=2 retries=0 type=CancelledError unknown=2 \
@@ -243,14 +299,32 @@ SCENES: dict[Act, str] = {
 }
 
 
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the library logged: level, logger, and text without figures of time."""
+    return [
+        f"{one.levelname} {one.name[14:]}: "
+        + re.sub(r"\d+\.\d+ s", "N s", one.getMessage()).replace(LOST, "LOST")
+        for one in caplog.records
+        if one.name.startswith("gateway_async.")
+    ]
+
+
 @pytest.mark.parametrize("act", SCENES)
-async def test_spans_show_what_happened(scene: Scene, act: Act) -> None:
+async def test_spans_and_the_log_show_what_happened(
+    scene: Scene, caplog: pytest.LogCaptureFixture, act: Act
+) -> None:
+    """Of some scenes, the log stands below the spans."""
+    caplog.set_level(logging.DEBUG, "gateway_async")
     await act(scene)
-    assert scene.recorder.tree() == textwrap.dedent(SCENES[act]).strip().splitlines()
+    shown = textwrap.dedent(SCENES[act]).strip().splitlines()
+    logged = [line for line in shown if re.match("[A-Z]+ ", line)]
+    assert scene.recorder.tree() == shown[: len(shown) - len(logged)]
+    assert said(caplog) == (logged or said(caplog))
 
 
 async def test_spans_and_metrics_name_operation_server_and_outcome(scene: Scene) -> None:
-    await _struck(faults.DropReply(times=1))(scene)
+    scene.sandbox.faults.add("refund", faults.DropReply())
+    await scene.client.refund(seeded(scene.sandbox, 2))
     await _is_repeated(scene)
     recorder, port = scene.recorder, int(scene.sandbox.base_url.rpartition(":")[2])
     for span in recorder.spans:
@@ -295,3 +369,29 @@ async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
     await client_over(MemoryTransport(answer), telemetry=telemetry, **settings).refund(refunds(1))
     assert [line.split()[0] for line in recorder.tree()] == ["refund", "refund", "waited"]
     assert 40 <= recorder.points("request.duration")[()].sum < 500
+
+
+async def test_a_job_says_what_it_waits_for(
+    sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def cancelled_once_it_says(call: Awaitable[object], beginning: str) -> None:
+        task = asyncio.ensure_future(call)
+        while not any(line.startswith(beginning) for line in said(caplog)):  # noqa: ASYNC110  # a log has no event
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    caplog.set_level(logging.INFO, "gateway_async")
+    sandbox.faults.add("refund", faults.Status(status=503, times=1))
+    async with client_of(sandbox, recovery=RecoveryPolicy(settle_seconds=60)) as gateway:
+        job = journal.job("november")
+        await cancelled_once_it_says(
+            gateway.refund(seeded(sandbox, 2), job=job),
+            "INFO recovery: recovery: 2 unknown so far; the gateway's records are looked at again "
+            "in 60 s, as settle_seconds says",
+        )
+        assert said(caplog)[0] == "INFO batches: refund job 'november' began: 2 orders"
+        lease = await job.take("another process")
+        await cancelled_once_it_says(gateway.resume(job), "INFO jobs: job 'november' waits N s: ")
+        await lease.release()
+    assert sum("recovery: " in line for line in said(caplog)) == 1
