@@ -17,7 +17,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import SignatureText
-from gateway_async.operations import BodyFormat, Operation, OperationClass
+from gateway_async.operations import Operation
 from gateway_async.settings import expect
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
 from gateway_async.wire.decode import charset_of, codec_of, in_utf8
@@ -174,9 +174,7 @@ def _identifier(kind: str, names: "Iterable[str]", fields: "Mapping[str, str]") 
 # Whether it is signed
 
 
-NOTIFICATION = Operation(
-    name="notification", path="", kind=OperationClass.READ, body=BodyFormat.FORM
-)
+NOTIFICATION = Operation(name="notification", path="")
 """The operation that a signer gets."""
 
 

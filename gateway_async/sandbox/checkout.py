@@ -25,12 +25,12 @@ _DECIDED = {
 _PAID = ("Paid", "This payment was made before, and is not made a second time.")
 
 
-def loading_page(action: str, page_id: str, fields: Fields) -> str:
+def loading_page(action: str, transaction_id: str, fields: Fields) -> str:
     """Return the page that forwards the shopper to the payment page (section 4.1).
 
     Args:
         action: Where the page posts its inputs.
-        page_id: What leads to the payment page.
+        transaction_id: Of the payment, whose page comes next.
         fields: The fields of the merchant's request, without card data.
     """
     known = json.loads((_TEMPLATES / "inputs.json").read_text("utf-8"))
@@ -39,7 +39,7 @@ def loading_page(action: str, page_id: str, fields: Fields) -> str:
         **fields,
         **known["fixed"],
         **{name: fields.get(source, "") for name, source in known["renamed"].items()},
-        "gbc_id": page_id,
+        "gbc_id": transaction_id,
         "allParams": "&".join(f"{name}={value}" for name, value in fields.items()),
     }
     return render("loading", action=action, inputs=inputs)

@@ -280,10 +280,10 @@ class Sandbox:
 
     async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
         fields, problem = read_fields(request.content_type, body)
-        if request.path == CHECKOUT.path and (page_id := fields.get("gbc_id")) is not None:
-            found = self.ledger.find(page_id)
+        if request.path == CHECKOUT.path and (payment := fields.get("gbc_id")) is not None:
+            found = self.ledger.find(payment)
             # An address of its own: Reload and Back ask for it again, and post nothing.
-            return _see_other(f"/pay/{page_id}") if found else self._payment_page(None)
+            return _see_other(f"/pay/{payment}") if found else self._payment_page(None)
         operation = operation_of(request.path, fields)
         plan = self.faults.plan(operation.name)
         self.requests[operation.name] += 1

@@ -170,8 +170,9 @@ class Service:
         notice = None
         if operation == CHECKOUT:
             shown = {name: value for name, value in fields.items() if name not in _CARD_FIELDS}
-            action, page_id = self.base_url + operation.path, transaction.transaction_id
-            return Answer(operation=operation, page=loading_page(action, page_id, shown | ways))
+            action = self.base_url + operation.path
+            page = loading_page(action, transaction.transaction_id, shown | ways)
+            return Answer(operation=operation, page=page)
         if not result:
             said = {name: fields[name] for name in _PAYMENT_FIELDS}
             said["issuer_url"] = self._page_url(transaction)
