@@ -214,7 +214,10 @@ def run_job(
         if known.is_done and not may_differ:
             run.has_begun = True
             return
-        async with settings.open_journal() as journal, settings.client(credentials) as client:
+        async with (
+            settings.open_journal() as journal,
+            settings.client(credentials, telemetry=run.report.latencies) as client,
+        ):
             batch = make_batch(client, journal.job(known.name))
             await collect(batch, run, stop, total, reasons.note)
 

@@ -5,9 +5,10 @@ under a name that is made of them. The same file, given again after whatever hap
 it was, and sends nothing that may have been sent.
 """
 
+import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TextIO
 
 import attrs
@@ -15,6 +16,7 @@ import orjson
 from cyclopts import Parameter
 
 from gateway_async.batching.batch import check_size
+from gateway_async.batching.feed import Chunk, OrderFeed
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import counted, print_json, standard_output
@@ -24,8 +26,13 @@ from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import DONE, Run, Stop, collect
 from gateway_async.cli.settings import WHO
 from gateway_async.cli.tables import STDIO, open_table
-from gateway_async.errors import ConfigurationError, JournalError
-from gateway_async.operations import PAYOUT
+from gateway_async.errors import ConfigurationError, JournalError, NotSentError
+from gateway_async.models.values import MASK
+from gateway_async.operations import PAYOUT, Operation, OperationClass
+from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
+
+_REQUESTS_SHOWN = 3
+_NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
 @Parameter(name="*")
@@ -201,7 +208,7 @@ def look_up(
             found[outcome.index] = orjson.dumps(result_cells(outcome, layout))
 
         async def work(_: TextIO, stop: Stop) -> None:
-            async with settings.client(credentials) as client:
+            async with settings.client(credentials, telemetry=run.report.latencies) as client:
                 batch = client.batch(name.replace("-", "_"), file.orders())
                 await collect(batch, run, stop, file.totals.orders, keep)
 
@@ -229,7 +236,7 @@ def _open_orders(run: Run, layout: Layout, *, dry_run: bool) -> Iterator[OrderFi
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob | None = None) -> int:
-    """Show what would be sent: no network at all.
+    """Show what would be sent: totals, and the first requests, unsigned; no network at all.
 
     Of a job that has begun, only its journal knows which orders are new: they are counted.
     """
@@ -241,12 +248,12 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob | None = None) -> int:
     limit = file.operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
     left = states.get("new", 0) if states else totals.orders
-    count = -(-left // size)
+    count, first = -(-left // size), [] if states else asyncio.run(_first_requests(run, file))
     if run.files.json:
         amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
         facts = {"dry_run": True, "command": run.command, "orders": totals.orders, "url": url}
         job = {} if known is None else {"job": known.name, "states": states}
-        print_json({**facts, **job, "amounts": amounts, "requests": count})
+        print_json({**facts, **job, "amounts": amounts, "requests": count, "first": first})
         return DONE
     new = f" in the file, {left:,} of them new" if states else ""
     lines = [f"{run.command}: {totals}{new}"]
@@ -259,6 +266,59 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob | None = None) -> int:
         lines.append("before each of them, the refunds that there are by then are looked up")
     if run.command == "refund" and recovery.refund_evidence == "marker":
         lines.append("each refund_reason will begin with a marker of the run")
+    for number, body in enumerate(first, 1):
+        lines.append(f"request {number}, without identity and signature:")
+        lines += [f"{name} = {text}" for name, text in body.items()]
+    if first and count > len(first):
+        lines.append(f"and {count - len(first):,} more")
     for line in [*lines, "nothing was sent"]:
         standard_output().print(line, soft_wrap=True)
     return DONE
+
+
+async def _first_requests(run: Run, file: OrderFile) -> list[dict[str, str]]:
+    """Cut the first orders into chunks as a batch does, and encode them."""
+    settings = run.settings
+    feed = OrderFeed(file.operation, settings.dialect, settings.policy, file.orders())
+    first = list[dict[str, str]]()
+    while len(first) < _REQUESTS_SHOWN and not feed.is_done:
+        await feed.fill()
+        if (chunk := feed.take()) is None:
+            break
+        first.append(_body(file.operation, chunk, run))
+        feed.release(chunk.failed(_NOTHING_SENT))
+    return first
+
+
+def _body(operation: Operation, chunk: Chunk, run: Run) -> dict[str, str]:
+    """Return the fields of a request, masked as in a repr: no account, identity or signature."""
+    dialect, orders = run.settings.dialect, [_masked(order) for order in chunk.orders]
+    if operation.kind is OperationClass.KEYED:
+        fields: Mapping[str, str] = encode_fields(orders[0], dialect)
+    else:
+        fields = encode_chunk(operation, orders, dialect).fields
+    body_format = dialect.body_formats.get(operation.name, operation.body)
+    written = written_fields(fields, body_format, dialect)
+    return {name: _laid_out(text) for name, text in written.items()}
+
+
+def _masked(value: Any) -> Any:
+    """Return a copy of a model that has a mask wherever its repr shows nothing."""
+    if isinstance(value, tuple):
+        return tuple(map(_masked, value))
+    if not attrs.has(type(value)):
+        return value
+    shown = {
+        field.name: _masked(found) if field.repr else MASK
+        for field in attrs.fields(type(value))
+        if (found := getattr(value, field.name)) is not None
+    }
+    return attrs.evolve(value, **shown)
+
+
+def _laid_out(text: str) -> str:
+    """Give each order of a list a line of its own."""
+    value = orjson.loads(text.encode()) if isinstance(text, JsonText) else text
+    if not isinstance(value, list):
+        return text
+    return "[\n  " + ",\n  ".join(orjson.dumps(one).decode() for one in value) + "\n]"

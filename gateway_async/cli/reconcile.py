@@ -59,7 +59,7 @@ def reconcile(
         credentials = settings.credentials(os.environ, console.warn)
 
         async def work(out: TextIO, stop: Stop) -> None:
-            async with settings.client(credentials) as client:
+            async with settings.client(credentials, telemetry=run.report.latencies) as client:
                 reconciliation = reconcile_ledger(
                     client,
                     file.orders(),

@@ -39,6 +39,7 @@ from gateway_async.settings import (
     is_duration,
 )
 from gateway_async.signing import Credentials, HmacSigner
+from gateway_async.telemetry import Telemetry
 
 _SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 _ALLOWED_PLACES = (
@@ -204,12 +205,14 @@ class Settings(Network):
         credentials: Credentials,
         *,
         limiter: AbstractAsyncContextManager[object] | None = None,
+        telemetry: Telemetry | None = None,
     ) -> GatewayClient:
         """Make the client that the settings describe.
 
         Args:
             credentials: Who speaks, and how it signs.
             limiter: What stands in for one that holds the rate of this process alone.
+            telemetry: Gets the times of requests.
 
         Raises:
             ConfigurationError: If a setting is wrong.
@@ -225,6 +228,7 @@ class Settings(Network):
             recovery=self.recovery,
             dialect=self.dialect,
             limiter=limiter,
+            telemetry=telemetry,
             ssl=self.ssl_context(),
             allow_http=self.allow_http,
             proxy=self.proxy,

@@ -1,5 +1,5 @@
 """A run as one page of HTML."""
 
-from gateway_async.report.report import Head, Report, render
+from gateway_async.report.report import Head, Latencies, Report, render
 
-__all__ = ["Head", "Report", "render"]
+__all__ = ["Head", "Latencies", "Report", "render"]

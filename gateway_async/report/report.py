@@ -6,6 +6,7 @@ writes a file, asks for the time or knows a gateway.
 """
 
 import hashlib
+import math
 import re
 from base64 import b64encode
 from collections import Counter
@@ -27,6 +28,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Difference, exact_context, is_summable
+from gateway_async.telemetry import Telemetry
 
 with require_extra("gateway_async.report", "jinja2", install="'gateway-async[cli]'"):
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.results import Outcome
     from gateway_async.reconciliation.summary import Summary
+    from gateway_async.telemetry import RequestEnd, RequestStart
 
 _EXACT = exact_context()
 _EXAMPLES = 10
@@ -106,6 +109,52 @@ class Head:
     requests: int | None = None
     retries: int | None = None
     unexpected: int = 0
+
+
+class Latencies(Telemetry):
+    """Counts the exchanges with the gateway by duration; give it to a client as `telemetry=`.
+
+    The bins are 2 % apart, from a millisecond to a quarter of an hour: 693 counters.
+
+    Attributes:
+        count: Exchanges in all.
+        failed: Exchanges without a readable reply.
+        longest: The longest, in seconds.
+    """
+
+    _SHORTEST, _STEP, _BINS = 0.001, 1.02, 693
+
+    def __init__(self) -> None:
+        self.count: int = 0
+        self.failed: int = 0
+        self.longest: float = 0.0
+        self._bins = [0] * self._BINS
+
+    def request_ended(self, request: "RequestStart", end: "RequestEnd", token: object) -> None:
+        """Count the exchanges of a request."""
+        del request, token
+        for attempt in end.attempts:
+            self.add(attempt.seconds, failed=attempt.error is not None)
+
+    def add(self, seconds: float, *, failed: bool = False) -> None:
+        """Count one exchange."""
+        number = math.ceil(math.log(max(seconds / self._SHORTEST, 1), self._STEP))
+        self._bins[min(number, self._BINS - 1)] += 1
+        self.count += 1
+        self.failed += failed
+        self.longest = max(self.longest, seconds)
+
+    def percentile(self, percent: int) -> float | None:
+        """Return within how many seconds so many percent ended, at most 2 % too high.
+
+        None without any exchange; `longest` where that is beyond the last bin.
+        """
+        wanted, seen = -(-self.count * percent // 100), 0
+        for number, count in enumerate(self._bins[:-1]):
+            seen += count
+            if count and seen >= wanted:
+                return min(self._SHORTEST * self._STEP**number, self.longest)
+        return self.longest if self.count else None
 
 
 @attrs.define
@@ -192,6 +241,7 @@ class Report:
         dialect: Says how many decimal places an amount has at least.
 
     Attributes:
+        latencies: Counts how long the gateway took: give it to the client as ``telemetry=``.
         steps: What was collected, by kind and by what to do.
     """
 
@@ -200,6 +250,7 @@ class Report:
     ) -> None:
         self.operation = operation
         self.dialect: Dialect = dialect or Dialect()
+        self.latencies: Latencies = Latencies()
         self.steps: dict[tuple[str, str], Step] = {}
         self._job = job
 
@@ -385,6 +436,7 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
         "amount": report.shown,
         "digest": lambda css: b64encode(hashlib.sha256(css.encode()).digest()).decode(),
         "number": lambda number: f"{number:,}",
+        "seconds": _seconds,
         "words": lambda name: name.replace("_", " "),
     }
     steps = [step for step in report.steps.values() if step.advice]
@@ -399,6 +451,7 @@ def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
         head=head,
         headline=_books_headline(report, summary) if summary is not None else _headline(report),
         when=f"{head.started_at:{shape} %Z} to {head.ended_at:{shape} %Z}, {lasted}",
+        latencies=report.latencies,
         kinds=kinds,
         money=money,
         steps=steps,
@@ -456,6 +509,12 @@ def _totals(steps: "Iterable[Step]") -> "Mapping[str, Mapping[str, Sum]]":
 
 def _listing(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def _seconds(seconds: float) -> str:
+    """Write three significant digits, and never an exponent."""
+    number, unit = (seconds, "s") if seconds >= 1 else (seconds * 1000, "ms")
+    return f"{float(f'{number:.3g}'):,g}\u00a0{unit}"
 
 
 def _duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import tracemalloc
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.cli.running import (
 from tests.interface_fields import RESULT_FIELDS
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
+IBAN = "DE89370400440532013000"
 JOBS = ("list", "show", "outcomes", "resolve", "resume")
 
 # Help and usage
@@ -163,6 +165,36 @@ async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
         f"{to} most\nbefore each of them, the refunds that there are by then are looked"
         in ended.stdout
     )
+    for number, text in enumerate(ended.stdout.split("refund_orders = ")[1:]):
+        sent = text.partition("\n]")[0] + "]"
+        assert len(sent.splitlines()) == 41  # an order a line
+        assert len(json.loads(sent)) == 40, number
     assert ended.stdout.endswith("nothing was sent\n")
     assert sandbox.requests.total() == 0
     assert names(tmp_path) == ["orders.csv"]
+
+
+def test_a_dry_run_of_payouts_shows_the_first_and_no_account(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bank = "beneficiary.bank_details"
+    row = {
+        "request_id": str(uuid.UUID(int=1)),
+        "payment_amount": "12.5",
+        "payment_currency": "EUR",
+        "note": "urgent",
+        "beneficiary.company_name": "Example Ltd",
+        f"{bank}.bank_name": "Example Bank",
+        f"{bank}.iban": IBAN,
+    }
+    payouts = write(tmp_path / "payouts.csv", [*row], [[*row.values()]])
+    assert run_here(["payout", str(payouts), "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("payout: 1 order, EUR 12.50\ncolumns that are not sent: 'note'\n")
+    assert f"request_id = {row['request_id']}\npayment_amount = 12.50\n" in told
+    beneficiary = told.partition("beneficiary = ")[2].partition("\nnothing was sent")[0]
+    assert json.loads(beneficiary) == {
+        "company_name": "Example Ltd",
+        "bank_details": {"bank_name": "Example Bank", "iban": "***"},
+    }
+    assert IBAN not in told

@@ -1,9 +1,11 @@
 """What is on the page, as a parser reads it."""
 
+import math
 import re
 from collections import Counter, defaultdict
 from datetime import timedelta
 from decimal import Decimal, localcontext
+from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from gateway_async import (
     RejectedError,
     TransactionRecord,
 )
-from gateway_async.report import Report, render
+from gateway_async.report import Latencies, Report, render
 from tests.orders import payout_request
 from tests.report.runs import HEAD, HOSTILE, KINDLY, LOST, hostile, night, outcomes, refund
 
@@ -100,19 +102,26 @@ def seen(
 
 
 @pytest.mark.parametrize(
-    ("seconds", "took"),
+    ("seconds", "took", "latency"),
     [
-        (-1, "0.0 s"),
-        (4.5678, "4.6 s"),
-        (59.96, "1 min 0 s"),
-        (119.6, "2 min 0 s"),
-        (3599.9, "1 h 0 min 0 s"),
-        (12345, "3 h 25 min 45 s"),
+        (-1, "0.0 s", None),
+        (0.0123456, "0.0 s", "12.3 ms"),
+        (0.9999, "1.0 s", "1,000 ms"),
+        (4.5678, "4.6 s", "4.57 s"),
+        (59.96, "1 min 0 s", "60 s"),
+        (119.6, "2 min 0 s", "120 s"),
+        (3599.9, "1 h 0 min 0 s", "3,600 s"),
+        (12345, "3 h 25 min 45 s", "12,300 s"),
     ],
 )
-def test_a_duration_is_rounded_as_a_whole(seconds: float, took: str) -> None:
-    found = read(Report("refund"), ended_at=HEAD.started_at + timedelta(seconds=seconds))
+def test_a_duration_is_rounded_as_a_whole(seconds: float, took: str, latency: str | None) -> None:
+    report = Report("refund")
+    if latency is not None:
+        report.latencies.add(seconds)
+    found = read(report, ended_at=HEAD.started_at + timedelta(seconds=seconds))
     assert f" UTC, {took}" in found.text
+    shown = [rows[1][4].replace("\xa0", " ") for rows in found.tables["latencies"]]
+    assert shown[:1] == [latency] * (latency is not None)
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
@@ -294,3 +303,19 @@ def test_a_run_without_anything_to_do_says_so() -> None:
     ended = read(Report("refund"), failure="the journal is gone").text
     assert "It ended early: the journal is gone" in ended
     assert "Nothing is left to do" not in ended
+
+
+def test_percentiles_are_right_within_two_percent() -> None:
+    assert Latencies().percentile(50) is None
+    random = Random(3)
+    taken = [min(max(random.lognormvariate(-2, 1.5), 0.001), 800) for _ in range(1234)]
+    found = Latencies()
+    for seconds in taken:
+        found.add(seconds, failed=seconds > 1)
+    taken.sort()
+    for percent in (1, 50, 95, 99, 100):
+        exact = taken[math.ceil(len(taken) * percent / 100) - 1]
+        shown = found.percentile(percent)
+        assert shown is not None
+        assert exact <= shown * (1 + 1e-9) <= exact * 1.0201
+    assert (found.count, found.failed) == (1234, sum(one > 1 for one in taken))
