@@ -26,6 +26,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
+from gateway_async.errors import ConfigurationError
+
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _PIPE_COLUMNS = 160
@@ -109,18 +111,22 @@ class Console:
     _alike: dict[tuple[str, str], tuple[int, str]] = attrs.field(factory=dict, init=False)
     """By logger and kind of warning, how many there were beyond the first, and the last."""
 
-    @property
-    def can_ask(self) -> bool:
-        """Whether a person is there to answer."""
-        return self.rich.is_terminal and sys.stdin.isatty()
+    def confirm(self, what: str) -> None:
+        """Ask whether money may be sent.
 
-    def ask(self, question: str) -> bool:
-        """Return whether the answer to a question is yes."""
-        self.rich.print(f"{question} [y/N] ", end="", soft_wrap=True)
-        try:
-            return input().strip().lower() in {"y", "yes"}
-        except EOFError:
-            return False
+        Raises:
+            ConfigurationError: If the answer is no, or there is no terminal to ask at.
+        """
+        if not (self.rich.is_terminal and sys.stdin.isatty()):
+            raise ConfigurationError(
+                f"{what}: there is no terminal to confirm it at; nothing was sent. Give --yes to "
+                "go on without being asked"
+            )
+        self.rich.print(f"{what}. Go on? [y/N] ", end="", soft_wrap=True)
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            if input().strip().lower() in {"y", "yes"}:
+                return
+        raise ConfigurationError("nothing was sent")
 
     def say(self, message: str) -> None:
         """Say one thing."""

@@ -20,7 +20,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import counted, plain_table, print_json, standard_output
 from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_file, write_job
-from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, confirm
+from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
@@ -206,7 +206,7 @@ def run_job(
 
     def ask() -> None:
         if question and not (known.is_done or yes):
-            confirm(console, f"{known.asked}: {question}", yes=yes)
+            console.confirm(f"{known.asked}: {question}")
         else:
             console.note(known.asked + "; nothing is sent" * known.is_done)
 

@@ -44,32 +44,6 @@ _NOT_BEGUN = (InvalidOrderError, JobBusyError, JobConflictError, JobNotFoundErro
 """Errors that say that this run sent nothing."""
 
 
-def confirm(console: Console, what: str, *, yes: bool) -> None:
-    """Ask whether money may be sent.
-
-    Args:
-        console: Where to ask.
-        what: What would be done, with its totals.
-        yes: Whether that was answered by an option.
-
-    Raises:
-        ConfigurationError: If the answer is no, or there is no terminal to ask at.
-    """
-    if yes:
-        return
-    if not console.can_ask:
-        raise ConfigurationError(
-            f"{what}: there is no terminal to confirm it at; nothing was sent. Give --yes to go on "
-            "without being asked"
-        )
-    try:
-        if console.ask(f"{what}. Go on?"):
-            return
-    except KeyboardInterrupt:
-        raise ConfigurationError("stopped before anything was sent") from None
-    raise ConfigurationError("nothing was sent")
-
-
 def next_line(*words: str, given: Config, taken: type[Config] = Stored) -> str:
     """Write a command to give next, with those of the given options that it takes."""
     return shlex.join(["gateway-async", *words, *given.words(taken)])

@@ -13,7 +13,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import counted, gauged, print_json
 from gateway_async.cli.jobs import find_job, so_far, states_of
 from gateway_async.cli.orders import LAYOUTS, OrderFile
-from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, confirm, next_line
+from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, next_line
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
@@ -116,9 +116,9 @@ def submit(
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
         credentials = settings.credentials(os.environ, console.warn)
         known, url = find_job(settings, job), queue.url()
-        if file.operation.confirms:
+        if file.operation.confirms and not yes:
             question = f"{known.asked}, for workers alone: {file.question(settings.address)}"
-            confirm(console, question, yes=yes)
+            console.confirm(question)
 
         async def wake_nobody(job: str, slice_number: int) -> None:
             """Stand in for a queue that is not named."""

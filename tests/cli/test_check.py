@@ -193,43 +193,55 @@ async def test_a_web_site_answers(sandbox: Sandbox) -> None:
     assert "\x1b" not in ended.stdout
 
 
-async def test_a_wrong_signature(sandbox: Sandbox, tmp_path: Path) -> None:
+REFUSED = {"credentials": "wrong", "signature": "wrong", "registered address": "ask"}
+UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skipped")
+ANOTHER = {**UNREAD, "credentials": "wrong"}
+
+
+@pytest.mark.parametrize(
+    ("options", "faulty", "code", "statuses", "line", "seen", "advice"),
+    [
+        ("--secret-file SECRET", "", 1, REFUSED, "signature", "return_status '0'", "[signer]"),
+        (
+            *("--merchant-id M9", "", 1, ANOTHER, "credentials"),
+            *("for another merchant_id: expected 'M9'", "compare merchant_id and account_id"),
+        ),
+        (
+            *("--base-url URL/shop", "", 3, {"reply": "unknown", **UNREAD}, "reply"),
+            *("HTTP 404", "compare base_url"),
+        ),
+        (
+            *("", "query", 1, {"reply": "wrong", "registered address": "wrong"}),
+            *("registered address", "/v1/retrievalTrans is refused", "127.0.0.1"),
+        ),
+        (
+            *("", "*", 1, {"reply": "wrong", **UNREAD, "registered address": "ask"}, "reply"),
+            *("HTTP 403", "ask the gateway"),
+        ),
+    ],
+)
+async def test_what_is_refused_names_what_to_do(
+    sandbox: Sandbox,
+    tmp_path: Path,
+    options: str,
+    faulty: str,
+    code: int,
+    statuses: dict[str, str],
+    line: str,
+    seen: str,
+    advice: str,
+) -> None:
     secret = tmp_path / "secret"
     secret.write_text("another-secret")
     secret.chmod(0o600)
-    ended, found = await check(sandbox, "--secret-file", secret)
-    assert ended.code == 1
-    assert statuses_of(found) == {
-        "credentials": "wrong",
-        "signature": "wrong",
-        "registered address": "ask",
-    }
-    assert "return_status '0'" in found["signature"]["seen"]
-    assert "[signer]" in found["signature"]["advice"]
+    if faulty:
+        sandbox.faults.add(faulty, Status(403))
+    given = options.replace("SECRET", str(secret)).replace("URL", sandbox.base_url)
+    ended, found = await check(sandbox, *given.split())
+    assert (ended.code, statuses_of(found)) == (code, statuses)
+    assert seen in found[line]["seen"]
+    assert advice in found[line]["advice"]
     assert "another-secret" not in ended.stdout
-
-
-async def test_a_refusal_is_not_explained_by_a_guess(sandbox: Sandbox) -> None:
-    ended, found = await check(sandbox, "--transaction-id", "T-404")
-    assert (ended.code, statuses_of(found)) == (1, {"query of transaction_id 'T-404'": "wrong"})
-
-    sandbox.faults.add("query", Status(403))
-    ended, found = await check(sandbox)
-    assert ended.code == 1
-    assert statuses_of(found) == {"reply": "wrong", "registered address": "wrong"}
-    assert "/v1/retrievalTrans is refused" in found["registered address"]["seen"]
-    assert "127.0.0.1" in found["registered address"]["advice"]
-
-    sandbox.faults.add("*", Status(403))
-    ended, found = await check(sandbox)
-    assert ended.code == 1
-    assert statuses_of(found) == {
-        "reply": "wrong",
-        "credentials": "skipped",
-        "signature": "skipped",
-        "registered address": "ask",
-    }
-    assert "ask the gateway" in found["reply"]["advice"]
 
 
 # The file

@@ -39,25 +39,23 @@ async def test_without_a_terminal_a_line_comes_every_few_seconds(
 
 
 @pytest.mark.parametrize(
-    "text", ["[bold]no markup[/bold]", "a, " * 200 + "b", "line\nline", "[/x]", "O:smile:1"]
+    ("text", "shown"),
+    [
+        *((text, text) for text in ("[bold]no markup[/bold]", "a, " * 200 + "b", "two\nlines")),
+        *((text, text) for text in ("[/x]", "O:smile:1")),
+        ("refused\x1b[2J\x9b2J\x07", "refused\\x1b[2J\\x9b2J\\x07"),  # it steers no terminal
+    ],
 )
-def test_what_is_said_is_not_changed(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_said_is_shown_as_it_is(
+    text: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     console, file = told()
     console.say(text)
-    assert file.getvalue() == f"{text}\n"
-    table = summary_table([(text, {"succeeded": 1}, 1, 0, 0.1)])
-    standard_output().print(table)
-    Console().rich.print(table)
-    for shown in capsys.readouterr():
-        assert text.split(maxsplit=1)[0] in shown
-
-
-def test_a_gateway_s_text_does_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    console, file = told()
-    console.say("refused\x1b[2J\x9b2J\x07")
-    assert file.getvalue() == "refused\\x1b[2J\\x9b2J\\x07\n"
-    standard_output().print(summary_table([("\x1b[2J", {}, 1, 0, 0.1)]))
-    assert "\x1b[2J" not in capsys.readouterr().out
+    assert file.getvalue() == f"{shown}\n"
+    standard_output().print(summary_table([(text, {"succeeded": 1}, 1, 0, 0.1)]))
+    printed = capsys.readouterr().out
+    assert shown.split(maxsplit=1)[0] in printed
+    assert "\x1b[2J" not in printed
 
 
 def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() -> None:
