@@ -55,10 +55,9 @@ class Fault:
 
 @attrs.frozen
 class Latency(Fault):
-    """The request waits before its effect: `seconds`, and up to `jitter` seconds more."""
+    """The request waits for `seconds` before its effect."""
 
     seconds: float = 0.05
-    jitter: float = 0.0
 
 
 class IgnoreSelection(Fault):
@@ -550,11 +549,9 @@ class Plan:
 
     Attributes:
         faults: All of it, in the order in which it was added.
-        delay_seconds: How long to wait before the effect.
     """
 
     faults: tuple[Fault, ...] = ()
-    delay_seconds: float = 0.0
 
     def of(self, kind: type[F]) -> list[F]:
         """Return the faults of a kind."""
@@ -583,7 +580,7 @@ class Faults:
     """The faults of a sandbox.
 
     Args:
-        random_seed: Makes probabilities and jitter repeatable.
+        random_seed: Makes probabilities repeatable.
 
     Attributes:
         struck: How often each kind of fault struck, by the name of its class.
@@ -636,9 +633,7 @@ class Faults:
                 rule.left -= 1
             chosen.append(fault)
         self._rules = [rule for rule in self._rules if rule.left != 0]
-        waits = (fault for fault in chosen if isinstance(fault, Latency))
-        delay = sum(wait.seconds + self._random.uniform(0, wait.jitter) for wait in waits)
-        plan = Plan(faults=tuple(chosen), delay_seconds=delay)
+        plan = Plan(faults=tuple(chosen))
         self.struck.update(plan.names)
         return plan
 

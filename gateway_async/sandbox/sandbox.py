@@ -287,8 +287,8 @@ class Sandbox:
         operation = operation_of(request.path, fields)
         plan = self.faults.plan(operation.name)
         self.requests[operation.name] += 1
-        if plan.delay_seconds:
-            await asyncio.sleep(plan.delay_seconds)
+        for wait in plan.of(kinds.Latency):
+            await asyncio.sleep(wait.seconds)
         carry_out = functools.partial(self._carry_out, operation, fields, plan, problem)
         for ending in plan.of(kinds.Ending):
             return await self._end(request, ending, carry_out)

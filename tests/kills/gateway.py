@@ -120,9 +120,8 @@ class DrawnFaults(Faults):
         fault = self._rng.choice(draws)(self._rng) if is_struck else None
         if fault is None:
             return faults.Plan()
-        delay = fault.seconds if isinstance(fault, faults.Latency) else 0.0
         self.struck[type(fault).__name__] += 1
-        return faults.Plan(faults=(fault,), delay_seconds=delay)
+        return faults.Plan(faults=(fault,))
 
 
 @attrs.frozen

@@ -146,7 +146,7 @@ async def _is_refused(scene: Scene) -> None:
 
 
 async def _are_streamed_at_the_same_time(scene: Scene) -> None:
-    scene.sandbox.faults.add("*", faults.Latency(seconds=0.001, jitter=0.001))
+    scene.sandbox.faults.add("*", faults.Latency(seconds=0.001))
 
     async def rows(count: int) -> AsyncIterator[Any]:
         for order in seeded(scene.sandbox, count):
