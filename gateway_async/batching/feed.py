@@ -372,7 +372,7 @@ class OrderFeed:
         """Pull orders until a chunk is full, as far as the input has any; one caller at a time."""
         async with self._pulling:
             try:
-                while (room := self.room) > 0:
+                while self._ready is None and (room := self.room) > 0:
                     self._take_in(*await self.source.pull(room))
                     self.source.raise_again()
             except BaseException:  # raised again; also a cancellation leaves orders behind

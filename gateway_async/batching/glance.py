@@ -90,8 +90,8 @@ class Glance:
         end = layout.end.fullmatch(reply, close)
         if sent is None or head is None or end is None or close < head.end():
             return None
-        cut, tails = layout.tail.subn(b"}", reply[head.end() : close])
-        if tails != orders or cut != sent[1:-1]:
+        cut, tails = layout.tail.subn(b"}", reply[head.end() - 1 : close + 1])
+        if tails != orders or cut != sent:
             return None
         signed = head if head.groups() else end
         if not signed.groups():

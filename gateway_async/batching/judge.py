@@ -43,7 +43,7 @@ _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _NO_MEANING = "which has no meaning in the Dialect"
 _NEVER_BLINDLY = "never send it again before you know"
-_SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
+SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
 _ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
 
 
@@ -104,7 +104,7 @@ def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
 
 def all_echoed(listed: "Sequence[Item]") -> Judgement:
     """Return the judgement of a reply in which item n is about order n, and all succeeded."""
-    return Judgement([_SUCCEEDED] * len(listed), list(zip(listed)), [], all_echoed=True)
+    return Judgement([SUCCEEDED] * len(listed), list(zip(listed)), [], all_echoed=True)
 
 
 def _judge_money(
@@ -127,7 +127,7 @@ def _judge_money(
             verdict = _judge_items(operation, items, order, denial, dialect)
             before = references.get(order.transaction_id, ())
             if (
-                verdict is _SUCCEEDED
+                verdict is SUCCEEDED
                 and identifier(items[0].get(operation.reference_field)) in before
             ):
                 verdict = _unreadable(_DONE_BEFORE)
@@ -138,7 +138,7 @@ def _judge_money(
         match.unexpected,
         all_echoed=payload.get(operation.list_field or "") is listed
         and len(listed) == len(orders)
-        and all(verdict is _SUCCEEDED for verdict in verdicts)
+        and all(verdict is SUCCEEDED for verdict in verdicts)
         and all(found[0] is item for found, item in zip(match.items, listed, strict=True)),
     )
 
@@ -241,7 +241,7 @@ def _judge_items(
     if contradiction is not None:
         return _unreadable(contradiction)
     verdict = _judge_status(operation, first, dialect)
-    return _denied(operation, first, denial) if denial and verdict is _SUCCEEDED else verdict
+    return _denied(operation, first, denial) if denial and verdict is SUCCEEDED else verdict
 
 
 def _are_alike(items: "tuple[Item, ...]") -> bool:
@@ -259,7 +259,7 @@ def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "
     complaint = _failure_message(item, dialect)
     done, declined, fields = _meanings(operation, dialect)
     if status in done and complaint is None:
-        return _SUCCEEDED
+        return SUCCEEDED
     praise = "" if complaint else _success_message(item, dialect)
     code, text = complaint or ("", praise)
     shown = f", {code}: {text}" if code else f", {text!r}" if text else ""
@@ -466,7 +466,7 @@ def _judge_records(
     field = operation.status_field
     results = {message(item.get(field)) for item in items} if field else set()
     if results <= dialect.found_query_results:
-        return _SUCCEEDED
+        return SUCCEEDED
     if results <= dialect.absent_query_results:
         return _ABSENT
     strange = results - dialect.found_query_results - dialect.absent_query_results

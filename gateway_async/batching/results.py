@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 import attrs
 import orjson
 
-from gateway_async.batching.judge import Judgement, all_echoed, judge
+from gateway_async.batching.judge import SUCCEEDED, Judgement, all_echoed, judge
 from gateway_async.batching.table import make_rows
 from gateway_async.errors import (
     BatchIncompleteError,
@@ -40,7 +40,7 @@ from gateway_async.wire.decode import decode_json
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway_async.batching.judge import Overall
+    from gateway_async.batching.judge import Overall, Verdict
     from gateway_async.dialect import Dialect
     from gateway_async.operations import Operation
 
@@ -184,14 +184,12 @@ def _reader() -> "Callable[[type[Any], Sequence[object]], list[Any]]":
     return read_records
 
 
-_Draft: Any = attrs.make_class(
-    "_Draft",
-    {field.name: attrs.field(alias=field.name) for field in attrs.fields(Outcome)},
-    bases=(Generic[O_co],),  # type: ignore[index]  # a base, and not a value
-    slots=True,
-    weakref_slot=False,
-)
-"""An outcome to fill in one step, then made one: filling a frozen one takes twice as long."""
+class _Draft(Outcome[Any, Any]):
+    """An outcome to fill, then made one: filling a frozen one takes twice as long."""
+
+    __slots__ = ()
+    __init__, __setattr__ = object.__init__, object.__setattr__
+    __delattr__ = object.__delattr__  # else Python code sets each field
 
 
 class ChunkResult(Protocol):
@@ -251,8 +249,8 @@ class FailedChunk:
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes."""
         exchange = Exchange(sending=self.sending, reply=self.envelope)
-        shared = repeat(self.status), repeat(self.error), repeat(()), repeat(exchange)
-        return _outcomes(self.orders, self.indices, *shared)
+        verdict = self.status, self.error
+        return _outcomes(self.orders, self.indices, repeat(verdict), repeat(()), exchange)
 
 
 class AnsweredChunk:
@@ -330,13 +328,12 @@ class AnsweredChunk:
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""
-        exchange = repeat(self.exchange)
-        if self.is_echoed:
-            done = repeat(OutcomeStatus.SUCCEEDED), repeat(None), repeat(_EchoingReply(self))
-            return _outcomes(self.orders, self.indices, *done, exchange)
-        judgement = self.judgement()
-        verdicts = zip(*judgement.verdicts, strict=True)
-        return _outcomes(self.orders, self.indices, *verdicts, judgement.items, exchange)
+        verdicts: Iterable[Verdict] = repeat(SUCCEEDED)
+        items: Iterable[Any] = repeat(_EchoingReply(self))
+        if not self.is_echoed:
+            judgement = self.judgement()
+            verdicts, items = judgement.verdicts, judgement.items
+        return _outcomes(self.orders, self.indices, verdicts, items, self.exchange)
 
     def judgement(self) -> Judgement:
         """Read the reply once more, and judge it as before."""
@@ -388,10 +385,20 @@ class _EchoingReply:
         return hash(self._reply)
 
 
-def _outcomes(*fields: Iterable[Any]) -> list[Outcome[Any, Any]]:
-    """Make outcomes of the values of each field, in the order in which they are declared."""
-    made: list[Outcome[Any, Any]] = list(map(_Draft, *fields))
-    for outcome in made:
+def _outcomes(
+    orders: Sequence[Any],
+    indices: Sequence[int],
+    verdicts: "Iterable[Verdict]",
+    items: Iterable[Any],
+    exchange: Exchange,
+) -> list[Outcome[Any, Any]]:
+    """Make the outcomes of the orders of one request."""
+    made: list[Any] = [_Draft() for _ in orders]
+    values = zip(made, orders, indices, verdicts, items, strict=False)
+    for outcome, order, index, verdict, found in values:
+        outcome.order, outcome.index = order, index
+        outcome.status, outcome.error = verdict
+        outcome._items, outcome.exchange = found, exchange  # noqa: SLF001  # in this module
         outcome.__class__ = Outcome  # a draft, until here
     return made
 

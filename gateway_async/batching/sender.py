@@ -87,6 +87,7 @@ class Sender:
         # With other names on the wire, a reply need not repeat the text that was sent.
         is_plain = not (operation.is_look_up or session.dialect.wire_names)
         self._glance = Glance(operation) if is_plain else None
+        self._find_refusal = _find_refusal if operation.kind is OperationClass.KEYED else None
         # The requests under way, by worker.
         self._calls: dict[asyncio.Task[Any] | None, Attempts[Reading]] = {}
 
@@ -119,7 +120,7 @@ class Sender:
         recorder, results = self._recorder, self._results
         intent = None if recorder is None else recorder.begin(chunk, references, self._marker)
         attempts: Attempts[Reading] | None = None
-        problem: GatewayError = NotSentError("nothing was sent: the request could not be written")
+        problem: GatewayError | None = None
         try:
             attempts = self._attempts(chunk, references, intent)
         except GatewayError as error:
@@ -127,7 +128,8 @@ class Sender:
             return problem
         finally:
             if attempts is None:
-                self.fail(chunk, problem)
+                what = "nothing was sent: the request could not be written"
+                self.fail(chunk, problem or NotSentError(what))
         result: AnsweredChunk | FailedChunk | None = None
         judgement, has_ended, is_cut = None, False, False
         with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
@@ -176,12 +178,11 @@ class Sender:
         encoded = chunk.encoded or chunk.encode(
             self._operation, self._session.dialect, self._marker
         )
-        read = functools.partial(self._read, chunk, references)
         request = Request(
             operation=self._operation,
             fields=encoded.fields,
-            decode=read,
-            find_refusal=_find_refusal if self._operation.kind is OperationClass.KEYED else None,
+            decode=functools.partial(self._read, chunk, references),
+            find_refusal=self._find_refusal,
         )
         if intent is None:
             return Attempts(self._session, request, self._gate)

@@ -408,33 +408,29 @@ class Pool(aiohttp.TCPConnector):
         """
         await self._places.acquire()
         try:
-            connection = await self._trusted(req, traces, timeout)
+            while True:
+                if self.closed:  # aiohttp would connect first, and never free that place
+                    raise aiohttp.ClientConnectionError("the client was closed meanwhile")  # noqa: TRY301  # its place is given back
+                connection = await super().connect(req, traces, timeout)
+                protocol, transport = connection.protocol, connection.transport
+                is_used = protocol in self._arrivals
+                is_distrusted = self._lost and self._loop.time() < self._distrusts_until
+                if not (is_used and is_distrusted):
+                    break
+                connection.close()
+                if transport is not None:
+                    transport.abort()  # over TLS, `close` waits half a minute for the peer
         except BaseException:
             self._places.release()
             raise
         connection.add_callback(self._places.release)
-        protocol, transport = connection.protocol, connection.transport
         if protocol is not None and transport is not None and isinstance(req.body, TrackedPayload):
-            if protocol in self._arrivals:
+            if is_used:
                 req.body.on_end = functools.partial(self.note, is_trial=self._distrust())
             else:
                 self._arrivals[protocol] = arrivals_on(transport)
             req.body.arrivals = self._arrivals[protocol]
         return connection
-
-    async def _trusted(self, *request: Any) -> "Connection":  # noqa: ANN401  # aiohttp's
-        """Return a connection; a new one while used ones are distrusted."""
-        while True:
-            if self.closed:  # aiohttp would connect first, and never free that place
-                raise aiohttp.ClientConnectionError("the client was closed meanwhile")
-            connection = await super().connect(*request)
-            is_new = not self._lost or connection.protocol not in self._arrivals
-            if is_new or self._loop.time() >= self._distrusts_until:
-                return connection
-            transport = connection.transport
-            connection.close()
-            if transport is not None:
-                transport.abort()  # over TLS, `close` waits half a minute for the peer
 
     def note(self, *, is_lost: bool, is_trial: bool) -> None:
         """Count used connections that ended in place of the reply.

@@ -101,14 +101,16 @@ def encode_chunk(
         ]
     writing, name = _writing(operation.order_class), operation.list_field  # type: ignore[arg-type]  # classes can be hashed
     if writing.template and not dialect.wire_names:
-        with contextlib.suppress(IndexError):  # of an amount without places
+        try:
             written = writing.template(orders, _point_in(orders, dialect))
-            text = JsonText(f"[{','.join(written)}]")
-            listed = text.encode()
-            # Where nothing needs an escape, the quotes of the template are the only ones.
-            usual = (b'"' * 4 * len(writing.names) + b"}") * len(orders)
-            if listed.translate(None, _PLAIN) == usual:
-                return EncodedChunk({name: text}, listed)
+        except IndexError:  # of an amount without places
+            written = []
+        text = JsonText(f"[{','.join(written)}]")
+        listed = text.encode()
+        # Where nothing needs an escape, the quotes of the template are the only ones.
+        usual = (b'"' * 4 * len(writing.names) + b"}") * len(orders)
+        if listed.translate(None, _PLAIN) == usual:
+            return EncodedChunk({name: text}, listed)
     listed = orjson.dumps([_values(order, writing, dialect, order) for order in orders])
     fields = {dialect.wire_names.get(name, name): JsonText(listed.decode())}
     return EncodedChunk(fields, listed if listed.count(b"}") == len(orders) else b"")
@@ -344,14 +346,15 @@ def encode_json(fields: "Mapping[str, str]") -> bytes:
     Raises:
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
-    with contextlib.suppress(UnicodeEncodeError, orjson.JSONEncodeError):
+    try:
         return orjson.dumps(
             {
-                name: orjson.Fragment(text.encode()) if isinstance(text, JsonText) else text
+                name: orjson.Fragment(text.encode()) if type(text) is JsonText else text
                 for name, text in fields.items()
             }
         )
-    raise InvalidOrderError(_HALF_A_PAIR)
+    except (UnicodeEncodeError, orjson.JSONEncodeError):
+        raise InvalidOrderError(_HALF_A_PAIR) from None
 
 
 def encode_form(fields: "Mapping[str, str]") -> bytes:
