@@ -14,14 +14,12 @@ from hypothesis import given, strategies as st
 from gateway_async import (
     DeliveryInformation,
     FraudCheckResult,
-    PayoutRequest,
-    PayoutResult,
     RiskReasons,
     SubscriptionResult,
     TransactionRecord,
 )
 from tests.memory import MemoryTransport, client_over, respon
-from tests.orders import REQUEST_ID, direct_payment
+from tests.orders import direct_payment, payout_request
 
 AT_NOON = datetime(2023, 5, 16, 12)  # noqa: DTZ001  # no zone is shown
 TRANSACTION: dict[str, Any] = {
@@ -53,11 +51,6 @@ async def page_of(*items: object) -> tuple[TransactionRecord, ...]:
 async def transaction_of(item: object) -> TransactionRecord:
     (record,) = await page_of(item)
     return record
-
-
-async def payout_of(fields: dict[str, Any]) -> PayoutResult:
-    transport = MemoryTransport(lambda _: {"status": "COMPLETED", **fields})
-    return await client_over(transport).payout(PayoutRequest(request_id=REQUEST_ID))
 
 
 async def test_a_transaction_is_read_whole_with_fields_that_are_not_listed() -> None:
@@ -93,6 +86,7 @@ async def test_what_is_no_record_is_one_that_cannot_be_read() -> None:
         ("transaction_date", " ", None),
         ("fraud_check_result", "", ()),
         ("fraud_check_result", {"status": "REJECT"}, (FraudCheckResult(status="REJECT"),)),
+        ("fraud_check_result", ["x"], (FraudCheckResult(unreadable={"record": "x"}),)),
         ("delivery_information", {}, DeliveryInformation()),
         ("delivery_information", [], None),  # also where an empty object came before
         ("delivery_information", "", None),
@@ -137,21 +131,6 @@ async def test_only_an_integer_keeps_its_digits(number: str) -> None:
     assert ("reference_no" in record.unreadable) is not is_kept
 
 
-async def test_a_list_is_read_whole_and_one_of_records_entry_by_entry() -> None:
-    labels: list[Any] = [["a", 1, {"b": 2}], None, "c", ["d", 1]]
-    documents = [{"labels": each} for each in labels]
-    record = await payout_of({"beneficiary": {"person_documents": documents}})
-    assert record.beneficiary is not None
-    first, *others = record.beneficiary.person_documents
-    assert (first.labels, first.unreadable) == (None, {"labels": '["a",1,{"b":2}]'})
-    assert [one.labels for one in others] == [None, ("c",), ("d", "1")]
-    transaction = await transaction_of({"fraud_check_result": [{"status": "ACCEPT"}, "x"]})
-    assert transaction.fraud_check_result == (
-        FraudCheckResult(status="ACCEPT"),
-        FraudCheckResult(unreadable={"record": "x"}),
-    )
-
-
 async def test_a_direct_payment_result_comes_from_texts() -> None:
     """It is read of XML as others are of JSON."""
     reasons = {"name": "ip", "status": "ok"}
@@ -165,27 +144,30 @@ async def test_a_direct_payment_result_comes_from_texts() -> None:
 
 
 async def test_a_payout_result_repeats_the_request() -> None:
-    record = await payout_of(
-        {
-            "payment_date": "2024-01-31",
-            "created_at": "2024-01-31T10:00:00+02:00",
-            "fee_amount": 1.25,
-            "beneficiary": {
-                "date_of_birth": "31.01.1990",
-                "bank_details": {"local_clearing_system": "LCS", "bank_code": "B1"},
-                "person_documents": {"labels": "passport"},
-            },
-        }
-    )
+    """A list is read whole or not at all, and one of records entry by entry."""
+    labels: list[Any] = [["a", 1, {"b": 2}], None, "passport", ["d", 1]]
+    fields = {
+        "status": "COMPLETED",
+        "payment_date": "2024-01-31",
+        "created_at": "2024-01-31T10:00:00+02:00",
+        "fee_amount": 1.25,
+        "beneficiary": {
+            "date_of_birth": "31.01.1990",
+            "bank_details": {"local_clearing_system": "LCS", "bank_code": "B1"},
+            "person_documents": [{"labels": each} for each in labels],
+        },
+    }
+    record = await client_over(MemoryTransport(lambda _: fields)).payout(payout_request())
     assert record.payment_date == date(2024, 1, 31)
     assert record.created_at == datetime(2024, 1, 31, 8, tzinfo=UTC)
     assert record.fee_amount == Decimal("1.25")
-    assert record.beneficiary is not None
-    assert record.beneficiary.unreadable == {"date_of_birth": "31.01.1990"}
-    bank = record.beneficiary.bank_details
-    assert bank is not None
+    beneficiary: Any = record.beneficiary
+    assert beneficiary.unreadable == {"date_of_birth": "31.01.1990"}
+    bank = beneficiary.bank_details
     assert (bank.local_clearing_system, bank.extra) == ("LCS", {"bank_code": "B1"})
-    assert record.beneficiary.person_documents[0].labels == ("passport",)
+    first, *others = beneficiary.person_documents
+    assert (first.labels, first.unreadable) == (None, {"labels": '["a",1,{"b":2}]'})
+    assert [one.labels for one in others] == [None, ("passport",), ("d", "1")]
 
 
 _leaves = (
