@@ -39,54 +39,20 @@ _AMOUNTS = {
     "shipping_discount": "1.50",
     "discount": "0.00",
 }
+_NAMES = """
+    website note custom shopper_id shopper_email shopper_ip shopper_phone shopper_level
+    first_name last_name birth_date billing_country billing_state billing_city billing_address
+    billing_postal_code os browser browser_lang time_zone resolution cookie_new cookie_old
+    color_depth delivery_firstname delivery_lastname delivery_country delivery_state
+    delivery_city delivery_address delivery_postal_code device_fingerprint platform_source
+    device_type notify_url open3d token_flag challenge_window_size session_id installments
+    order_type user_agent price_id quote_id accept
+"""
 _TEXTS = {
+    **{name: name for name in _NAMES.split()},
     "order_no": "N0000000001",
     "currency": "EUR",
-    "website": "https://shop.example",
-    "note": "leave it at the door",
-    "custom": "campaign 12",
-    "shopper_id": "S0001",
-    "shopper_email": "shopper@shop.example",
-    "shopper_ip": "192.0.2.17",
-    "shopper_phone": "+49301234567",
-    "shopper_level": "gold",
-    "first_name": "Erika",
-    "last_name": "Mustermann",
-    "birth_date": "1990-02-28",
-    "billing_country": "DE",
-    "billing_state": "BE",
-    "billing_city": "Berlin",
-    "billing_address": "Unter den Linden 17",
-    "billing_postal_code": "10117",
-    "os": "Linux",
-    "browser": "Firefox",
-    "browser_lang": "de",
-    "time_zone": "+01:00",
-    "resolution": "1920x1080",
-    "cookie_new": "c00000001",
-    "cookie_old": "c00000000",
-    "color_depth": "24",
-    "delivery_firstname": "Erika",
-    "delivery_lastname": "Mustermann",
-    "delivery_country": "DE",
-    "delivery_state": "BE",
-    "delivery_city": "Berlin",
     "delivery_address": "Straße des 17. Juni 135",
-    "delivery_postal_code": "10623",
-    "device_fingerprint": "0123456789abcdef",
-    "platform_source": "web",
-    "device_type": "PC",
-    "notify_url": "https://shop.example/notify",
-    "open3d": "do3DS",
-    "token_flag": "NO",
-    "challenge_window_size": "01",
-    "session_id": "0123456789",
-    "installments": "1",
-    "order_type": "WEB",
-    "user_agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0",
-    "price_id": "P1",
-    "quote_id": "Q1",
-    "accept": "text/html,application/xhtml+xml",
 }
 _PARTS = ("SKU-1", "Tea", "2", "59.95")
 
