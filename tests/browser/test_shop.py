@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
 import attrs
@@ -12,7 +13,6 @@ from playwright.async_api import Page, expect
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.ledger import PaymentStatus, Transaction
 from tests.browsers import Visit, form_of
-from tests.examples.loading import load_example
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -60,7 +60,7 @@ class Story:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def story(visit: Visit) -> AsyncIterator[Story]:
-    async with load_example("shop").open_shop() as (shop, sandbox):
+    async with import_module("docs.examples.shop").open_shop() as (shop, sandbox):
         yield Story(shop.url, shop.orders, sandbox, visit)
 
 

@@ -1,11 +1,8 @@
 """What the pages take from the code is what the code has now."""
 
-import importlib.util
 import re
-import subprocess
-import sys
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -15,16 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 HOW_TO_MEND = "run `python docs/generate.py`, and commit what it writes"
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs.generate", DOCS / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = _script()
+SCRIPT = import_module("docs.generate")
 
 
 @pytest.fixture(scope="module")
@@ -33,12 +21,11 @@ def parts() -> dict[str, str]:
     return dict(SCRIPT.parts())
 
 
-def test_every_generated_part_is_as_the_code_has_it(parts: dict[str, str]) -> None:
+def test_every_generated_part_is_as_the_code_has_it_and_none_is_left_over(
+    parts: dict[str, str],
+) -> None:
     old = [name for name, text in parts.items() if (DOCS / name).read_text() != text]
     assert old == [], HOW_TO_MEND
-
-
-def test_no_generated_part_is_left_over(parts: dict[str, str]) -> None:
     kept = {*(DOCS / "generated").iterdir(), *(DOCS / "reference" / "api").iterdir()}
     names = {str(path.relative_to(DOCS)) for path in kept}
     assert names == {*parts, "reference/api/index.md"}
@@ -59,11 +46,3 @@ def test_every_generated_part_is_shown_by_a_page(parts: dict[str, str]) -> None:
     pages = [path.read_text() for path in DOCS.rglob("*.md") if path.parent.name != "generated"]
     shown = {name for page in pages for name in re.findall(r"\{include\} \.\./(.+)", page)}
     assert {name for name in parts if name.startswith("generated/")} <= shown
-
-
-@pytest.mark.slow
-def test_the_example_of_spans_prints_what_its_page_shows() -> None:
-    command = [sys.executable, "-W", "error", str(DOCS / "examples" / "telemetry.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603  # our own file
-    assert done.stderr == ""
-    assert f"```text\n{done.stdout}```" in (DOCS / "how-to" / "telemetry.md").read_text()

@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from tests.examples.loading import EXAMPLES
 from tests.postgres import postgres_url
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 def _run(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -34,3 +36,10 @@ def test_procrastinate_runs_the_slices_of_a_job() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == "1000 succeeded\n"
     assert done.stderr.splitlines()[-1] == "1000 of 1000 orders"
+
+
+def test_spans_are_printed_as_their_page_shows() -> None:
+    done = _run("telemetry.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    page = EXAMPLES.parent / "how-to" / "telemetry.md"
+    assert f"```text\n{done.stdout}```" in page.read_text()

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, CaptureOrder, GatewayError, OrderRef, OutcomeStatus
-from tests.fuzz.examples import times
+from tests.fuzz.conftest import times
 from tests.memory import QUICK
 from tests.orders import client_at, direct_payment
 from tests.support.clock import PATIENT, Clock
@@ -23,79 +23,49 @@ BODY = (
     b'"capture_status":"1","error_message":""}],"orders_list":[{"order_no":"N1","query_result":"1"}]}'
 )
 _MONEY = re.compile(rb"(?:CAP|PAY)-[0-9]+")
+LONG = b"Long: " + b"x" * 20_000
 STATUS_LINES = [
-    b"HTTP/1.1 200 OK\r\n",
-    b"HTTP/1.0 200 OK\r\n",
-    b"HTTP/1.1 200\r\n",
-    b"HTTP/1.1 099 Low\r\n",
-    b"HTTP/1.1 1000 High\r\n",
-    b"HTTP/1.1 -200 OK\r\n",
-    b"HTTP/9.9 200 OK\r\n",
-    b"HTTP/1.1 200 \xff\xfe\r\n",
-    b"HTTP/1.1 \xd9\xa2\xd9\xa0\xd9\xa0 OK\r\n",
+    *(
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.0 200 OK\r\n",
+        b"HTTP/1.1 200\r\n",
+        b"HTTP/1.1 200 OK\n",
+        b"",
+    ),
+    *(b"HTTP/1.1 099 Low\r\n", b"HTTP/1.1 1000 High\r\n", b"HTTP/1.1 -200 OK\r\n"),
+    *(
+        b"HTTP/9.9 200 OK\r\n",
+        b"HTTP/1.1 200 \xff\xfe\r\n",
+        b"HTTP/1.1 \xd9\xa2\xd9\xa0\xd9\xa0 OK\r\n",
+    ),
+    *(b"HTTP/1.1 204 No Content\r\n", b"HTTP/1.1 304 Not Modified\r\n", b"SSH-2.0-OpenSSH\r\n"),
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n",
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n",
-    b"HTTP/1.1 204 No Content\r\n",
-    b"HTTP/1.1 304 Not Modified\r\n",
     b"HTTP/1.1 307 Again\r\nLocation: http://127.0.0.1:1/\r\n",
     b"HTTP/1.1 503 Busy\r\nRetry-After: 0\r\n",
-    b"SSH-2.0-OpenSSH\r\n",
-    b"HTTP/1.1 200 OK\n",
-    b"",
 ]
 HEADERS = [
-    b"Content-Length: %d\r\n" % len(BODY),
-    b"Content-Length: %d\r\n" % (len(BODY) - 5),
-    b"Content-Length: %d\r\n" % (len(BODY) + 5),
-    b"Content-Length: -1\r\n",
-    b"Content-Length: 1_0\r\n",
-    b"Content-Length: 99999999999999999999999\r\n",
-    b"Content-Length: \xd9\xa3\r\n",
-    b"Transfer-Encoding: chunked\r\n",
-    b"Transfer-Encoding: gzip, chunked\r\n",
-    b"Transfer-Encoding: nonsense\r\n",
-    b"Content-Encoding: gzip\r\n",
-    b"Content-Encoding: deflate\r\n",
-    b"Content-Encoding: br\r\n",
-    b"Content-Encoding: zstd\r\n",
-    b"Content-Encoding: nonsense\r\n",
-    b"Content-Type: application/json; charset=nonsense\r\n",
-    b"Content-Type: \xff\r\n",
-    b"Set-Cookie: a=b; Expires=never; Domain=..; Path\r\n",
-    b"Set-Cookie: \xff\x01=;;;=\r\n",
-    b"Connection: close\r\n",
-    b"Connection: upgrade\r\n",
-    b"Upgrade: h2c\r\n",
-    b"Retry-After: \xff\r\n",
-    b"Retry-After: 1e9\r\n",
-    b"No-Colon\r\n",
-    b": no name\r\n",
-    b"Folded: one\r\n two\r\n",
-    b"Nul: \x00\r\n",
-    b"Long: " + b"x" * 20_000 + b"\r\n",
-    b"Link: <\xff>; rel=\r\n",
-    b"Keep-Alive: timeout=never\r\n",
+    *(b"Content-Length: %d" % length for length in (len(BODY), len(BODY) - 5, len(BODY) + 5, -1)),
+    *(b"Content-Length: " + said for said in (b"1_0", b"9" * 23, b"\xd9\xa3")),
+    *(b"Transfer-Encoding: " + said for said in (b"chunked", b"gzip, chunked", b"nonsense")),
+    *(b"Content-Encoding: " + said for said in (b"gzip", b"deflate", b"br", b"zstd", b"nonsense")),
+    *(b"Content-Type: application/json; charset=nonsense", b"Content-Type: \xff"),
+    *(b"Set-Cookie: a=b; Expires=never; Domain=..; Path", b"Set-Cookie: \xff\x01=;;;="),
+    *(b"Connection: close", b"Connection: upgrade", b"Upgrade: h2c", b"Keep-Alive: timeout=never"),
+    *(b"Retry-After: \xff", b"Retry-After: 1e9", b"Link: <\xff>; rel=", b"Nul: \x00", LONG),
+    *(b"No-Colon", b": no name", b"Folded: one\r\n two"),
 ]
 BODIES = [
     BODY,
     b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY),
     b"%x;ext=\xff\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY),
-    b"5\r\n" + BODY[:5] + b"\r\n",
-    b"fffffffffffffffffff\r\n" + BODY,
-    b"-1\r\n" + BODY,
-    b"0x5\r\n" + BODY[:5],
-    b"zz\r\n",
-    b"5\n12345\n0\n\n",
-    b"5\r\n1234567890\r\n0\r\n\r\n",
-    b"0\r\nTrailer: \xff\r\n\r\n",
-    b"\x1f\x8b\x08\x00",
-    b"\x78\x9c\xff\xff",
-    b"\x28\xb5\x2f\xfd\xff\xff\xff",
-    b"",
+    *(size + b"\r\n" + BODY for size in (b"5", b"fffffffffffffffffff", b"-1", b"0x5", b"zz")),
+    *(b"5\n12345\n0\n\n", b"5\r\n1234567890\r\n0\r\n\r\n", b"0\r\nTrailer: \xff\r\n\r\n"),
+    *(b"\x1f\x8b\x08\x00", b"\x78\x9c\xff\xff", b"\x28\xb5\x2f\xfd\xff\xff\xff", b""),
 ]
 CAPTURE = CaptureOrder(transaction_id="T1", order_no="N1", currency="EUR", amount=Decimal(1))
 
-RIGHT = STATUS_LINES[0] + HEADERS[0] + b"\r\n" + BODY
+RIGHT = STATUS_LINES[0] + HEADERS[0] + b"\r\n\r\n" + BODY
 SETTINGS: dict[str, Any] = {
     "timeouts": PATIENT,
     "retry": QUICK,
@@ -107,7 +77,7 @@ def _drawn(random: Random) -> bytes:
     """Put an answer together, and change some bytes of it; or draw any bytes."""
     if random.random() < 0.1:
         return random.randbytes(random.randint(0, 80))
-    headers = b"".join(random.choices(HEADERS, k=random.randint(0, 4)))
+    headers = b"".join(one + b"\r\n" for one in random.choices(HEADERS, k=random.randint(0, 4)))
     end = random.choice((b"\r\n", b"\r\n", b"\r\n", b"\n", b""))
     left = random.randbytes(random.randint(0, 6))
     answer = bytearray(random.choice(STATUS_LINES) + headers + end + random.choice(BODIES) + left)

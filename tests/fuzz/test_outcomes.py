@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from random import Random
 from types import FunctionType, ModuleType
@@ -18,15 +18,22 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, BatchResult, Dialect, OutcomeStatus, RecoveryPolicy
-from tests.fuzz.examples import times
+from gateway_async import (
+    BatchPolicy,
+    BatchResult,
+    Dialect,
+    Outcome,
+    OutcomeStatus,
+    RecoveryPolicy,
+)
+from tests.fuzz.conftest import times
 from tests.fuzz.mutations import NEAR, mutated
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds, reply_to
 
-Answer = bytes | Callable[[Asked], bytes]
-MUTATIONS = times(250)
+MUTATIONS = times(1_250, long=25_000)
 """How many mutated replies there are of each seed."""
+IN_A_BATCH = 8
 SIGNATURE, WITHIN = "51gna7ure", "the list once more"
 DIALECTS = [
     *[Dialect()] * 3,
@@ -123,26 +130,11 @@ def draw_orders(random: Random, operation: str, count: int) -> list[Any]:
     ]
 
 
-async def run(
-    operation: str, orders: list[Any], *answers: Answer, **settings: Any
-) -> tuple[BatchResult[Any, Any], MemoryTransport]:
-    """Send the orders in one or two requests, which are answered in turn."""
-    left = iter(answers)
-
-    def answer(asked: Asked) -> bytes:
-        given = next(left)
-        return given if isinstance(given, bytes) else given(asked)
-
-    transport = MemoryTransport(answer)
-    result = await getattr(client_over(transport, **settings), operation)(orders)
-    return result, transport
-
-
-def seen(result: BatchResult[Any, Any], first: int) -> list[Any]:
-    """Return what can be seen of the outcomes from one order on."""
+def seen(outcomes: Iterable[Outcome[Any, Any]], first: int = 0) -> list[Any]:
+    """Return what can be seen of the outcomes of one request."""
     return [
         (outcome.index - first, outcome.status, str(outcome.error), outcome.items, outcome.record)
-        for outcome in result[first:]
+        for outcome in outcomes
     ]
 
 
@@ -180,29 +172,43 @@ def keeps_signature(result: object) -> bool:
 async def test_what_was_learnt_changes_no_outcome(seed: int) -> None:
     random, counts = Random(seed), Counter[str]()
     while counts["mutated"] < MUTATIONS:
-        operation = random.choice(MONEY_OPERATIONS)
-        writer, dialect = Writer.draw(random, operation), random.choice(DIALECTS)
-        size = random.choice((1, 2, 3, random.randint(1, 50)))
-        orders = draw_orders(random, operation, 2 * size)
-        settings: dict[str, Any] = {
-            "dialect": dialect,
-            "policy": BatchPolicy(concurrency=1, chunk_size=size),
-        }
-        right, transport = await run(operation, orders, *[writer.write] * 2, **settings)
-        assert right.ok
-        assert not keeps_signature(right)
-        usual = writer.write(transport.asked[1])
-        for _ in range(10):
-            reply = mutated(random, usual, NEAR)
-            learnt, _ = await run(operation, orders, writer.write, reply, **settings)
-            fresh, _ = await run(operation, orders[size:], reply, **settings)
-            assert seen(learnt, size) == seen(fresh, 0), reply
-            assert list(learnt.unexpected) == list(fresh.unexpected)
-            assert keeps_signature(learnt) is keeps_signature(fresh), reply
-            check(fresh, reply, operation)
-            counts["mutated"] += 1
-            counts["right"] += fresh.ok
+        await compare(random, counts)
     assert 0.1 * MUTATIONS < counts["right"] < 0.5 * MUTATIONS  # both are met often
+
+
+async def compare(random: Random, counts: Counter[str]) -> None:
+    """Mutate every second reply of a batch, and give each of them to a batch of its own too."""
+    operation = random.choice(MONEY_OPERATIONS)
+    writer, dialect = Writer.draw(random, operation), random.choice(DIALECTS)
+    size = random.choice((1, 2, 3, random.randint(1, 30)))
+    orders = draw_orders(random, operation, 2 * IN_A_BATCH * size)
+    policy = BatchPolicy(concurrency=1, chunk_size=size, stop_after_unknown=1000)
+    replies: list[bytes] = []
+
+    def answer(asked: Asked) -> bytes:
+        usual = writer.write(asked)
+        replies.append(mutated(random, usual, NEAR) if len(replies) % 2 else usual)
+        return replies[-1]
+
+    client = client_over(MemoryTransport(answer), dialect=dialect, policy=policy)
+    learnt = await client.batch(operation, orders)
+    left, all_fresh = iter(replies[1::2]), list[BatchResult[Any, Any]]()
+    client = client_over(MemoryTransport(lambda _: next(left)), dialect=dialect)
+    for number, reply in enumerate(replies):
+        of_request = slice(number * size, (number + 1) * size)
+        if number % 2 == 0:
+            assert all(outcome.error is None for outcome in learnt[of_request])
+            continue
+        fresh = await client.batch(operation, orders[of_request])
+        assert seen(learnt[of_request], of_request.start) == seen(fresh), reply
+        check(fresh, reply, operation)
+        all_fresh.append(fresh)
+        counts["mutated"] += 1
+        counts["right"] += fresh.ok
+    assert list(learnt.unexpected) == [one for fresh in all_fresh for one in fresh.unexpected]
+    counts["batches"] += 1
+    if counts["batches"] % 5 == 0:  # it takes longer than the batches
+        assert keeps_signature(learnt) is keeps_signature(all_fresh), replies
 
 
 def tail_in_a_reason(reply: bytes, top: bytes) -> bytes:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from gateway_async import BatchIncompleteError, BatchPolicy, CheckoutPage, GatewayError, Reply
-from tests.fuzz.examples import times
+from tests.fuzz.conftest import times
 from tests.fuzz.mutations import wild
 from tests.memory import QUICK, MemoryTransport, client_over, rewritten
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, made_up, orders_for

@@ -39,16 +39,15 @@ def main() -> int:
     options = parser.parse_args()
     seeds, found = range(options.start, options.start + options.seeds), 0
     for story in map(run, seeds if options.trace else ()):
-        sys.stdout.write(f"{story.scenario}\n{story.trace}\n")
+        sys.stdout.write("\n".join([str(story.scenario), *story.network.trace, ""]))
+    parts = [seeds[first : first + _AT_ONCE] for first in range(0, len(seeds), _AT_ONCE)]
     with ProcessPoolExecutor(options.jobs) as pool:
-        parts = [seeds[first : first + _AT_ONCE] for first in range(0, len(seeds), _AT_ONCE)]
-        results = pool.map(run_seeds, parts) if options.jobs > 1 else map(run_seeds, parts)
-        for problems in results:
+        for problems in pool.map(run_seeds, parts):
             found += len(problems)
             sys.stdout.writelines(f"{problem}\n" for problem in problems)
             if found >= options.most:
+                pool.shutdown(cancel_futures=True)
                 break
-        pool.shutdown(cancel_futures=True)
     sys.stdout.write(f"{options.seeds} seeds from {options.start}: {found or 'no'} problems\n")
     return 1 if found else 0
 

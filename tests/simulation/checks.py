@@ -12,7 +12,6 @@ from gateway_async import (
     BatchResult,
     ConfigurationError,
     DuplicateOrderError,
-    InvalidOrderError,
     NotSentError,
     Outcome,
     OutcomeStatus,
@@ -20,9 +19,9 @@ from gateway_async import (
     RejectedError,
 )
 from tests.orders import MONEY_OPERATIONS
-from tests.simulation.gateway import BY_HAND, key
+from tests.simulation.gateway import BY_HAND, identity, key
 from tests.simulation.running import CallerError, Story
-from tests.simulation.scenario import EPOCH
+from tests.simulation.scenario import EPOCH, as_sent
 
 Outcomes = list[Outcome[Any, Any]]
 SUCCEEDED, ABSENT, DECLINED, UNKNOWN, NOT_SENT = (
@@ -34,13 +33,12 @@ SUCCEEDED, ABSENT, DECLINED, UNKNOWN, NOT_SENT = (
 )
 _A_MOMENT = 1e-6
 _NEVER = 1e9
-_NAMES = ("transaction_id", "order_no", "request_id")
 _ERRORS: dict[OutcomeStatus, tuple[type[Any], ...]] = {
     SUCCEEDED: (type(None),),
     ABSENT: (type(None),),
     DECLINED: (RejectedError,),
     UNKNOWN: (OutcomeUnknownError,),
-    NOT_SENT: (NotSentError, InvalidOrderError, ConfigurationError),
+    NOT_SENT: (NotSentError, DuplicateOrderError, ConfigurationError),
 }
 
 
@@ -87,16 +85,14 @@ def _sending(story: Story) -> Iterator[str]:
     scenario = story.scenario
     concurrency, limit = scenario.policy.concurrency, scenario.chunk_limit
     for carried in story.carried:
-        names = {_identity(one) for one in carried.asked}
+        names = {identity(one) for one in carried.asked}
         if len(carried.asked) > limit:
             yield f"#{carried.number} has {len(carried.asked)} orders, more than {limit}"
         if len(names) < len(carried.asked):
             yield f"#{carried.number} has an identity twice"
     if story.network.most_at_once > concurrency:
         yield f"{story.network.most_at_once} requests at once"
-    chunks = {
-        frozenset(key(carried.operation, one) for one in carried.asked) for carried in story.carried
-    }
+    chunks = {frozenset(map(key, carried.asked)) for carried in story.carried}
     most = scenario.policy.stop_after_unknown + concurrency - 1
     if scenario.is_dead and len(chunks) > most:
         yield f"{len(chunks)} chunks were sent to a gateway that never answers, not {most}"
@@ -138,7 +134,7 @@ def _turns(story: Story) -> Iterator[str]:
     by_identity: dict[str, list[tuple[Any, dict[str, Any]]]] = defaultdict(list)
     for one in story.carried:
         for asked in one.asked if one.operation == scenario.asks_for else ():
-            by_identity[_identity(asked)].append((one, asked))
+            by_identity[identity(asked)].append((one, asked))
     for name, ones in by_identity.items():
         for (earlier, first), (later, second) in itertools.pairwise(ones):
             if earlier.left is None or later.entered < earlier.left:
@@ -193,19 +189,17 @@ def _batch(story: Story) -> Iterator[str]:
 
 def _is_refused(story: Story) -> bool:
     """Whether the input is a list that must be refused."""
-    scenario = story.scenario
-    names = [_own_identity(order) for order in scenario.orders]
-    doubled = len(set(names)) < len(names) and scenario.policy.duplicates == "reject"
-    return scenario.kind == "list" and (doubled or bool(scenario.bad))
+    names = {identity(as_sent(order)) for order in story.scenario.orders}
+    doubled = len(names) < len(story.scenario.orders)
+    return (
+        doubled and story.scenario.kind == "list" and story.scenario.policy.duplicates == "reject"
+    )
 
 
 def _without_result(story: Story) -> Iterator[str]:
     if story.carried:
         yield "there is no result, and something was sent"
-    if isinstance(story.error, InvalidOrderError):
-        if not _is_refused(story):
-            yield f"it was refused for nothing: {story.error}"
-    elif story.given:
+    if not _is_refused(story) or not isinstance(story.error, DuplicateOrderError):
         yield f"there is no result: {story.error!r}"
 
 
@@ -220,7 +214,7 @@ def _conserved(story: Story, result: BatchResult[Any, Any], outcomes: Outcomes) 
     if [outcome.index for outcome in result] != sorted(outcome.index for outcome in result):
         yield "the result is not in input order"
     yield from _counted(result, outcomes)
-    if result.exhausted and len(story.pulled) != len(story.given):
+    if result.exhausted and len(story.pulled) != len(story.scenario.orders):
         yield "the result says exhausted, and the input was not"
     written = sum(carried.begun is not None for carried in story.carried)
     if result.requests != written:
@@ -241,12 +235,8 @@ def _true(story: Story, outcomes: Outcomes) -> Iterator[str]:
         status, shown = outcome.status, f"{outcome.index} is {outcome.status}"
         if not isinstance(outcome.error, _ERRORS[status]):
             yield f"{shown}, its error is {outcome.error!r}"
-        if isinstance(outcome.order, str):
-            if status is not NOT_SENT:
-                yield f"{shown} and is no order"
-            continue
-        name = scenario.key(outcome.order)
-        was_written, done = bool(written[name]), story.network.gateway.effects[name]
+        order = as_sent(outcome.order)
+        was_written, done = bool(written[key(order)]), story.network.gateway.effects[key(order)]
         is_unsent = status is NOT_SENT
         if not (was_written or is_unsent) or (was_written and is_unsent and not scenario.is_read):
             yield f"{shown}; written: {was_written}"
@@ -254,36 +244,34 @@ def _true(story: Story, outcomes: Outcomes) -> Iterator[str]:
             continue
         if {SUCCEEDED: not done, DECLINED: bool(done)}.get(status):
             yield f"{shown}, and was done {done} times"
-        identity = _own_identity(outcome.order)
-        if scenario.policy.duplicates == "serialize" and identity in stuck and was_written:
+        if was_written and identity(order) in stuck:
             yield f"{shown}, and was sent after an unknown one of its identity"
-        if status is UNKNOWN:
-            stuck.add(identity)
+        if status is UNKNOWN and scenario.policy.duplicates == "serialize":
+            stuck.add(identity(order))
 
 
 def _settled_when_calm(story: Story, outcomes: Outcomes) -> Iterator[str]:
     """Check that the client does its job where nothing goes wrong."""
-    scenario = story.scenario
+    scenario, duplicates = story.scenario, story.scenario.policy.duplicates
     if not scenario.is_calm or scenario.is_read:
         return
     seen: set[str] = set()
     stuck: set[str] = set()
-    refused = DECLINED if scenario.dialect.declined_statuses else UNKNOWN
     for outcome in outcomes:
-        if isinstance(outcome.order, str):
-            continue
-        identity = _own_identity(outcome.order)
-        if scenario.policy.duplicates == "reject" and identity in seen:
+        order = as_sent(outcome.order)
+        name = identity(order)
+        expected = SUCCEEDED
+        if key(order) in scenario.declined:
+            expected = DECLINED if scenario.knows_codes else UNKNOWN
+        if name in stuck or isinstance(outcome.error, AlikeRefundError):
+            expected = NOT_SENT
+        if duplicates == "reject" and name in seen:
+            expected = NOT_SENT
             if not isinstance(outcome.error, DuplicateOrderError):
                 yield f"{outcome.index} is a duplicate, and was not refused"
-            continue
-        seen.add(identity)
-        expected = refused if scenario.key(outcome.order) in scenario.declined else SUCCEEDED
-        is_held = scenario.policy.duplicates == "serialize" and identity in stuck
-        if is_held or isinstance(outcome.error, AlikeRefundError):
-            expected = NOT_SENT
-        if outcome.status is UNKNOWN:
-            stuck.add(identity)
+        seen.add(name)
+        if outcome.status is UNKNOWN and duplicates == "serialize":
+            stuck.add(name)
         if outcome.status is not expected:
             yield f"{outcome.index} is {outcome.status} on a calm day: {outcome.error}"
 
@@ -318,9 +306,7 @@ def _looked_up(story: Story, outcomes: Outcomes) -> Iterator[str]:
     """Check that a look-up's records are complete, and that what is absent is not there."""
     scenario, gateway = story.scenario, story.network.gateway
     for outcome in outcomes:
-        if isinstance(outcome.order, str):
-            continue
-        records = gateway.records(scenario.operation, {outcome.order.kind: outcome.order.value})
+        records = gateway.records(scenario.operation, as_sent(outcome.order))
         shown = f"{outcome.index} is {outcome.status} with {len(outcome.items)} of {len(records)}"
         if outcome.status is ABSENT and records:
             yield shown
@@ -356,39 +342,22 @@ def _proved(story: Story, after: Outcomes) -> Iterator[str]:
     is_refund = scenario.operation == "refund"
     groups: dict[object, Outcomes] = defaultdict(list)
     for outcome in after:
-        if isinstance(outcome.order, str):
-            continue
-        name: object = scenario.key(outcome.order)
+        name: object = key(as_sent(outcome.order))
         if is_refund and scenario.recovery.refund_evidence == "references":
             name = outcome.order.transaction_id, outcome.order.refund_amount
         groups[name].append(outcome)
     for name, outcomes in groups.items():
-        done = sum(effects[scenario.key(outcome.order)] for outcome in outcomes)
+        done = sum(effects[key(as_sent(outcome.order))] for outcome in outcomes)
         counts = Counter(outcome.status for outcome in outcomes)
         if not counts[SUCCEEDED] <= done <= counts[SUCCEEDED] + counts[UNKNOWN]:
             yield f"after recovery {name} is {dict(counts)}, and was done {done} times"
 
 
-# Names
-
-
 def _written(story: Story) -> Counter[str]:
     """Count in how many requests that were written each order stands."""
     return Counter(
-        key(carried.operation, one)
+        key(one)
         for carried in story.carried
         if carried.begun is not None and carried.operation == story.scenario.asks_for
         for one in carried.asked
     )
-
-
-def _identity(asked: dict[str, Any]) -> str:
-    """Name what an order of a request is about."""
-    name = next(name for name in _NAMES if name in asked)
-    return f"{name}/{asked[name]}"
-
-
-def _own_identity(order: Any) -> str:
-    """Name what an order of the caller's is about."""
-    given = {name: getattr(order, name, None) for name in _NAMES}
-    return _identity({name: value for name, value in given.items() if value is not None})

@@ -8,6 +8,8 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
+import attrs
+
 from gateway_async.operations import OPERATIONS
 from tests.orders import LIST_FIELDS, LOOK_UPS, MONEY_OPERATIONS
 
@@ -26,6 +28,7 @@ DECLINED, PENDING, NOTHING_DONE, ABSENT_RESULT = "2", "3", "99", "0"
 NOTHING_DONE_HTTP = 403
 FAILED = "FAILED"
 _STATES = {"capture": "4100", "cancel": "5000"}
+_NAMES = ("transaction_id", "order_no", "request_id")
 
 
 def wanted(operation: str, fields: Item) -> list[Item]:
@@ -38,51 +41,54 @@ def wanted(operation: str, fields: Item) -> list[Item]:
     return [fields]
 
 
-def key(operation: str, order: Item) -> str:
-    """Name an order so that no other of the same run has this name."""
-    if operation in MONEY_OPERATIONS:
-        return str(order["amount"])
-    if operation in LOOK_UPS:
-        return "/".join(next(iter(order.items())))
-    return str(order["request_id"])
+def identity(order: Item) -> str:
+    """Name what an order is about."""
+    name = next(name for name in _NAMES if name in order)
+    return f"{name}/{order[name]}"
 
 
+def key(order: Item) -> str:
+    """Name an order so that no other that moves money has this name in its run."""
+    return str(order["amount"]) if "amount" in order else identity(order)
+
+
+@attrs.define(eq=False)
 class Gateway:
     """The books.
 
     Attributes:
-        effects: How often each order was done, by its key.
-        refunds: The refund records of each transaction, as they landed.
-        transactions: The transaction records that a query lists.
         deduplicates: Whether a payout of the same `request_id` is done once.
         sorted_by_time: Whether records are listed by time, not by what was asked for.
         lists_refunds: Whether a refund search finds anything at all.
         keeps_reasons: Whether a refund record shows the reason it was made with.
         is_flaky: Whether each new refund is left out of one of the searches that ask for it.
-        now: What its clock shows.
+        now: What its clock shows, in seconds.
+        effects: How often each order was done, by its key.
+        refunds: The refund records of each transaction, as they landed.
+        transactions: The transaction records that a query lists.
     """
 
-    def __init__(self, *, deduplicates: bool) -> None:
-        self.effects: Counter[str] = Counter()
-        self.refunds: dict[str, list[Item]] = {}
-        self.transactions: list[Item] = []
-        self.deduplicates = deduplicates
-        self.sorted_by_time = False
-        self.lists_refunds = True
-        self.keeps_reasons = True
-        self.is_flaky = False
-        self.now = datetime.fromtimestamp(0, UTC)
-        self._landed = 0
-        self._left_out_in: dict[str, int] = {}
+    deduplicates: bool
+    sorted_by_time: bool = False
+    lists_refunds: bool = True
+    keeps_reasons: bool = True
+    is_flaky: bool = False
+    now: float = 0.0
+    effects: Counter[str] = attrs.field(factory=Counter)
+    refunds: dict[str, list[Item]] = attrs.field(factory=dict)
+    transactions: list[Item] = attrs.field(factory=list)
+    _landed: int = 0
+    _left_out_in: dict[str, int] = attrs.field(factory=dict)
 
     def execute(self, operation: str, order: Item) -> None:
         """Do one order."""
-        name = key(operation, order)
+        name = key(order)
         if operation == "payout" and self.deduplicates and self.effects[name]:
             return
         self.effects[name] += 1
         if operation == "refund":
-            reference = self.add_refund(order, f"{self.now:%Y%m%d%H%M%S}")
+            date = datetime.fromtimestamp(self.now, UTC)
+            reference = self.add_refund(order, f"{date:%Y%m%d%H%M%S}")
             if self.is_flaky:
                 self._left_out_in[reference] = self._landed % 3 + 1
         for record in self.transactions:

@@ -23,17 +23,11 @@ from tests.simulation.gateway import NOTHING_DONE_HTTP, PATHS, Gateway, Item, ke
 from tests.simulation.replies import Writer
 from tests.simulation.scenario import EPOCH, LONGEST_LATENCY, Scenario
 
-_FATES = (
-    *("certificate", "garbled", "hanging", "huge", "late", "late_writer", "lost_after"),
-    *("lost_before", "refused", "slow", "status", "unconnected"),
-)
-"""What may happen to a request; any other is answered."""
-
-_DEAD_FATES = ("hanging", "lost_after", "lost_before", "refused", "unconnected")
-_WEIGHTS = [1 if fate == "certificate" else 6 for fate in _FATES]
-_STATUSES = (302, 400, NOTHING_DONE_HTTP, 404, 429, 500, 502, 503)
 TASK = "network"
 """The name of its tasks, which go on where their senders have given up."""
+_STATUSES = (302, 400, NOTHING_DONE_HTTP, 404, 429, 500, 502, 503)
+_GARBLED = (b"", b"[]", b"<html>busy</html>", b'{"return_status": "1", ', b"\xff")
+_Arrived = asyncio.Future[HttpResponse]
 
 
 @attrs.define(eq=False)
@@ -44,7 +38,6 @@ class Carried:
         number: Its number, from 1.
         operation: What it asks for.
         asked: The orders or references.
-        fate: What happens to it.
         entered: When the transport was asked to send it.
         begun: When its body left; None if it never did.
         left: When the transport came back.
@@ -55,7 +48,6 @@ class Carried:
     number: int
     operation: str
     asked: list[Item]
-    fate: str
     entered: float
     begun: float | None = None
     left: float | None = None
@@ -63,25 +55,25 @@ class Carried:
     pause: float | None = None
 
 
+@attrs.define(eq=False)
 class Network:
     """Implements the client's transport.
 
     Attributes:
+        gateway: What stands behind it.
         carried: Every request, in order.
         trace: What happened, line by line.
-        gateway: What stands behind it.
         most_at_once: How many requests were under way at once, at most.
     """
 
-    def __init__(self, scenario: Scenario, gateway: Gateway, random: Random) -> None:
-        self.carried: list[Carried] = []
-        self.trace: list[str] = []
-        self.gateway = gateway
-        self.most_at_once = 0
-        self._at_once = 0
-        self._scenario = scenario
-        self._random = random
-        self._tasks: list[asyncio.Task[None]] = []
+    _scenario: Scenario
+    gateway: Gateway
+    _random: Random
+    carried: list[Carried] = attrs.field(factory=list)
+    trace: list[str] = attrs.field(factory=list)
+    most_at_once: int = 0
+    _at_once: int = 0
+    _tasks: list[asyncio.Task[None]] = attrs.field(factory=list)
 
     def log(self, text: str) -> None:
         """Add a line to the trace."""
@@ -96,14 +88,13 @@ class Network:
     ) -> HttpResponse:
         """Send one request; see `gateway_async.transport.AiohttpTransport`."""
         loop, operation = asyncio.get_running_loop(), PATHS[message.path]
-        asked, fate = wanted(operation, fields_of(message)), self._draw_fate()
-        one = Carried(len(self.carried) + 1, operation, asked, fate, loop.time())
+        asked = wanted(operation, fields_of(message))
+        one = Carried(len(self.carried) + 1, operation, asked, loop.time())
         self.carried.append(one)
-        names = " ".join(key(operation, order) for order in asked)
-        self.log(f"#{one.number} {operation} {fate} {seconds:.3f} s: {names}")
+        self.log(f"#{one.number} {operation} {seconds:.3f} s: {' '.join(map(key, asked))}")
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
-        arrived: asyncio.Future[HttpResponse] = loop.create_future()
+        arrived: _Arrived = loop.create_future()
         self._tasks.append(loop.create_task(self._travel(one, tracker, arrived), name=TASK))
         try:
             async with asyncio.timeout(seconds):
@@ -125,74 +116,69 @@ class Network:
     async def aclose(self) -> None:
         """Do nothing: there is nothing to close."""
 
-    async def _travel(
-        self, one: Carried, tracker: SendTracker, arrived: "asyncio.Future[HttpResponse]"
-    ) -> None:
-        """Take one request to the gateway; nothing is written any more once its sender is gone."""
-        if one.fate == "unconnected":
+    async def _travel(self, one: Carried, tracker: SendTracker, arrived: _Arrived) -> None:
+        """Take one request to the gateway, and what comes of it back."""
+        is_dead = self._scenario.is_dead
+        in_trouble = is_dead or self._random.random() < self._scenario.trouble
+        way = "open"
+        if in_trouble:
+            weights = (40, 12, 6, 6, not is_dead)
+            ways = ("open", "slow", "refused", "unconnected", "certificate")
+            (way,) = self._random.choices(ways, weights)
+        self.log(f"#{one.number} {way}{' trouble' * in_trouble}")
+        if way == "unconnected":
             return
-        is_slow = one.fate in ("late_writer", "slow")
-        await asyncio.sleep(self._latency() + (self._latency() * 4 if is_slow else 0))
-        if arrived.done() and one.fate != "late_writer":
-            return
-        if one.fate in ("refused", "certificate"):
-            refused = one.fate == "refused"
-            self._end(one, arrived, NotSentError("") if refused else CertificateError(""))
+        await asyncio.sleep(self._latency() + (way == "slow") * self._latency() * 4)
+        if way in ("refused", "certificate"):
+            error = NotSentError("refused") if way == "refused" else CertificateError("wrong")
+            self._end(one, arrived, error)
             return
         try:
             tracker.begin()
-        except ConnectionAbortedError as error:
+        except ConnectionAbortedError as error:  # the sender is gone
             self.log(f"#{one.number} not written: {error}")
             return
         loop = asyncio.get_running_loop()
         one.begun = loop.time()
         self.log(f"#{one.number} written")
-        silence = OutcomeUnknownError("silence")
-        seconds = self._scenario.timeouts.reply_seconds
+        silence, seconds = OutcomeUnknownError("silence"), self._scenario.timeouts.reply_seconds
         loop.call_later(seconds, self._end, one, arrived, silence)
         await asyncio.sleep(self._latency())
-        await self._come_back(one, arrived)
-
-    async def _come_back(self, one: Carried, arrived: "asyncio.Future[HttpResponse]") -> None:
-        """Let the gateway do what is asked for, or not, and take its reply back, or none."""
-        reset, coin = OutcomeUnknownError("reset"), self._random.random() < 0.5
-        if one.fate == "hanging":
-            if coin:
-                self._arrive(one)
-        elif one.fate == "late":
-            if coin:
-                self._end(one, arrived, reset)
-            await asyncio.sleep(self._latency() + self._random.random() * 50)
-            self._arrive(one)
-        elif one.fate == "status":
-            reply, pause = self._draw_status()
-            one.pause = None if arrived.done() else pause
-            self._end(one, arrived, reply)
-            is_vouched = self._scenario.lists_codes and reply.status == NOTHING_DONE_HTTP
-            if not is_vouched and coin:
-                await asyncio.sleep(self._latency() * 10 if self._random.random() < 0.5 else 0)
-                self._arrive(one)
-        elif one.fate == "lost_before":
-            self._end(one, arrived, reset)
+        if in_trouble and (is_dead or way == "open"):
+            await self._break(one, arrived)
         else:
             body = self._arrive(one)
-            if one.fate in ("lost_after", "huge"):
-                is_huge = one.fate == "huge"
-                self._end(one, arrived, ReplyTooLargeError("huge") if is_huge else reset)
-                return
             await asyncio.sleep(self._latency())
-            if one.fate == "garbled":
-                cut = body[: self._random.randrange(len(body))]
-                wrong = (cut, b"", b"[]", b"<html>busy</html>", body + b"}", b"\xff")
-                body = self._random.choice(wrong)
             self._end(one, arrived, HttpResponse(200, {}, body))
 
-    def _end(
-        self,
-        one: Carried,
-        arrived: "asyncio.Future[HttpResponse]",
-        what: HttpResponse | GatewayError,
-    ) -> None:
+    async def _break(self, one: Carried, arrived: _Arrived) -> None:
+        """Let the gateway do what is asked for now, later or never, and lose or spoil its reply."""
+        random, is_dead = self._random, self._scenario.is_dead
+        effect = random.choice(("now", "later", "never"))
+        replies = ("silence", "reset", "too large", "garbled", "status")
+        reply = random.choice(replies[:2] if is_dead else replies)
+        self.log(f"#{one.number} done {effect}; {reply}")
+        if effect == "now":
+            self._arrive(one)
+            await asyncio.sleep(self._latency())
+        if reply == "reset":
+            self._end(one, arrived, OutcomeUnknownError("reset"))
+        elif reply == "too large":
+            self._end(one, arrived, ReplyTooLargeError("too large"))
+        elif reply == "garbled":
+            self._end(one, arrived, HttpResponse(200, {}, random.choice(_GARBLED)))
+        elif reply == "status":
+            vouching = NOTHING_DONE_HTTP if self._scenario.knows_codes else None
+            is_done = effect != "never"
+            status = random.choice([one for one in _STATUSES if not (is_done and one == vouching)])
+            headers, pause = self._draw_pause()
+            one.pause = None if arrived.done() else pause
+            self._end(one, arrived, HttpResponse(status, headers, b"no"))
+        if effect == "later":
+            await asyncio.sleep(self._latency() + random.random() * 50)
+            self._arrive(one)
+
+    def _end(self, one: Carried, arrived: _Arrived, what: HttpResponse | GatewayError) -> None:
         """Give the sender what came of it, if it still waits."""
         if arrived.done():
             return
@@ -208,32 +194,23 @@ class Network:
         drawn = min(self._random.expovariate(2.0), LONGEST_LATENCY)
         return round(drawn / self._scenario.grid) * self._scenario.grid
 
-    def _draw_fate(self) -> str:
-        if self._scenario.is_dead:
-            return self._random.choice(_DEAD_FATES)
-        if self._random.random() >= self._scenario.trouble:
-            return "answered"
-        return self._random.choices(_FATES, _WEIGHTS)[0]
-
     def _arrive(self, one: Carried) -> bytes:
         """Have the gateway do what the request asks for."""
-        now = EPOCH + asyncio.get_running_loop().time()
-        self.gateway.now = datetime.fromtimestamp(now, UTC)
+        self.gateway.now = EPOCH + asyncio.get_running_loop().time()
         writer = Writer(self._random, self.gateway, self._scenario)
         body = writer.write(one.operation, one.asked)
         self.log(f"#{one.number} done: {sum(self.gateway.effects.values())} effects")
         return body
 
-    def _draw_status(self) -> tuple[HttpResponse, float | None]:
-        """Draw a reply of another status than 200, and the pause that it asks for."""
-        status = self._random.choice(_STATUSES)
-        if self._random.random() < 0.5:
-            return HttpResponse(status, {}, b"no"), None
+    def _draw_pause(self) -> tuple[dict[str, str], float | None]:
+        """Draw the pause that a reply asks for, in seconds or as a date."""
+        form = self._random.choice(("none", "none", "seconds", "date"))
         pause = float(self._random.randint(0, 40))
-        text = f"{pause:.0f}"
-        if self._random.random() < 0.5:
-            now = EPOCH + asyncio.get_running_loop().time()
-            until = int(now + pause)
-            text = format_datetime(datetime.fromtimestamp(until, UTC), usegmt=True)
-            pause = max(0.0, until - now)
-        return HttpResponse(status, {"Retry-After": text}, b"no"), pause
+        if form == "none":
+            return {}, None
+        if form == "seconds":
+            return {"Retry-After": f"{pause:.0f}"}, pause
+        now = EPOCH + asyncio.get_running_loop().time()
+        until = int(now + pause)
+        text = format_datetime(datetime.fromtimestamp(until, UTC), usegmt=True)
+        return {"Retry-After": text}, max(0.0, until - now)

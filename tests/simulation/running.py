@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-import itertools
 import math
 import random as random_module
 import warnings
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncIterator, Generator
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -16,18 +15,17 @@ from uuid import UUID
 import attrs
 
 from gateway_async import Batch, BatchResult, Credentials, GatewayClient, HmacSigner, Outcome
-from gateway_async.operations import Operation
 from tests.memory import put_transport
 from tests.simulation.clock import StuckError, VirtualLoop
 from tests.simulation.network import TASK, Carried, Network
-from tests.simulation.scenario import EPOCH, Scenario, draw, open_gateway
+from tests.simulation.scenario import EPOCH, Scenario, as_sent, draw, open_gateway
 from tests.support.diary import Diary
 
 _UNTIL_ALL_HAS_LANDED = 1_000_000
 
 
 class CallerError(Exception):
-    """What the caller's own iterator raises, its limiter, or the caller inside the `async with`."""
+    """What the caller's own iterator raises, or the caller inside the `async with`."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -38,15 +36,14 @@ class Story:
         scenario: What the run was about.
         network: What was sent, and the books of the gateway.
         diary: What the listener heard.
-        given: What the input holds.
         pulled: What the input gave out, in order.
         most_ahead: How many orders were pulled and not yet yielded, at most.
         input_open: Whether the caller's iterator was begun, and neither ended nor closed.
         yielded: What was streamed.
         result: The batch's result; None where there is none.
         error: What came out of the call, a cancellation included.
-        disturbed_at: When the call was cancelled or left, or a collaborator raised.
-        is_noticed_later: Whether that was a failure that is noticed at some time later.
+        disturbed_at: When the call was cancelled or left, or the input raised.
+        is_noticed_later: Whether that was a failure of the input, which a stream notices later.
         disturbed_again: Whether it was cancelled after that.
         was_cancelled: Whether the caller was cancelled at all.
         over_at: When the call was over.
@@ -59,7 +56,6 @@ class Story:
     scenario: Scenario
     network: Network
     diary: Diary = attrs.field(factory=Diary)
-    given: list[Any] = attrs.field(factory=list)
     pulled: list[Any] = attrs.field(factory=list)
     most_ahead: int = 0
     input_open: bool = False
@@ -75,11 +71,6 @@ class Story:
     recovered: BatchResult[Any, Any] | None = None
     running: list[str] = attrs.field(factory=list)
     stray: list[str] = attrs.field(factory=list)
-
-    @property
-    def trace(self) -> str:
-        """Everything that happened, line by line."""
-        return "\n".join(self.network.trace)
 
     @property
     def outcomes(self) -> list[Outcome[Any, Any]]:
@@ -98,12 +89,6 @@ class Story:
         if self.disturbed_at is None:
             self.disturbed_at = asyncio.get_running_loop().time() if at is None else at
 
-    def fail(self, what: str) -> None:
-        """Raise, as the input or a collaborator; a stream hears of it when it comes to it."""
-        self.disturb(what)
-        self.is_noticed_later = self.scenario.streamed
-        raise CallerError(what)
-
 
 def run(seed: int) -> Story:
     """Run one seed, on a loop of its own."""
@@ -111,7 +96,9 @@ def run(seed: int) -> Story:
     network = Network(scenario, open_gateway(scenario, random), random)
     story = Story(scenario=scenario, network=network)
     loop = VirtualLoop()
-    loop.set_exception_handler(lambda _, context: story.stray.append(_told(context)))
+    loop.set_exception_handler(
+        lambda _, context: story.stray.append(f"{context['message']}: {context.get('exception')!r}")
+    )
     state = random_module.getstate()
     random_module.seed(seed)  # the jitter of the client's pauses
     clock = SimpleNamespace(time=lambda: EPOCH + loop.time(), monotonic=lambda: math.inf)
@@ -134,18 +121,24 @@ def run(seed: int) -> Story:
     story.stray += [str(warning.message) for warning in warned]
     network.trace.append(f"error {story.error!r}")
     outcomes = [*story.yielded, *(story.result or ()), *(story.recovered or ())]
-    network.trace += [f"{o.index} {o.status} {scenario.key(o.order)} {o.error}" for o in outcomes]
+    network.trace += [f"{o.index} {o.status} {as_sent(o.order)} {o.error}" for o in outcomes]
     return story
-
-
-def _told(context: Mapping[str, Any]) -> str:
-    return f"{context['message']}: {context.get('exception')!r}"
 
 
 async def _live(story: Story) -> None:
     """Let the caller live through the run, then wait until everything has landed."""
     loop, scenario = asyncio.get_running_loop(), story.scenario
-    client = _client(story)
+    client = GatewayClient(
+        "https://gateway.example",
+        Credentials(merchant_id="M", account_id="A", signer=HmacSigner("secret")),
+        timeouts=scenario.timeouts,
+        retry=scenario.retry,
+        policy=scenario.policy,
+        recovery=scenario.recovery,
+        dialect=scenario.dialect,
+        telemetry=story.diary,
+    )
+    put_transport(client, story.network)
     task = loop.create_task(_call(story, client), name="caller")
     if scenario.interruption == "cancel":
         loop.call_at(scenario.interrupted_at, _cancel, story, task, scenario.steps)
@@ -165,8 +158,7 @@ async def _live(story: Story) -> None:
     if scenario.recovers and story.result is not None:
         if scenario.calms_down:
             story.network.calm_down()
-        with contextlib.suppress(CallerError):
-            story.recovered = await client.recover(story.outcomes)
+        story.recovered = await client.recover(story.outcomes)
     await asyncio.sleep(_UNTIL_ALL_HAS_LANDED)
     await client.aclose()
 
@@ -193,7 +185,7 @@ async def _call(story: Story, client: GatewayClient) -> None:
     try:
         async with asyncio.timeout(timeout_at):
             try:
-                await _consume(story, client)
+                await _consume(story, getattr(client, scenario.operation)(_input(story)))
             except asyncio.CancelledError:
                 if not story.was_cancelled:
                     story.disturb("timeout", at=timeout_at)
@@ -203,9 +195,7 @@ async def _call(story: Story, client: GatewayClient) -> None:
         raise
 
 
-async def _consume(story: Story, client: GatewayClient) -> None:
-    method = getattr(client, story.scenario.operation)
-    batch = method(_input(story))
+async def _consume(story: Story, batch: Batch[Any, Any]) -> None:
     try:
         await (_stream(story, batch) if story.scenario.streamed else batch)
     finally:
@@ -235,23 +225,22 @@ async def _stream(story: Story, batch: Batch[Any, Any]) -> None:
 
 def _input(story: Story) -> object:
     """Return the orders in the form that the scenario asks for."""
-    scenario = story.scenario
-    story.given = [
-        f"no order {n}" if n in scenario.bad else order for n, order in enumerate(scenario.orders)
-    ]
-    if scenario.kind == "list":
-        story.pulled = list(story.given)
-        return story.given
-    return _generate(story) if scenario.kind == "generator" else _generate_slowly(story)
+    if story.scenario.kind == "list":
+        story.pulled = list(story.scenario.orders)
+        return story.scenario.orders
+    is_async = story.scenario.kind == "async"
+    return _generate_slowly(story) if is_async else _generate(story)
 
 
 def _generate(story: Story) -> Generator[object, None, None]:
     story.input_open = True
     try:
-        for n, order in enumerate([*story.given, None]):
+        for n, order in enumerate([*story.scenario.orders, None]):
             if n == story.scenario.fails_after:
-                story.fail("the input fails")
-            if n < len(story.given):
+                story.disturb("the input fails")
+                story.is_noticed_later = story.scenario.streamed
+                raise CallerError
+            if order is not None:
                 story.pulled.append(order)
                 ahead = len(story.pulled) - len(story.yielded)
                 story.most_ahead = max(story.most_ahead, ahead)
@@ -266,52 +255,3 @@ async def _generate_slowly(story: Story) -> AsyncIterator[object]:
             yield order
             if story.scenario.input_pause:
                 await asyncio.sleep(story.scenario.input_pause)
-
-
-def _client(story: Story) -> GatewayClient:
-    """Make a client whose messages go over the network in memory."""
-    scenario = story.scenario
-    client = GatewayClient(
-        "https://gateway.example",
-        Credentials(merchant_id="M", account_id="A", signer=_Signer(scenario.signer_fails_at)),
-        timeouts=scenario.timeouts,
-        retry=scenario.retry,
-        policy=scenario.policy,
-        recovery=scenario.recovery,
-        dialect=scenario.dialect,
-        limiter=_Limiter(story),
-        telemetry=story.diary,
-    )
-    put_transport(client, story.network)
-    return client
-
-
-class _Signer:
-    """Signs, and raises at one of its calls."""
-
-    def __init__(self, fails_at: int | None) -> None:
-        self._fails_at = fails_at
-        self._calls = itertools.count(1)
-        self._signer = HmacSigner("secret")
-
-    def sign(self, operation: Operation, fields: Mapping[str, str]) -> str:
-        if next(self._calls) == self._fails_at:
-            raise ValueError("the key is locked")
-        return self._signer.sign(operation, fields)
-
-
-class _Limiter:
-    """Lets few through at a time, or everybody, and raises at one of its calls."""
-
-    def __init__(self, story: Story) -> None:
-        self._story = story
-        self._calls = itertools.count(1)
-        self._places = asyncio.Semaphore(story.scenario.limit or 1000)
-
-    async def __aenter__(self) -> None:
-        if next(self._calls) == self._story.scenario.limiter_fails_at:
-            self._story.fail("the limiter fails")
-        await self._places.acquire()
-
-    async def __aexit__(self, *error: object) -> None:
-        self._places.release()
