@@ -5,8 +5,7 @@ The table of faults shows that no fault does: `tests/faults/test_table.py`.
 
 import asyncio
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -27,7 +26,6 @@ from gateway_async.sandbox import Sandbox, faults
 from tests.memory import QUICK, MemoryTransport, client_over
 from tests.models.examples import CARD, payout_request
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
-from tests.secrets.conftest import Opened
 from tests.support.calls import SINGLES, paid_by_card
 from tests.support.collaborators import Limiter, raising
 from tests.support.diary import Diary
@@ -48,6 +46,24 @@ def _some(number: int) -> Sequence[str]:
     return (*USUAL, *(_OTHERS[(2 * number + more) % len(_OTHERS)] for more in (0, 1)))
 
 
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with Sandbox(secret=SIGNER_SECRET) as sandbox:
+        yield sandbox
+
+
+def _client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
+    """Return a client of the sandbox that reads little."""
+    chosen = {
+        "signer": SIGNER,
+        "retry": QUICK,
+        "policy": BatchPolicy(chunk_size=2),
+        "max_reply_bytes": 100_000,
+        **settings,
+    }
+    return client_at(sandbox.base_url, **chosen)
+
+
 async def _call(name: str, client: GatewayClient, sandbox: Sandbox) -> Any:
     if name in SINGLES:
         return await SINGLES[name](client)
@@ -55,23 +71,24 @@ async def _call(name: str, client: GatewayClient, sandbox: Sandbox) -> Any:
 
 
 async def _drive(
-    net: Dragnet, client: GatewayClient, sandbox: Sandbox, names: Sequence[str] = ALL
+    net: Dragnet, sandbox: Sandbox, names: Sequence[str] = ALL, **settings: Any
 ) -> list[BaseException]:
     """Run operations at the same time, catch all that comes of them; return the errors."""
-    calls = [_call(name, client, sandbox) for name in names]
-    came = await asyncio.gather(*calls, return_exceptions=True)
+    async with _client(sandbox, **settings) as client:
+        calls = [_call(name, client, sandbox) for name in names]
+        came = await asyncio.gather(*calls, return_exceptions=True)
+        net.catch("client", [client, *vars(client).values()], deep=False)
     for name, value in zip(names, came, strict=True):
         net.catch(name, value, deep=name not in ("checkout", "call for text"))
-    net.catch("client", [client, *vars(client).values()], deep=False)
     return [value for value in came if isinstance(value, BaseException)]
 
 
-async def test_all_is_well(net: Dragnet, opened: Opened, sandbox: Sandbox) -> None:
+async def test_all_is_well(net: Dragnet, sandbox: Sandbox) -> None:
     recorder = Recorder()
-    assert await _drive(net, opened(telemetry=recorder.telemetry), sandbox) == []
+    assert await _drive(net, sandbox, telemetry=recorder.telemetry) == []
     assert len(net.signatures) > len(ALL)
     sandbox.faults.add("*", faults.DropReply(probability=0.5))
-    await _drive(net, opened(telemetry=recorder.telemetry), sandbox, USUAL)
+    await _drive(net, sandbox, USUAL, telemetry=recorder.telemetry)
     shown = recorder.shown()
     net.add("telemetry", shown)
     assert {"refund batch", *USUAL} <= {span.name for span in recorder.spans}
@@ -131,12 +148,12 @@ GIVEN: list[tuple[dict[str, Any], faults.Fault | None]] = [
 
 
 @pytest.mark.parametrize("number", range(len(GIVEN)))
-async def test_what_is_given(net: Dragnet, opened: Opened, sandbox: Sandbox, number: int) -> None:
+async def test_what_is_given(net: Dragnet, sandbox: Sandbox, number: int) -> None:
     settings, fault = GIVEN[number]
     if fault:
         sandbox.faults.add("*", fault)
     names = _some(number)
-    errors = await _drive(net, opened(**settings), sandbox, names)
+    errors = await _drive(net, sandbox, names, **settings)
     allowed = (GatewayError, LookupError) if "limiter" in settings else GatewayError
     assert [error for error in errors if not isinstance(error, allowed)] == []
     assert len(errors) == len(names) or "limiter" not in settings
@@ -145,16 +162,15 @@ async def test_what_is_given(net: Dragnet, opened: Opened, sandbox: Sandbox, num
         net.catch("told", [*diary.batches, *diary.requests, *diary.settled])
 
 
-async def test_a_session_of_the_caller(net: Dragnet, opened: Opened, sandbox: Sandbox) -> None:
+async def test_a_session_of_the_caller(net: Dragnet, sandbox: Sandbox) -> None:
     sandbox.faults.add("*", faults.DropReply(probability=0.5))
     async with aiohttp.ClientSession() as session:
-        client = opened(session=session)
-        await _drive(net, client, sandbox, USUAL)
-    assert len(await _drive(net, client, sandbox, ("pay_direct",))) == 1
+        await _drive(net, sandbox, USUAL, session=session)
+    assert len(await _drive(net, sandbox, ("pay_direct",), session=session)) == 1  # it is closed
 
 
-async def test_what_cannot_be_sent(net: Dragnet, opened: Opened, sandbox: Sandbox) -> None:
-    client: Any = opened()
+async def test_what_cannot_be_sent(net: Dragnet, sandbox: Sandbox) -> None:
+    client: Any = _client(sandbox)
     paid, (order,) = paid_by_card(), seeded(sandbox, 1)
     wrong: list[Any] = [
         client.pay_direct(attrs.evolve(paid, amount="1.234")),
@@ -187,33 +203,30 @@ async def test_what_cannot_be_sent(net: Dragnet, opened: Opened, sandbox: Sandbo
 @pytest.mark.parametrize("settings", [{}, {"limiter": Limiter(leave=BROKEN)}], ids=["", "limiter"])
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_interruption(
-    net: Dragnet,
-    opened: Opened,
-    sandbox: Sandbox,
-    way: Way,
-    settings: dict[str, Any],
+    net: Dragnet, sandbox: Sandbox, way: Way, settings: dict[str, Any]
 ) -> None:
     sandbox.faults.add("*", faults.NoReply())
-    client = opened(policy=BatchPolicy(chunk_size=2, drain_seconds=0), **settings)
-    names = _some(WAYS.index(way))
-    calls = [way(_call(name, client, sandbox), asked(sandbox)) for name in names]
-    for name, end in zip(names, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+    policy, names = BatchPolicy(chunk_size=2, drain_seconds=0), _some(WAYS.index(way))
+    async with _client(sandbox, policy=policy, **settings) as client:
+        calls = [way(_call(name, client, sandbox), asked(sandbox)) for name in names]
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    for name, end in zip(names, ends, strict=True):
         assert isinstance(end, asyncio.CancelledError | TimeoutError | ExceptionGroup)
         net.catch(name, end)
 
 
 async def test_a_loop_that_logs_all_it_runs_and_a_task_that_nobody_awaits(
-    net: Dragnet, opened: Opened, sandbox: Sandbox
+    net: Dragnet, sandbox: Sandbox
 ) -> None:
     asyncio.get_running_loop().slow_callback_duration = 0
-    client = opened()
-    await client.pay_direct(paid_by_card())
-    for fault in (faults.Status(times=1), faults.DropReply(times=1)):
-        sandbox.faults.add("*", fault)
-        forgotten = asyncio.create_task(client.pay_direct(paid_by_card()))
-        await asyncio.wait({forgotten})
-        net.catch("task", forgotten, deep=False)
-        del forgotten
+    async with _client(sandbox) as client:
+        await client.pay_direct(paid_by_card())
+        for fault in (faults.Status(times=1), faults.DropReply(times=1)):
+            sandbox.faults.add("*", fault)
+            forgotten = asyncio.create_task(client.pay_direct(paid_by_card()))
+            await asyncio.wait({forgotten})
+            net.catch("task", forgotten, deep=False)
+            del forgotten
     assert sum(label == "log" for label, _ in net.texts) > 10
     assert any("never retrieved" in text for label, text in net.texts if label == "event loop")
 
@@ -221,9 +234,11 @@ async def test_a_loop_that_logs_all_it_runs_and_a_task_that_nobody_awaits(
 # Connections that break while the request is written, or as soon as it is
 
 
-def _breaking(after_bytes: int) -> AbstractAsyncContextManager[str]:
-    """Listen on this machine, take so many bytes of each connection, and reset it."""
-
+@pytest.mark.parametrize(
+    ("after_bytes", "length"),
+    [(0, 0), (1000, 0), (1, 4_000_000)],  # the last is longer than any buffer
+)
+async def test_a_broken_connection(net: Dragnet, after_bytes: int, length: int) -> None:
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if after_bytes:
             await reader.read(after_bytes)
@@ -231,17 +246,11 @@ def _breaking(after_bytes: int) -> AbstractAsyncContextManager[str]:
 
     bound = bind()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    return serving(take, bound=bound)
-
-
-@pytest.mark.parametrize("after_bytes", [0, 1, 1000])
-@pytest.mark.parametrize("length", [0, 4_000_000], ids=["", "longer than any buffer"])
-async def test_a_broken_connection(net: Dragnet, after_bytes: int, length: int) -> None:
     # Not shown in the repr, so that the net need not search it in every frame.
     payment = attrs.evolve(paid_by_card(), document="x" * length)
     retry = RetryPolicy(attempts=1)
     async with (
-        _breaking(after_bytes) as address,
+        serving(take, bound=bound) as address,
         client_at(address, signer=SIGNER, retry=retry) as client,
     ):
         with pytest.raises(GatewayError) as caught:
