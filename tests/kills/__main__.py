@@ -32,7 +32,7 @@ def main() -> int:
     wrong = "/".join(str(tally.problems[kind]) for kind in Wrong)
     lines = [
         *tally.failures,
-        f"{_listed(tally.counts)} (with money)",
+        f"{_listed(tally.counts)}",
         f"killed at: {_listed(tally.deaths)}",
         f"orders: {_listed(tally.statuses)}; in the journal: {_listed(tally.states)}",
         f"doubled/lost/wrongly reported: {wrong}; failed runs: {tally.problems['failed']}",

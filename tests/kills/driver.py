@@ -74,8 +74,8 @@ class Running:
             runs=1,
             kills=tally.deaths.total(),
             ousted=self.ousted,
-            requests=self.gateway.faults.requests,
-            faulty=self.gateway.faults.faulty,
+            requests=self.gateway.sandbox.requests[self.plan.operation],
+            faults=self.gateway.sandbox.faults.struck.total(),
         )
         tally.statuses.update(str(one.status) for one in self.told[-1])
         tally.problems.update(kind for kind, _ in problems)

@@ -1,8 +1,7 @@
 """The gateway of one run: a sandbox whose requests meet faults, and what its books say."""
 
-import random
+import itertools
 import re
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -17,10 +16,10 @@ from gateway_async import (
     Timeouts,
 )
 from gateway_async.dialect import PaymentState
-from gateway_async.sandbox import Faults, PaymentStatus, Sandbox, faults
+from gateway_async.sandbox import PaymentStatus, Sandbox, faults
 from gateway_async.sandbox.records import CLOSED_ACCOUNT
 from tests.kills.plans import Plan
-from tests.orders import NEEDS, orders_for, payout_request
+from tests.orders import LOOK_UPS, NEEDS, orders_for, payout_request
 from tests.support.books import Books, effects
 
 LATEST_SECONDS = 0.12
@@ -44,84 +43,28 @@ _CLOSED = Beneficiary(bank_details=BankDetails(account_number=CLOSED_ACCOUNT))
 """To this account no payout is made."""
 
 _TAG = re.compile(r"o([0-9]+)$")
-_CYCLE = 5
-_LOOK_FAULTS_SHARE = 0.25
+_MONEY_LIKELY, _LOOK_LIKELY = 0.07, 0.02
+"""How likely each fault strikes a request: four of five that move money meet one or more."""
 
-_Draw = Callable[[random.Random], faults.Fault]
-
-_MONEY: Sequence[_Draw] = (
-    lambda _: faults.DropReply(),
-    lambda _: faults.DropReply(),
-    lambda _: faults.ResetBeforeEffect(),
-    lambda _: faults.ResetAfterEffect(),
-    lambda rng: faults.LateEffect(rng.uniform(0.01, LATEST_SECONDS)),
-    lambda rng: faults.LateEffect(rng.uniform(0.01, LATEST_SECONDS)),
-    lambda rng: faults.Status(503, after_effect=rng.random() < 0.5),
-    lambda rng: faults.HtmlErrorPage(after_effect=rng.random() < 0.5),
-    lambda rng: faults.CutReply(rng.random() * 0.9),
-    lambda _: faults.InvalidBody(),
-    lambda rng: faults.MissingItems(rng.randint(1, 3)),
-    lambda rng: faults.MissingItems(rng.randint(1, 3)),
-    lambda rng: faults.UnknownItemStatus(count=rng.randint(1, 3)),
-    lambda _: faults.ChangedAmount(),
-    lambda _: faults.ChangedIdentity(),
-    lambda _: faults.DoubledItems(status="7"),
-    lambda rng: faults.Latency(rng.uniform(0.01, LATEST_SECONDS)),
-    lambda rng: faults.Latency(rng.uniform(0.01, LATEST_SECONDS)),
-    lambda rng: faults.ReturnStatus(after_effect=rng.random() < 0.5),
-    lambda _: faults.ReturnStatus(_NOTHING_DONE_CODE, after_effect=False),
-    lambda _: faults.Status(_NOTHING_DONE_STATUS),
+_MONEY: tuple[faults.Fault, ...] = (
+    *(faults.DropReply(), faults.DropReply(), faults.ResetBeforeEffect()),
+    *(faults.ResetAfterEffect(), faults.LateEffect(0.02), faults.LateEffect(LATEST_SECONDS)),
+    *(faults.Latency(0.01, jitter=0.1), faults.Latency(0.01, jitter=0.1)),
+    *(faults.Status(503), faults.Status(503, after_effect=True), faults.HtmlErrorPage()),
+    *(faults.Status(_NOTHING_DONE_STATUS), faults.CutReply(0.1), faults.CutReply(0.8)),
+    *(faults.InvalidBody(), faults.ReturnStatus(), faults.ReturnStatus(after_effect=False)),
+    faults.ReturnStatus(_NOTHING_DONE_CODE, after_effect=False),
 )
-_OF_LISTS = ("MissingItems", "DoubledItems", "ChangedIdentity", "ChangedAmount")
-_PAYOUTS = [draw for draw in _MONEY if type(draw(random.Random(0))).__name__ not in _OF_LISTS]
-_LOOKS: Sequence[_Draw] = (
-    lambda _: faults.DropReply(),
-    lambda _: faults.ResetAfterEffect(),
-    lambda _: faults.Status(503),
-    lambda _: faults.InvalidBody(),
-    lambda rng: faults.CutReply(rng.random() * 0.9),
-    lambda rng: faults.Latency(rng.uniform(0.01, LATEST_SECONDS)),
-    lambda rng: faults.MissingItems(rng.randint(1, 3)),
-    lambda _: faults.EmptyLookUp(),
-    lambda _: faults.DoubledItems(),
-    lambda _: faults.ReorderedItems(),
-    lambda _: faults.IgnoreSelection(),
-    lambda _: faults.GzipReply(),
+_MONEY_IN_LISTS: tuple[faults.Fault, ...] = (
+    *(faults.MissingItems(1), faults.MissingItems(3), faults.UnknownItemStatus(count=2)),
+    *(faults.ChangedAmount(), faults.ChangedIdentity(), faults.DoubledItems(status="7")),
 )
-
-
-class DrawnFaults(Faults):
-    """Faults drawn request by request: four of every five that move money meet one."""
-
-    def __init__(self, seed: int, operation: str) -> None:
-        super().__init__(random_seed=seed)
-        self._rng = random.Random(f"faults {seed}")
-        self._operation = operation
-        self._draws = _PAYOUTS if operation == "payout" else _MONEY
-        self._spared: list[bool] = []
-        self.requests = 0
-        self.faulty = 0
-
-    def plan(self, operation: str, *, notifications: bool = False) -> faults.Plan:
-        """Decide what strikes the next request."""
-        if notifications:
-            return super().plan(operation, notifications=True)
-        if operation != self._operation:
-            return self._struck(_LOOKS, self._rng.random() < _LOOK_FAULTS_SHARE)
-        if not self._spared:  # never the first two, so that the share is met from the start
-            spared = self._rng.randrange(2, _CYCLE)
-            self._spared = [number == spared for number in reversed(range(_CYCLE))]
-        is_struck = not self._spared.pop()
-        self.requests += 1
-        self.faulty += is_struck
-        return self._struck(self._draws, is_struck)
-
-    def _struck(self, draws: Sequence[_Draw], is_struck: bool) -> faults.Plan:
-        fault = self._rng.choice(draws)(self._rng) if is_struck else None
-        if fault is None:
-            return faults.Plan()
-        self.struck[type(fault).__name__] += 1
-        return faults.Plan(faults=(fault,))
+_LOOKS: tuple[faults.Fault, ...] = (
+    *(faults.DropReply(), faults.ResetAfterEffect(), faults.Status(503), faults.InvalidBody()),
+    *(faults.CutReply(0.5), faults.Latency(0.01, jitter=0.1), faults.MissingItems(2)),
+    *(faults.EmptyLookUp(), faults.DoubledItems(), faults.ReorderedItems()),
+    *(faults.IgnoreSelection(), faults.GzipReply()),
+)
 
 
 @attrs.frozen
@@ -129,7 +72,6 @@ class Gateway:
     """A sandbox, and the orders of the run that it serves."""
 
     sandbox: Sandbox
-    faults: DrawnFaults
     plan: Plan
     orders: list[Any]
 
@@ -178,12 +120,15 @@ class Gateway:
 def make_gateway(plan: Plan) -> Gateway:
     """Make a sandbox that holds what the orders of a run are about; it is not started."""
     sandbox = Sandbox(random_seed=plan.seed)
-    drawn = sandbox.faults = DrawnFaults(plan.seed, plan.operation)
+    for fault in (*_MONEY, *(() if plan.operation == "payout" else _MONEY_IN_LISTS)):
+        sandbox.faults.add(plan.operation, attrs.evolve(fault, probability=_MONEY_LIKELY))
+    for operation, fault in itertools.product(LOOK_UPS, _LOOKS):
+        sandbox.faults.add(operation, attrs.evolve(fault, probability=_LOOK_LIKELY))
     if plan.operation == "payout":
         orders: list[Any] = [payout_request(number) for number in range(plan.orders)]
         for number in range(plan.refused):
             orders[number] = attrs.evolve(orders[number], beneficiary=_CLOSED)
-        return Gateway(sandbox, drawn, plan, orders)
+        return Gateway(sandbox, plan, orders)
     held = sandbox.seed(plan.orders, status=NEEDS.get(plan.operation, "captured"))
     for order in held[: plan.refused]:
         sandbox.ledger.transaction(order.transaction_id).status = PaymentStatus.DECLINED
@@ -196,4 +141,4 @@ def make_gateway(plan: Plan) -> Gateway:
             attrs.evolve(order, refund_amount="2.00", refund_reason=f"o{number}")
             for number, order in enumerate(orders)
         ]
-    return Gateway(sandbox, drawn, plan, orders)
+    return Gateway(sandbox, plan, orders)

@@ -22,8 +22,8 @@ JOURNAL_WORK = {
 KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
     "import": (("before commit", "after commit"), 4),
     "take": (("before commit", "after commit"), 1),
-    "intent": (("before commit", "after commit"), 0),
-    "settle": (("before commit", "after commit"), 0),
+    "intent": (("before commit", "after commit"), 3),
+    "settle": (("before commit", "after commit"), 3),
     "finding": (("before commit", "after commit"), 2),
     "renew": (("before commit", "after commit"), 1),
     "money": (("first byte", "sent", "reply"), 0),

@@ -6,7 +6,6 @@ from tests.kills.driver import run_seeds
 from tests.kills.plans import KILLED_AT, draw
 
 _RUNS, _AT_ONCE = 50, 25  # by turns on SQLite and PostgreSQL; `nox -s kills` runs more
-_LEAST_SHARE = 0.6
 
 
 @pytest.mark.parametrize("start", range(0, _RUNS, _AT_ONCE))
@@ -17,7 +16,7 @@ async def test_kills_do_no_harm(start: int) -> None:
     counts, statuses = tally.counts, tally.statuses
     assert counts["runs"] == _AT_ONCE
     assert counts["kills"] == tally.deaths.total() >= _AT_ONCE // 2
-    assert counts["faulty"] >= _LEAST_SHARE * counts["requests"]
+    assert counts["faults"] >= counts["requests"]
     assert statuses["succeeded"] > statuses.total() / 3
     assert statuses["unknown"] <= tally.states["held"]
     assert "intent" not in tally.states
