@@ -7,7 +7,7 @@ import pytest
 from gateway_async import NotSentError
 from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
-from tests.journal.tables import Tables
+from tests.journal.tables import Tables, submitted
 from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import refunds
 
@@ -46,3 +46,20 @@ async def test_orders_in_another_state_change_nothing(
         await batch
     assert [one.operation.name for one in transport.asked].count("refund") <= 1
     assert tables.known() == known
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("state", ["succeeded", "declined", "held"])
+async def test_what_was_decided_during_a_look_up_stands(
+    journal: Journal, tables: Tables, state: str
+) -> None:
+    await submitted(journal, refunds(3))
+    tables.put(state="unknown")
+
+    def answer(asked: Asked) -> Any:
+        tables.put(1, state=state, note="a person was faster")
+        return asked.done()
+
+    await client_over(MemoryTransport(answer)).resume(journal.job("job"))
+    assert tables.states() == ["held", state, "held"]
+    assert tables.known()[1].note == "a person was faster"
