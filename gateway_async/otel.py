@@ -5,9 +5,7 @@ and where they go.
 """
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import TYPE_CHECKING, cast
 
 from gateway_async.errors import require_extra
 from gateway_async.telemetry import Telemetry
@@ -29,19 +27,12 @@ if TYPE_CHECKING:
 
     Attributes = dict[str, AttributeValue]
     Facts = Mapping[str, AttributeValue | None]
+    Begun = tuple[Span, Token[Context]]  # a span, and the context to go back to
 
 __all__ = ["OpenTelemetry"]
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60)
 _WITHOUT_ANSWER = ("unknown", "not_sent")
-
-
-@attrs.frozen
-class _Open:
-    """A span that is not ended, and the context to go back to."""
-
-    span: "Span"
-    token: "Token[Context]"
 
 
 class OpenTelemetry(Telemetry):
@@ -83,7 +74,7 @@ class OpenTelemetry(Telemetry):
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
 
-    def batch_began(self, batch: "BatchStart") -> _Open:
+    def batch_began(self, batch: "BatchStart") -> "Begun":
         """Begin the span of a batch."""
         facts = {
             "gateway_async.job.name": batch.job,
@@ -101,7 +92,7 @@ class OpenTelemetry(Telemetry):
         }
         _end(token, end, facts)
 
-    def request_began(self, request: "RequestStart") -> _Open:
+    def request_began(self, request: "RequestStart") -> "Begun":
         """Begin the span of a request."""
         self._active.add(1, {"gateway_async.operation": request.operation})
         facts = {"gateway_async.request.orders": request.orders}
@@ -138,7 +129,7 @@ class OpenTelemetry(Telemetry):
 
     def _begin(
         self, name: str, kind: trace.SpanKind, start: "BatchStart | RequestStart", facts: "Facts"
-    ) -> _Open:
+    ) -> "Begun":
         attributes = _known(
             {
                 "gateway_async.operation": start.operation,
@@ -148,23 +139,22 @@ class OpenTelemetry(Telemetry):
             }
         )
         span = self._tracer.start_span(name, kind=kind, attributes=attributes)
-        return _Open(span, context.attach(trace.set_span_in_context(span)))
+        return span, context.attach(trace.set_span_in_context(span))
 
 
 def _end(token: object, end: "BatchEnd | RequestEnd", facts: "Facts") -> None:
     """End a span; a failure is one that raised, or left orders without an answer."""
-    if not isinstance(token, _Open):
-        raise TypeError(f"expected what the beginning returned, got {type(token).__name__}")
+    span, before = cast("Begun", token)
     found = {status: count for status, count in end.counts.items() if count}
     outcomes = {f"gateway_async.outcomes.{status}": count for status, count in found.items()}
-    token.span.set_attributes({**outcomes, **_known(facts), **_error_type(end.error)})
+    span.set_attributes({**outcomes, **_known(facts), **_error_type(end.error)})
     left = [f"{count} {status}" for status, count in found.items() if status in _WITHOUT_ANSWER]
     if end.error is not None:
-        token.span.set_status(trace.StatusCode.ERROR, type(end.error).__name__)
+        span.set_status(trace.StatusCode.ERROR, type(end.error).__name__)
     elif left:
-        token.span.set_status(trace.StatusCode.ERROR, ", ".join(left))
-    token.span.end()
-    context.detach(token.token)
+        span.set_status(trace.StatusCode.ERROR, ", ".join(left))
+    span.end()
+    context.detach(before)
 
 
 def _known(facts: "Facts") -> "Attributes":

@@ -265,7 +265,7 @@ def check_alone(session: object, **own: object) -> None:
             )
 
 
-_DEFAULT_PORTS = {"https": 443, "http": 80}
+DEFAULT_PORTS = {"https": 443, "http": 80}
 
 
 def checked_base_url(url: str, *, allow_http: bool = False) -> str:
@@ -299,7 +299,7 @@ def checked_base_url(url: str, *, allow_http: bool = False) -> str:
         )
     host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
-    port = "" if parts.port in {None, _DEFAULT_PORTS[parts.scheme]} else f":{parts.port}"
+    port = "" if parts.port in {None, DEFAULT_PORTS[parts.scheme]} else f":{parts.port}"
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
 

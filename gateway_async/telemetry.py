@@ -18,6 +18,7 @@ import attrs
 from gateway_async.errors import ConfigurationError, OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
 from gateway_async.operations import OPERATIONS
+from gateway_async.settings import DEFAULT_PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +36,6 @@ _batches = logging.getLogger("gateway_async.batches")
 _requests = logging.getLogger("gateway_async.requests")
 _listeners = logging.getLogger("gateway_async.telemetry")
 
-_PORTS = {"http": 80, "https": 443}
 _FAILED = object()
 
 
@@ -198,7 +198,7 @@ class Instrumentation:
         self.listener = listener
         self.server: dict[str, Any] = {
             "server_address": parts.hostname or "",
-            "server_port": parts.port or _PORTS[parts.scheme],
+            "server_port": parts.port or DEFAULT_PORTS[parts.scheme],
         }
         self._has_complained = False
 
@@ -305,32 +305,24 @@ class BatchSpan:
             self.run(self._owner.call, listener.batch_ended, self._start, end, self._token)
 
 
+@attrs.define(eq=False)
 class RequestSpan:
     """One request, from its beginning to the end of the `with` block around it.
 
-    Args:
+    Attributes:
         owner: What reports.
         operation: The operation.
-        attempts: Those of the request.
+        attempts: Those of the request, which a session makes.
         orders: How many orders it has; None for a single payment or payout, and for a page.
-
-    Attributes:
         statuses: The statuses of its orders, as codes.
     """
 
-    def __init__(
-        self,
-        owner: Instrumentation,
-        operation: "Operation",
-        attempts: Any,  # noqa: ANN401  # those of a session, which stands above
-        orders: int | None,
-    ) -> None:
-        self._attempts = attempts
-        self.statuses = b""
-        self._owner = owner
-        self._operation = operation
-        self._orders = orders
-        self._began: tuple[RequestStart, float, object] | None = None
+    _owner: Instrumentation
+    _operation: "Operation"
+    _attempts: Any
+    _orders: int | None
+    statuses: bytes = b""
+    _began: tuple[RequestStart, float, object] | None = attrs.field(default=None, init=False)
 
     def begin(self) -> None:
         """Report that it begins, inside of the `with` block: a listener may end the process."""
