@@ -63,7 +63,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         window: int,
     ) -> None:
         self._gateway = gateway
-        self._ledger = ledger
+        self._source = open_source(ledger)
         self._make_case = make_case
         self._policy = policy
         self._size = window
@@ -102,9 +102,9 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         return f"<Reconciliation: {self._summary.entries} entries{' so far' * (not self._result)}>"
 
     async def _complete(self) -> ReconciliationResult:
-        self._start()
         try:
             await asyncio.sleep(0)  # cancelled before its first step, it has taken nothing in
+            self._start()
             while await self._advance():
                 pass
         except asyncio.CancelledError as cancelled:
@@ -141,8 +141,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         Raises:
             InvalidOrderError: If any entry of a collection is wrong; nothing is looked up.
         """
-        self._source = source = open_source(self._ledger)
-        entries = source.collection or ()
+        entries = self._source.collection or ()
         wrong = {
             n: _no_entry(n, e) for n, e in enumerate(entries) if not isinstance(e, LedgerEntry)
         }
