@@ -1,6 +1,5 @@
 """`GatewayClient`: one short method an operation."""
 
-import sys
 import warnings
 from importlib import import_module
 from ssl import SSLContext
@@ -36,7 +35,6 @@ from gateway_async.transport import AiohttpTransport, ConnectionOptions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
-    from types import FrameType
 
     from aiohttp import ClientSession
 
@@ -145,7 +143,6 @@ class GatewayClient:
         proxy: str | None = None,
         trust_env: bool = False,
     ) -> None:
-        self._made_at = _caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way to know
         self._policy = setting("policy", policy, BatchPolicy)
         self._recovery = setting("recovery", recovery, RecoveryPolicy)
         expect("credentials", credentials, Credentials)
@@ -221,13 +218,11 @@ class GatewayClient:
     def __del__(self) -> None:
         transport = getattr(self, "_transport", None)
         if transport is not None and transport.loops:
-            filename, line = self._made_at
-            warnings.warn_explicit(
-                "a GatewayClient made here was left open; use `async with`, or await its aclose()",
+            warnings.warn(
+                f"{self!r} was left open; use `async with`, or await its aclose()",
                 ResourceWarning,
-                filename,
-                line,
-                source=self,
+                stacklevel=2,
+                source=self,  # `python -X tracemalloc` shows where it was made
             )
 
     def __repr__(self) -> str:
@@ -634,11 +629,3 @@ class GatewayClient:
             raise ConfigurationError(
                 "this GatewayClient is closed; enter it again with `async with`, or make another"
             )
-
-
-def _caller_place(frame: "FrameType | None") -> tuple[str, int]:
-    """Return file and line of the nearest caller outside this package."""
-    package = __name__.partition(".")[0]
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(f"{package}."):
-        frame = frame.f_back
-    return ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

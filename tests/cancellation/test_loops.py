@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import inspect
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -98,13 +97,8 @@ def test_a_run_that_is_cancelled_leaves_nothing_behind(
     assert complaints == []
 
 
-def test_a_client_that_is_left_open_warns_and_names_the_place_where_it_was_made(
-    port: int,
-) -> None:
-    frame = inspect.currentframe()
-    assert frame is not None
+def test_a_client_that_is_left_open_warns(port: int) -> None:
     credentials = Credentials(merchant_id="M1", account_id="A1", signer=SIGNER)
-    line = frame.f_lineno + 1
     client = GatewayClient(f"http://127.0.0.1:{port}", credentials)
 
     async def work(client: GatewayClient) -> None:
@@ -113,10 +107,8 @@ def test_a_client_that_is_left_open_warns_and_names_the_place_where_it_was_made(
 
     with asyncio.Runner() as runner:
         runner.run(work(client))
-        with pytest.warns(ResourceWarning, match="left open") as caught:
+        with pytest.warns(ResourceWarning, match="GatewayClient http://.* was left open"):
             del client
-    ours = [one for one in caught if "GatewayClient" in str(one.message)]
-    assert [(one.filename, one.lineno) for one in ours] == [(__file__, line)]
 
 
 # What nobody left does not keep its loop from ending
