@@ -182,6 +182,14 @@ async def test_the_quick_reader_of_xml_reads_what_the_parser_reads(
         assert quick == parsed
 
 
+@pytest.mark.parametrize("piece", [b"<a> </a>", b"<a><b> </b>", b"<a>", b" ", b"<a> <b> </b> <c>"])
+async def test_a_reply_in_xml_takes_a_time_in_proportion_to_its_size(piece: bytes) -> None:
+    """In the square of its size, this would hang."""
+    body = b"<respon>" + piece * (60_000 // len(piece)) + b"<respon>"
+    with pytest.raises(ReplyUnreadableError):
+        await read(body, "xml")
+
+
 # The fields that a signature covers
 
 
