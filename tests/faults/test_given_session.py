@@ -5,13 +5,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gateway_async import ReplyTooLargeError
-from gateway_async.sandbox import Sandbox, faults
-from tests.faults.trial import NOT_SENT, Trial, error_of, status_of
+from gateway_async.sandbox import faults
+from tests.faults.trial import NOT_SENT, Trial, status_of
 from tests.support.books import statuses
 from tests.support.servers import Proxy
-
-MIB = 1024 * 1024
 
 
 class Repeat:
@@ -83,23 +80,3 @@ async def test_a_given_session_that_is_closed_as_a_request_begins(trial: Trial) 
     async with aiohttp.ClientSession(trace_configs=[hooks]) as session:
         assert status_of(await trial.run(session=session)) is NOT_SENT
     assert trial.requests == 0
-
-
-async def test_the_buffer_of_a_given_session_is_not_filled(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However large it is: it would take in all of a reply that is refused for its size."""
-    sizes: list[int] = []
-    read = aiohttp.StreamReader.readany
-
-    async def noted(self: aiohttp.StreamReader) -> bytes:
-        piece = await read(self)
-        sizes.append(len(piece))
-        return piece
-
-    monkeypatch.setattr(aiohttp.StreamReader, "readany", noted)
-    sandbox.faults.add("query", faults.GzipBomb(32 * MIB))
-    async with aiohttp.ClientSession(read_bufsize=32 * MIB) as session:
-        result = await Trial(sandbox, "query").run(session=session, max_reply_bytes=4 * MIB)
-    assert isinstance(error_of(result), ReplyTooLargeError)
-    assert max(sizes) < 2 * MIB

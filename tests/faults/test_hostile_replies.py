@@ -3,8 +3,10 @@
 import asyncio
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 
 from gateway_async.sandbox import faults
 from tests.faults.trial import UNKNOWN, Trial, error_of, status_of
@@ -61,6 +63,7 @@ def peak_bytes(*, forget: bool = False) -> int:
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measured through /proc")
 @pytest.mark.parametrize("bomb", BOMBS)
 async def test_memory_does_not_grow_with_a_hostile_reply(trial: Trial, bomb: str) -> None:
+    """By our own session, and by one whose buffer would take all of it in."""
     head, piece, times = BOMBS[bomb]
 
     async def explode(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -70,10 +73,12 @@ async def test_memory_does_not_grow_with_a_hostile_reply(trial: Trial, bomb: str
             writer.write(piece)
             await writer.drain()
 
-    async with serving(explode) as url:
-        await trial.run(url, max_reply_bytes=1)
-        before = peak_bytes(forget=True)
-        result = await trial.run(url, max_reply_bytes=MIB)
-    assert peak_bytes() - before < MOST_GROWTH
-    assert status_of(result) is UNKNOWN
-    assert type(error_of(result)).__name__ == REFUSED_AS.get(bomb, "ReplyTooLargeError")
+    async with serving(explode) as url, ClientSession(read_bufsize=64 * MIB) as session:
+        given: list[dict[str, Any]] = [{}, {"session": session}]
+        for settings in given:
+            await trial.run(url, max_reply_bytes=1, **settings)
+            before = peak_bytes(forget=True)
+            result = await trial.run(url, max_reply_bytes=MIB, **settings)
+            assert peak_bytes() - before < MOST_GROWTH
+            assert status_of(result) is UNKNOWN
+            assert type(error_of(result)).__name__ == REFUSED_AS.get(bomb, "ReplyTooLargeError")

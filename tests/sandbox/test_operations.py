@@ -108,8 +108,7 @@ async def test_too_many_orders_are_refused_as_a_whole(
     assert {*merchant.effects(*orders, operation=operation)} == {0}
     allowed = await merchant.order(operation, *orders[1:])
     assert [record[f"{operation}_status"] for record in allowed] == ["1"] * limit
-    log = merchant.sandbox.requests
-    assert (log[operation], log["cancel"], log.total()) == (2, 0, 2)
+    assert merchant.sandbox.requests == {operation: 2}
 
 
 # Who asks, and how
@@ -250,27 +249,23 @@ async def test_a_token_stands_for_the_card_it_was_given_for(merchant: Merchant) 
 # Payouts
 
 
-async def test_a_payout_is_echoed_with_what_the_gateway_adds(merchant: Merchant) -> None:
-    reply = await merchant.ask("payout", PAYOUT)
-    bank = reply["beneficiary"]["bank_details"]
-    assert bank == {"account_number": "1", "local_clearing_system": "SANDBOX"}
-    assert (reply["payer"], reply["status"]) == ({"company_name": "Ünlü"}, "COMPLETED")
-    assert reply["request_id"] == PAYOUT["request_id"]
-    assert (reply["amount_beneficiary_receives"], reply["amount_payer_pays"]) == (100.0, 98.1)
-    source = {n: v for n, v in PAYOUT.items() if not n.startswith("payment_")}
-    reply = await merchant.ask("payout", source, form=True)
-    assert "payment_amount" not in reply
-    assert (reply["amount_beneficiary_receives"], reply["amount_payer_pays"]) == (93.1, 98.1)
-
-
 @pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])
-async def test_a_repeated_payout_is_paid_again_unless_it_is_deduplicated(
+async def test_a_payout_is_echoed_and_paid_again_unless_it_is_deduplicated(
     *, deduplicates: bool, paid: int
 ) -> None:
     async with merchant_of(deduplicate_payouts=deduplicates) as merchant:
         first, second = [await merchant.ask("payout", PAYOUT) for _ in range(2)]
-    assert (first == second) is deduplicates
-    assert len(merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"])) == paid
+        assert (first == second) is deduplicates
+        assert len(merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"])) == paid
+        bank = first["beneficiary"]["bank_details"]
+        assert bank == {"account_number": "1", "local_clearing_system": "SANDBOX"}
+        assert (first["payer"], first["status"]) == ({"company_name": "Ünlü"}, "COMPLETED")
+        assert first["request_id"] == PAYOUT["request_id"]
+        assert (first["amount_beneficiary_receives"], first["amount_payer_pays"]) == (100.0, 98.1)
+        source = {n: v for n, v in PAYOUT.items() if not n.startswith("payment_")}
+        other = await merchant.ask("payout", {**source, "request_id": "another"}, form=True)
+    assert "payment_amount" not in other
+    assert (other["amount_beneficiary_receives"], other["amount_payer_pays"]) == (93.1, 98.1)
 
 
 @pytest.mark.parametrize(
