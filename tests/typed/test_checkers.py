@@ -95,51 +95,48 @@ def pages(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(command: list[str], where: Path) -> tuple[int, str]:
-    done = subprocess.run(  # noqa: S603  # our own words
+def check(
+    where: Path, *command: str, first: str = str(Path(sys.executable).parent)
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603  # our own words
         [sys.executable, "-m", *command],
         cwd=where,
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
+        env={**os.environ, "PATH": f"{first}:{os.environ['PATH']}"},
     )
-    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def _pyright(tmp_path: Path) -> None:
+    if find_spec("pyright") is None or check(tmp_path, "pyright", "--version").returncode != 0:
+        pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
 
 
 def test_mypy_accepts_the_examples(pages: Path, pytestconfig: pytest.Config) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
     cache = pytestconfig.cache.mkdir("mypy")
     options = ["--strict", "--config-file=", f"--cache-dir={cache}"]
-    code, said = check(["mypy", *options, "--disable-error-code=import-untyped", "."], pages)
-    assert code == 0, said
+    done = check(pages, "mypy", *options, "--disable-error-code=import-untyped", ".")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.usefixtures("_pyright")
 def test_pyright_accepts_the_examples(pages: Path) -> None:
-    if find_spec("pyright") is None or check(["pyright", "--version"], pages)[0] != 0:
-        pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
-    code, said = check(["pyright", "--pythonpath", sys.executable, "."], pages)
-    assert code == 0, said
+    done = check(pages, "pyright", "--pythonpath", sys.executable, ".")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("_pyright")
 def test_every_type_is_known(tmp_path: Path) -> None:
     """`pyright --verifytypes` has to guess no type of the package as it is installed."""
-    if find_spec("pyright") is None or check(["pyright", "--version"], tmp_path)[0] != 0:
-        pytest.skip("pyright is not installed, or cannot fetch itself: pip install pyright")
     venv.create(tmp_path / "venv", with_pip=False)
     (packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     shutil.copytree(ROOT / "gateway_async", packages / "gateway_async")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    found = subprocess.run(
-        [sys.executable, "-m", "pyright", "--verifytypes", "gateway_async", "--ignoreexternal"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        env={**os.environ, "PATH": f"{tmp_path}/venv/bin:{os.environ['PATH']}"},
-    )
-    problems = [line for line in found.stdout.splitlines() if "error: " in line]
-    assert problems == []
-    assert "Type completeness score: 100%" in found.stdout
+    command = ("pyright", "--verifytypes", "gateway_async", "--ignoreexternal")
+    found = check(tmp_path, *command, first=f"{tmp_path}/venv/bin").stdout
+    assert [line for line in found.splitlines() if "error: " in line] == []
+    assert "Type completeness score: 100%" in found
