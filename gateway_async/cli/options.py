@@ -2,12 +2,12 @@
 
 import os
 import re
-from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import attrs
-from cyclopts import Parameter, Token
+from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gateway_async.cli.console import Console
@@ -16,8 +16,6 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.journal.location import locate
 from gateway_async.settings import BatchPolicy
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)?")
-_SECONDS = {None: 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
 _BROKER = "GATEWAY_BROKER"
 _PLACES_OF_PASSWORDS = {
@@ -26,18 +24,6 @@ _PLACES_OF_PASSWORDS = {
 }
 """By option, where a URL with a password goes."""
 _USUAL = BatchPolicy()
-
-
-def _to_seconds(_: Any, tokens: Sequence[Token]) -> float:
-    """Read a duration: `50ms`, `90`, `90s`, `15m` or `2h`.
-
-    Raises:
-        ValueError: For anything else.
-    """
-    found = _DURATION.fullmatch(tokens[0].value)
-    if found is None or not float(found[1]):
-        raise ValueError(f"{tokens[0].value!r} is no duration; write 50ms, 90s, 15m or 2h")
-    return float(found[1]) * _SECONDS[found[2]]
 
 
 def _no_option(_: object, path: Path | None) -> None:
@@ -68,7 +54,8 @@ Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
 Source = Annotated[Path, _PATH]
 Out = Annotated[Path | None, _PATH]
-Seconds = Annotated[float, Parameter(converter=_to_seconds, metavar="DURATION")]
+Duration = Annotated[timedelta, Parameter(metavar="DURATION")]
+"""As cyclopts reads it: 0.05s, 90s, 15m, 2h, 1h30m."""
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 Name = Annotated[str, Parameter(parse=False)]
@@ -124,14 +111,15 @@ class Pace:
 
     concurrency: Annotated[int | None, _AtATime, _usually("concurrency")] = None
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    deadline: Seconds | None = None
+    deadline: Duration | None = None
     stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown")] = None
 
     @property
     def policy(self) -> dict[str, Any]:
         """The fields of `BatchPolicy`; None for those that were not given."""
         found = attrs.asdict(self, filter=attrs.filters.exclude("rate", "deadline"))
-        return {**found, "deadline_seconds": self.deadline}
+        seconds = None if self.deadline is None else self.deadline.total_seconds()
+        return {**found, "deadline_seconds": seconds}
 
 
 @Parameter(name="*", group="Pace")

@@ -325,7 +325,8 @@ class OrderFile:
         layout, header = self.layout, self.table.header
         for name, field in layout.inputs.items():
             if field.default is attrs.NOTHING and "." not in name and name not in header:
-                near, there = _near(name, header), ", ".join(map(repr, header))
+                there = ", ".join(map(repr, header))
+                near = _near(name, (one for one in header if one not in layout.inputs))
                 yield name, f"missing{f' (is it {near}?)' if near else ''}; there are: {there}"
         for name in header if layout.parts else ():
             if name in layout.parts or ("." in name and name not in {*layout.inputs, *_WRITTEN}):

@@ -156,14 +156,14 @@ class Trouble:
     """What goes wrong in it.
 
     Attributes:
-        latency: How long each request waits before it is carried out, such as 50ms or 0.05s.
+        latency: How long each request waits before it is carried out, such as 0.05s.
         drop_reply: Probability: carry out, and close the connection without a reply.
         error_rate: Probability: answer 503, and do nothing.
         missing_item: Probability: carry out, and leave the first order out of the reply.
         seed: Makes the faults repeatable.
     """
 
-    latency: options.Seconds = 0.0
+    latency: options.Duration | None = None
     drop_reply: _Probability = 0.0
     error_rate: _Probability = 0.0
     missing_item: _Probability = 0.0
@@ -171,11 +171,11 @@ class Trouble:
 
     def faults(self) -> list[Fault]:
         """Return the faults, each as likely as it was asked for."""
-        wanted: tuple[tuple[float, Fault], ...] = (
+        wanted: tuple[tuple[object, Fault], ...] = (
             (self.drop_reply, DropReply(probability=self.drop_reply)),
             (self.error_rate, Status(503, "1", probability=self.error_rate)),
             (self.missing_item, MissingItems(probability=self.missing_item)),
-            (self.latency, Latency(self.latency)),
+            (self.latency, Latency(self.latency.total_seconds() if self.latency else 0.0)),
         )
         return [fault for is_wanted, fault in wanted if is_wanted]
 

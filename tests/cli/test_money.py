@@ -118,7 +118,7 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(
     for count in (2, 3, 4):  # a job has no outcomes of another file
         write_refunds(sandbox, orders, count)
         before, there = sandbox.requests["refund"], names(tmp_path)
-        for more in ((), ("--deadline", "1ms")):  # which is over before the orders are compared
+        for more in ((), ("--deadline", "0.001s")):  # which is over before the orders are compared
             differing = await run(sandbox, *line, "--job", name, *more, cwd=tmp_path)
             assert differing.code == 2, differing.stderr
             if count == 3 and not more:
