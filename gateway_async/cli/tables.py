@@ -31,7 +31,6 @@ STDIO = Path("-")
 """Stands for standard input or output."""
 SHOWN_PROBLEMS = 20
 KEPT_PROBLEMS = 1000
-LONGEST_LINE = 65_536
 MOST_DIGITS = 100
 _SEPARATORS = ";\t|"
 
@@ -105,7 +104,7 @@ class Table:
     def rows(self) -> Iterator[Row]:
         """Read the rows from the beginning."""
         with self._path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
-            reader = csv.reader(_lines(text), strict=True)
+            reader = csv.reader(text, strict=True)
             line, header = 1, list[str]()
             try:
                 for cells in reader:
@@ -124,14 +123,6 @@ class Table:
                 yield Row(line, {}, [broken])
             if not header:
                 raise TableError([Problem(1, None, "the file is empty")])
-
-
-def _lines(text: TextIO) -> Iterator[str]:
-    """Read lines, whatever ends them."""
-    while line := text.readline(LONGEST_LINE + 1):
-        if len(line) > LONGEST_LINE:
-            raise csv.Error(f"a line has more than {LONGEST_LINE} characters")
-        yield line
 
 
 def _problems(line: int, header: list[str], cells: list[str]) -> Iterator[Problem]:
