@@ -122,8 +122,8 @@ class Console:
                 f"{what}: there is no terminal to confirm it at; nothing was sent. Give --yes to "
                 "go on without being asked"
             )
-        self.rich.print(f"{what}. Go on? [y/N] ", end="", soft_wrap=True)
         with contextlib.suppress(EOFError, KeyboardInterrupt):
+            self.rich.print(f"{what}. Go on? [y/N] ", end="", soft_wrap=True)
             if input().strip().lower() in {"y", "yes"}:
                 return
         raise ConfigurationError("nothing was sent")
