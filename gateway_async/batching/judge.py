@@ -4,6 +4,7 @@ Each order gets exactly one verdict. Items are matched by identity, never by pos
 fit no order are reported. This module is pure, and does not know how the reply came.
 """
 
+from collections import Counter
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -115,11 +116,11 @@ def _judge_money(
     references: "Mapping[str, Collection[str]]",
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
-    match = _match_by_identity(orders, listed)
+    found, conflicts, unexpected = _match_by_identity(orders, listed)
     denial = payload if _find_refusal(payload, dialect) else None
     verdicts: list[Verdict] = []
-    for position, (order, items) in enumerate(zip(orders, match.items, strict=True)):
-        if position in match.conflicts:
+    for position, (order, items) in enumerate(zip(orders, found, strict=True)):
+        if position in conflicts:
             verdicts.append(_unreadable(_TWO_NAMES))
         elif not items:
             verdicts.append(_judge_missing(payload, dialect))
@@ -134,12 +135,12 @@ def _judge_money(
             verdicts.append(verdict)
     return Judgement(
         verdicts,
-        match.items,
-        match.unexpected,
+        found,
+        unexpected,
         all_echoed=payload.get(operation.list_field or "") is listed
         and len(listed) == len(orders)
         and all(verdict is SUCCEEDED for verdict in verdicts)
-        and all(found[0] is item for found, item in zip(match.items, listed, strict=True)),
+        and all(items[0] is item for items, item in zip(found, listed, strict=True)),
     )
 
 
@@ -172,18 +173,13 @@ def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
     )
 
 
-@attrs.frozen
-class _Match:
-    """Which items are about which order."""
-
-    items: "list[tuple[Item, ...]]"
-    conflicts: set[int]
-    unexpected: list[object]
-
-
-def _match_by_identity(orders: "Sequence[Any]", listed: list[Any]) -> _Match:
+def _match_by_identity(
+    orders: "Sequence[Any]", listed: list[Any]
+) -> "tuple[list[tuple[Item, ...]], set[int], list[object]]":
+    """Return each order's items, positions that one item names together, and items of no order."""
     by_transaction = {order.transaction_id: n for n, order in enumerate(orders)}
-    by_order_no = _unique_positions([order.order_no for order in orders])
+    numbers = Counter(order.order_no for order in orders)
+    by_order_no = {o.order_no: n for n, o in enumerate(orders) if numbers[o.order_no] == 1}
     found: list[list[Item]] = [[] for _ in orders]
     conflicts: set[int] = set()
     unexpected: list[object] = []
@@ -203,17 +199,7 @@ def _match_by_identity(orders: "Sequence[Any]", listed: list[Any]) -> _Match:
         found[position].append(item)
         if named is not None and named != position:
             conflicts |= {position, named}
-    return _Match([tuple(items) for items in found], conflicts, unexpected)
-
-
-def _unique_positions(values: list[str]) -> dict[str, int]:
-    """Map each value that occurs once to its position."""
-    positions: dict[str, int] = {}
-    repeated: set[str] = set()
-    for position, value in enumerate(values):
-        if positions.setdefault(value, position) != position:
-            repeated.add(value)
-    return {value: n for value, n in positions.items() if value not in repeated}
+    return [tuple(items) for items in found], conflicts, unexpected
 
 
 def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
