@@ -180,13 +180,10 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
             if run.span is not None:
                 run.span.error = error
             if run.result is None:
-                await self._leave(run, error)
-
-    async def _leave(self, run: "BatchRunner", error: BaseException | None) -> None:
-        interruption = await self._drain(run, "the batch was left early")
-        if isinstance(error, asyncio.CancelledError):
-            interruption = None  # the first cancellation is already on its way
-        await run.finish(interruption, quiet=error is not None)
+                interruption = await self._drain(run, "the batch was left early")
+                if isinstance(error, asyncio.CancelledError):
+                    interruption = None  # the first cancellation is already on its way
+                await run.finish(interruption, quiet=error is not None)
 
     async def _drain(self, run: "BatchRunner", reason: str) -> asyncio.CancelledError | None:
         run.results.put_back(self._ready[::-1])
