@@ -1,8 +1,7 @@
 """Play the faults at full size: ``python -m tests.workers --refunds 20000``.
 
 Each fault strikes in a run of its own, at two thirds of the job, and all of them in a last one;
-leases are as long as they are by default. It prints what the gateway's books say, and how long
-after the fault everything was done.
+leases are as long as they are by default. It prints what is wrong by the gateway's books.
 """
 
 import argparse
@@ -13,12 +12,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gateway_async.workers import WorkerPolicy
-from tests.support.books import Wrong
 from tests.workers.scenes import FAULTS, play
 
-_LATE = 0.66
 _RUNS = {
-    **{name: {name: _LATE} for name in FAULTS},
+    **{name: {name: 0.66} for name in FAULTS},
     "all": {"double": 0.1, "kill": 0.25, "freeze": 0.45, "broker": 0.66},
 }
 
@@ -42,14 +39,10 @@ def main() -> int:
                 policy=WorkerPolicy(watch_seconds=0.2),
                 folder=Path(folder),
             )
-            verdict = asyncio.run(played)
-        is_right = is_right and verdict.is_right
-        wrong = "/".join(str(verdict.problems[kind]) for kind in Wrong)
-        after = [f"{seconds:.1f} s after {fault}" for fault, seconds in verdict.seconds.items()]
-        sys.stdout.write(
-            f"{name}: {options.refunds} refunds on 3 workers, {dict(verdict.counts)}; "
-            f"{'/'.join(Wrong)} {wrong}; done {', '.join(after)}\n"
-        )
+            wrong = asyncio.run(played)
+        is_right = is_right and not wrong
+        said = dict(wrong) or "each was made once, and is told so"
+        sys.stdout.write(f"{name}: {options.refunds} refunds on 3 workers: {said}\n")
         sys.stdout.flush()
     return 0 if is_right else 1
 
