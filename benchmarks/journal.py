@@ -35,6 +35,8 @@ from benchmarks.stub import stub
 from gateway_async import RecoveryPolicy
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import DONE
+from gateway_async.journal.submit import Submission
+from gateway_async.operations import REFUND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -64,7 +66,15 @@ async def submitted(job: "Job") -> "Job":
         for start in range(0, TOTAL, 1000):
             yield orders[start : start + 1000]
 
-    await job.submit("refund", "M1", "A1", pages())
+    submission = Submission(
+        job=job,
+        operation=REFUND,
+        whose=("M1", "A1", ""),
+        chunk_size=ORDERS,
+        slice_size=0,
+        repeats=False,
+    )
+    await submission.carry_out(pages())
     return job
 
 

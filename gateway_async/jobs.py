@@ -41,7 +41,8 @@ from gateway_async.errors import (
 )
 from gateway_async.journal import Job, JobState
 from gateway_async.journal.chunks import ANYWHERE, Orders
-from gateway_async.journal.rows import ALIKE, NOT_DONE, Known, StoredChunk, codec_of
+from gateway_async.journal.rows import ALIKE, NOT_DONE, Known, StoredChunk, codec_of, known_of
+from gateway_async.journal.submit import Submission
 from gateway_async.models.orders import OutcomeStatus, count_statuses, status_codes
 from gateway_async.operations import OPERATIONS, REFUND, OperationClass
 from gateway_async.recovery.recover import Recovery
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
     from gateway_async.batching.results import ChunkResult, Outcome, Progress
-    from gateway_async.journal.leases import Lease
+    from gateway_async.journal.leases import Lease, Whose
     from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation
     from gateway_async.session import Session
@@ -176,17 +177,19 @@ async def _submit(  # noqa: PLR0913, PLR0917  # what is submitted, and how
     slice_size: int = 0,
 ) -> int:
     """Keep the orders of a job, or find that they are the ones that it has."""
-    who = session.credentials
-    return await job.submit(
-        operation.name,
-        who.merchant_id,
-        who.account_id,
-        _pages(feed),
-        gateway=session.gateway,
+    submission = Submission(
+        job=job,
+        operation=operation,
+        whose=_whose(session),
         chunk_size=feed.chunk_size,
         slice_size=slice_size,
         repeats=session.dialect.payout_deduplicates or policy.duplicates == "allow",
     )
+    return await submission.carry_out(_pages(feed))
+
+
+def _whose(session: "Session") -> "Whose":
+    return session.credentials.merchant_id, session.credentials.account_id, session.gateway
 
 
 async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
@@ -297,9 +300,12 @@ class JobRunner(BatchRunner):
             given = (self._session, self._operation, self._job, self._input, self._policy)
             if await self._patiently(lambda: _submit(*given)) is None:
                 return
-        owner, who = f"{socket.gethostname()}:{os.getpid()}", self._session.credentials
-        whose = who.merchant_id, who.account_id, self._session.gateway
-        take = functools.partial(self._job.take, owner, self._slice_number, whose=whose)
+        take = functools.partial(
+            self._job.take,
+            f"{socket.gethostname()}:{os.getpid()}",
+            self._slice_number,
+            whose=_whose(self._session),
+        )
         lease = await self._patiently(take)
         if lease is None:
             return
@@ -516,7 +522,7 @@ class JobRunner(BatchRunner):
     async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
-            await self._renewed(self._lease.confirm)
+            await self._renew()
         reason = self.gate.stop_reason or "the job ended before"
         default = NotSentError(f"nothing was sent: {reason}")
         # What a stream still held is not yielded once it is left.
@@ -548,12 +554,12 @@ class JobRunner(BatchRunner):
                 # However long the renewal before took: it runs from when that was asked for.
                 pause = seconds / _RENEWALS_A_LEASE
                 await asyncio.sleep(max(lease.expires_in() - (seconds - pause), pause / 4))
-                await self._renewed(lease.renew)
+                await self._renew()
 
-    async def _renewed(self, ask: "Callable[[], Coroutine[Any, Any, None]]") -> None:
-        """Ask for the lease; what fails is no loss as long as some of it is left."""
+    async def _renew(self) -> None:
+        """Renew the lease; what fails is no loss as long as some of it is left."""
         try:
-            await ask()
+            await self._lease.renew()
         except LeaseLostError:
             raise
         except JournalError as error:
@@ -661,17 +667,11 @@ def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known |
     if outcome.status is OutcomeStatus.SUCCEEDED:
         reference = getattr(outcome.record, "refund_reference_id", None) or ""
         return Known(JobState.SUCCEEDED, reference=reference.strip())
-    error, is_absent = outcome.error, outcome.status is OutcomeStatus.NOT_SENT
-    again = is_absent and resend
-    if not (again or hold):
-        return None
-    return Known(
-        JobState.NEW if again else JobState.HELD,
-        code=getattr(error, "code", ""),
-        text=str(error or ""),
-        said=getattr(error, "text", ""),
-        proof=NOT_DONE if is_absent and not again else "",
-    )
+    is_absent = outcome.status is OutcomeStatus.NOT_SENT
+    if is_absent and resend:
+        return known_of(JobState.NEW, outcome.error)
+    held = known_of(JobState.HELD, outcome.error)
+    return held._replace(proof=NOT_DONE if is_absent else "") if hold else None
 
 
 def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":

@@ -14,9 +14,16 @@ from gateway_async.errors import (
     DuplicateOrderError,
     GatewayError,
     OutcomeUnknownError,
-    RejectedError,
 )
-from gateway_async.journal.rows import ALIKE, BY_OPERATOR, DONE, Known, noted, written_item
+from gateway_async.journal.rows import (
+    ALIKE,
+    BY_OPERATOR,
+    DONE,
+    Known,
+    known_of,
+    noted,
+    written_item,
+)
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
@@ -265,15 +272,7 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
 
 def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:
     """Return an outcome as the journal stores it."""
-    if status is OutcomeStatus.SUCCEEDED:
-        return DONE
-    said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)
-    return Known(
-        JobState(status),
-        code=getattr(error, "code", ""),
-        text=said if is_rejected else str(error or ""),
-        said="" if is_rejected else said,
-    )
+    return DONE if status is OutcomeStatus.SUCCEEDED else known_of(JobState(status), error)
 
 
 def _references(field: str, found: "Sequence[Items]") -> list[str]:

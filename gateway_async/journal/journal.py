@@ -25,14 +25,12 @@ from gateway_async.journal.rows import (
     JobStatus,
     Known,
     SliceStatus,
-    codec_of,
     cut,
     storable,
 )
 from gateway_async.journal.states import JobState, Transition, sources
-from gateway_async.journal.submit import Submission
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.settings import is_duration
+from gateway_async.settings import expect, is_count, is_duration
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.location import Location
     from gateway_async.journal.rows import Row
+    from gateway_async.settings import Kind
 
 T = TypeVar("T")
 
@@ -48,6 +47,11 @@ _EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psyco
 _PAGE = 1000
 _LONGEST_NAME = 200
 _MOST_SLICES = 2**31 - 1
+# A database would take a text for a number.
+_SLICE: "Kind" = (
+    lambda value: is_count(value) and value <= _MOST_SLICES,
+    "the number of a slice, an int",
+)
 _LONGEST_LEASE_SECONDS = 86_400
 
 _DECISIONS = {
@@ -275,55 +279,6 @@ class Job:
     name: str
     journal: "Journal"
 
-    async def submit(  # noqa: PLR0913  # what a job is made of
-        self,
-        operation: str,
-        merchant_id: str,
-        account_id: str,
-        pages: "AsyncIterator[Sequence[Any]]",
-        *,
-        gateway: str = "",
-        chunk_size: int | None = None,
-        slice_size: int = 0,
-        repeats: bool = False,
-    ) -> int:
-        """Keep the orders of the job, or find that they are the ones that it has.
-
-        Args:
-            operation: The name of the operation.
-            merchant_id: The merchant that orders are sent for.
-            account_id: The account that orders are sent for.
-            pages: The orders, piece by piece.
-            gateway: The gateway that they are sent to, as `checked_base_url` writes it.
-            chunk_size: How many orders a chunk has; None for as many as a request may have.
-            slice_size: How many orders a slice has; 0 where the job stays in one piece.
-            repeats: Whether payouts may have a `request_id` that another job has.
-
-        Returns:
-            How many they are; all of them are on the disk.
-
-        Raises:
-            ConfigurationError: For an operation that moves no money in a batch.
-            InvalidOrderError: For an order of another operation.
-            JobConflictError: If the job exists, with other orders or for another operation,
-                merchant, account or gateway, or was cut and is not to be; or if another job has
-                one of its payouts. Nothing was changed.
-            JobBusyError: If another process is submitting it.
-            LeaseLostError: If submitting took so long that another process began anew.
-        """
-        codec = codec_of(operation)
-        submission = Submission(
-            database=self.journal.database,
-            name=self.name,
-            seconds=self.journal.lease_seconds,
-            subject=dict(zip(SUBJECT, (operation, merchant_id, account_id, gateway), strict=True)),
-            codec=codec,
-            chunk_size=chunk_size or codec.operation.limit or 1,
-            slice_size=slice_size,
-            repeats=repeats,
-        )
-        return await submission.carry_out(pages)
-
     def read(self, operation: "Callable[[Transaction, JobRow], T]") -> "asyncio.Future[T]":
         """Read something of the job; it raises `JobNotFoundError` if there is no such job."""
         what, name = f"cannot read job {self.name!r}", self.name
@@ -341,10 +296,10 @@ class Job:
         """Return how far a slice of the job has come.
 
         Raises:
-            ConfigurationError: If the number is no int.
+            ConfigurationError: If the number is none of a slice.
             JobNotFoundError: If there is no such job, or no such slice.
         """
-        number = self._numbered(slice_number)
+        number = expect("slice_number", slice_number, _SLICE)
         found = await self.read(lambda tx, job: _slices(tx, job.id, number, number))
         if not found:
             raise JobNotFoundError(f"job {self.name!r} has no slice {number}", job=self.name)
@@ -363,7 +318,7 @@ class Job:
             whose: `merchant_id`, `account_id` and gateway of the client that sends its orders.
 
         Raises:
-            ConfigurationError: If the number is no int.
+            ConfigurationError: If the number is none of a slice.
             JobNotFoundError: If there is no such job, or no such slice of it.
             JobConflictError: If it is another client's, or was cut into slices, and none is named.
             JobBusyError: If another process has it.
@@ -371,7 +326,12 @@ class Job:
         """
         database, seconds = self.journal.database, self.journal.lease_seconds
         asked_at = leases.read_clocks()
-        key = leases.LeaseKey(self.name, 0, self._numbered(slice_number), f"{owner} {uuid.uuid4()}")
+        key = leases.LeaseKey(
+            self.name,
+            0,
+            expect("slice_number", slice_number, _SLICE),
+            f"{owner} {uuid.uuid4()}",
+        )
         what = f"cannot take job {self.name!r}"
         try:
             key = await database.run(what, lambda tx: leases.take_job(tx, key, seconds, whose))
@@ -379,22 +339,6 @@ class Job:
             database.post(what, lambda tx: leases.release(tx, key))
             raise
         return Lease(database, key, seconds, asked_at)
-
-    def _numbered(self, slice_number: object) -> int:
-        """Return the number of a slice; a database would take a text for one, and we would not.
-
-        Raises:
-            ConfigurationError: If it is no int.
-            JobNotFoundError: If no slice can have it.
-        """
-        if isinstance(slice_number, bool) or not isinstance(slice_number, int):
-            raise ConfigurationError(
-                f"slice_number: expected an int, got {slice_number!r} "
-                f"({type(slice_number).__name__})"
-            )
-        if not 0 <= slice_number <= _MOST_SLICES:
-            raise JobNotFoundError(f"job {self.name!r} has no slice {slice_number}", job=self.name)
-        return slice_number
 
 
 # In a transaction

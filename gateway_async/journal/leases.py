@@ -205,14 +205,6 @@ class Lease:
         await self._run("keep the lease", lambda tx: self.key.renew(tx, self._seconds))
         self._runs_from = max(self._runs_from, asked_at)
 
-    async def confirm(self) -> None:
-        """Make sure, by the database, that no other process took the lease.
-
-        Raises:
-            LeaseLostError: If another process took it.
-        """
-        await self._run("keep the lease", self.key.verify)
-
     async def release(self, *, is_through: bool = False) -> None:
         """End it, if it is ours still.
 

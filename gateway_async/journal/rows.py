@@ -257,6 +257,17 @@ class Known(NamedTuple):
     sent: str = ""
 
 
+def known_of(state: JobState, error: GatewayError | None) -> Known:
+    """Return what the journal keeps of an order that did not succeed."""
+    said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)
+    return Known(
+        state,
+        code=getattr(error, "code", ""),
+        text=said if is_rejected else str(error or ""),
+        said="" if is_rejected else said,
+    )
+
+
 def noted(references: Mapping[str, frozenset[str]], marker: str | None) -> str:
     """Write what is noted of a request before it is sent; see `Sending`."""
     before = {name: sorted(known) for name, known in references.items()}

@@ -17,22 +17,24 @@ import attrs
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
 from gateway_async.journal.chunks import Orders
 from gateway_async.journal.leases import LeaseKey, acquire, find_job, release
-from gateway_async.journal.rows import BLOCK, JobRow, OrderCodec, lookup_key, storable
+from gateway_async.journal.rows import BLOCK, SUBJECT, OrderCodec, codec_of, lookup_key, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
-    from gateway_async.journal.database import Database, Transaction
+    from gateway_async.journal.database import Transaction
+    from gateway_async.journal.journal import Job
+    from gateway_async.journal.leases import Whose
+    from gateway_async.operations import Operation
 
 T = TypeVar("T")
 
 # The lease of a process that submits a job.
 _IMPORT_SLICE = -1
-_PIECE = 20 * BLOCK
 _DROPPED_AT_ONCE = 5000
 _CHUNKS_AT_ONCE = 200
 _POSITION_BITS = 32
@@ -71,41 +73,44 @@ _DROP = (
 
 @attrs.frozen(kw_only=True)
 class Submission:
-    """One call of `Job.submit`.
+    """The orders of a job, as they are handed in.
 
     Attributes:
-        database: Where operations run.
-        name: The name of the job.
-        seconds: How long a lease runs.
-        subject: Operation, merchant, account and gateway.
-        codec: How its orders are stored.
+        job: The job.
+        operation: The operation of its orders.
+        whose: `merchant_id`, `account_id` and gateway of the client that sends them.
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
         repeats: Whether payouts may have a `request_id` that another job has.
         owner: Which process submits, for others to read.
     """
 
-    database: "Database"
-    name: str
-    seconds: float
-    subject: "Mapping[str, str]"
-    codec: OrderCodec
+    job: "Job"
+    operation: "Operation"
+    whose: "Whose"
     chunk_size: int
     slice_size: int
     repeats: bool
     owner: str = attrs.field(factory=lambda: f"import {uuid.uuid4()}", init=False)
 
     async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        """Import the orders, or find that they are the ones it has; return how many they are.
+        """Keep the orders, or find that they are the ones it has.
+
+        Args:
+            pages: The orders, piece by piece: each a multiple of `BLOCK`, but the last.
+
+        Returns:
+            How many they are; all of them are on the disk.
 
         Raises:
             InvalidOrderError: For an order of another operation.
-            JobConflictError: If the job has other orders, or is for something else, or another job
-                has one of its payouts.
+            JobConflictError: If the job exists, with other orders or for another operation,
+                merchant, account or gateway, or was cut and is not to be; or if another job has
+                one of its payouts. Nothing was changed.
             JobBusyError: If another process is submitting it.
-            LeaseLostError: If another process began to submit it meanwhile.
+            LeaseLostError: If submitting took so long that another process began anew.
         """
-        key = LeaseKey(self.name, 0, _IMPORT_SLICE, self.owner)
+        key = LeaseKey(self.job.name, 0, _IMPORT_SLICE, self.owner)
         try:
             key = await self._run(self._begin)
             if key.epoch:
@@ -116,31 +121,44 @@ class Submission:
                 with contextlib.suppress(JournalError):  # else the next import drops it
                     await self._drop(key)
             # Also where a cancellation left it open whether the lease was taken.
-            self.database.post(self._what, lambda tx: release(tx, key))
+            self.job.journal.database.post(self._what, lambda tx: release(tx, key))
             raise
         await self._compare(key, pages)
         return key.total
 
     @property
+    def _is_keyed(self) -> bool:
+        return self.operation.kind is OperationClass.KEYED
+
+    @property
     def _what(self) -> str:
-        return f"cannot submit job {self.name!r}"
+        return f"cannot submit job {self.job.name!r}"
 
     def _run(self, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
-        return self.database.run(self._what, operation)
+        return self.job.journal.database.run(self._what, operation)
 
     # An import
 
     def _begin(self, transaction: "Transaction") -> LeaseKey:
-        """Take the lease of an import; without an epoch, the job is imported already."""
-        subject = {name: storable(given) for name, given in self.subject.items()}
-        transaction.run(_MAKE, name=self.name, slice_size=self.slice_size, **subject)
-        job = find_job(transaction, self.name)
-        if job.imported:
-            self._check_subject(job)
-            return LeaseKey(self.name, job.id, total=job.total)
-        transaction.run(_MAKE_LEASE, job=job.id)
-        key = LeaseKey(self.name, job.id, _IMPORT_SLICE, self.owner)
-        return acquire(transaction, key, self.seconds)
+        """Take the lease of an import; without an epoch, the job is imported already.
+
+        Raises:
+            JobConflictError: If it is, and is for something else.
+        """
+        given, name = (self.operation.name, *self.whose), self.job.name
+        subject = dict(zip(SUBJECT, map(storable, given), strict=True))
+        transaction.run(_MAKE, name=name, slice_size=self.slice_size, **subject)
+        job = find_job(transaction, name)
+        if not job.imported:
+            transaction.run(_MAKE_LEASE, job=job.id)
+            key = LeaseKey(name, job.id, _IMPORT_SLICE, self.owner)
+            return acquire(transaction, key, self.job.journal.lease_seconds)
+        if difference := job.difference(subject):
+            raise self._conflict(difference)
+        if bool(job.slice_size) != bool(self.slice_size):
+            kind = "was cut into slices" if job.slice_size else "is in one piece"
+            raise self._conflict(f"it {kind}, and is run as such only")
+        return LeaseKey(name, job.id, total=job.total)
 
     async def _drop(self, key: LeaseKey) -> None:
         """Drop what an import left that did not come to its end."""
@@ -149,7 +167,7 @@ class Submission:
             first = transaction.run(_FIRST, job=key.job_id).fetchone()[0]
             if first is None:
                 return False  # without a lock on the lease: others may wait for it with the job's
-            key.renew(transaction, self.seconds)
+            key.renew(transaction, self.job.journal.lease_seconds)
             for statement in _DROP:
                 transaction.run(statement, job=key.job_id, last=first + _DROPPED_AT_ONCE - 1)
             return True
@@ -160,26 +178,25 @@ class Submission:
     async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
         def add(statement: str, rows: "list[dict[str, Any]]") -> "asyncio.Future[None]":
             def insert(transaction: "Transaction") -> None:
-                key.renew(transaction, self.seconds)
+                key.renew(transaction, self.job.journal.lease_seconds)
                 transaction.run_many(statement, rows)
 
             return self._run(insert)
 
-        total, seen, job_id = 0, array("I"), key.job_id
-        is_keyed = self.codec.operation.kind is OperationClass.KEYED
-        async for piece in _pieces(pages):
+        total, seen, job_id, codec = 0, array("I"), key.job_id, codec_of(self.operation.name)
+        async for piece in pages:
             blocks, payouts = [], []
             for start in range(0, len(piece), BLOCK):
                 orders, first = piece[start : start + BLOCK], total + start
-                bodies = self.codec.encode(orders)
-                names = list(map(self.codec.identity, orders))
+                bodies = codec.encode(orders)
+                names = list(map(codec.identity, orders))
                 keys = list(map(lookup_key, names))
                 seen.extend(keys)
                 packed = struct.pack(f"<{len(keys)}I", *keys)
                 blocks.append({"job": job_id, "first": first, "keys": packed, "bodies": bodies})
                 payouts += [
                     {"request_id": storable(name), "job": job_id, "position": position}
-                    for position, name in enumerate(names if is_keyed else (), first)
+                    for position, name in enumerate(names if self._is_keyed else (), first)
                 ]
             await add(_ADD_ORDERS, blocks)
             if payouts:  # after their orders, by which an import that died is dropped
@@ -197,12 +214,10 @@ class Submission:
                     last = min(first + self.chunk_size - 1, run[-1])
                     chunks.append({"job": job_id, "first": first, "last": last, "slice": number})
             await add(_ADD_CHUNKS, chunks)
-        await self._run(lambda tx: self._finish(tx, key, total, is_keyed=is_keyed))
+        await self._run(lambda tx: self._finish(tx, key, total))
         return total
 
-    def _finish(
-        self, transaction: "Transaction", key: LeaseKey, total: int, *, is_keyed: bool
-    ) -> None:
+    def _finish(self, transaction: "Transaction", key: LeaseKey, total: int) -> None:
         """End an import: the job is there, with all of its orders, for any process to run.
 
         Raises:
@@ -211,55 +226,45 @@ class Submission:
         """
         transaction.run(_FINISH, job=key.job_id, total=total)  # locks the job before the lease
         key.renew(transaction, 0.0)
-        if is_keyed and not self.repeats:
+        if self._is_keyed and not self.repeats:
             # One that the gateway declined there was not paid.
             orders = Orders(transaction, key.job_id)
             for position, request_id, name, known in orders.paid_elsewhere(0, total - 1):
                 if known.state != JobState.DECLINED:
                     raise JobConflictError(
-                        f"job {self.name!r}: its order {position} has the request_id "
+                        f"job {self.job.name!r}: its order {position} has the request_id "
                         f"{request_id!r}, which stands in job {name!r}, and may be paid by it; "
                         "nothing was kept. Resume that job, or give another payout a request_id of "
                         "its own",
-                        job=self.name,
+                        job=self.job.name,
                     )
         transaction.run(_LIST if self.slice_size else _WHOLE, job=key.job_id, total=total)
 
     # A job that is there
 
-    def _check_subject(self, job: JobRow) -> None:
-        """Compare what an imported job is for.
-
-        Raises:
-            JobConflictError: If that is something else.
-        """
-        if difference := job.difference(self.subject):
-            raise self._conflict(difference)
-        if bool(job.slice_size) != bool(self.slice_size):
-            kind = "was cut into slices" if job.slice_size else "is in one piece"
-            raise self._conflict(f"it {kind}, and is run as such only")
-
     async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
         def read(first: int, last: int) -> "asyncio.Future[list[str]]":
             return self._run(lambda tx: Orders(tx, job.job_id).blocks(first, last))
 
-        given = 0
+        given, codec = 0, codec_of(self.operation.name)
         for block in await read(0, 0):  # this release may not know what it has
-            self.codec.decode(block, self.name)
-        async for piece in _pieces(pages):
+            codec.decode(block, job.name)
+        async for piece in pages:
             end = given + len(piece)
             if end > job.total:
                 raise self._conflict(f"it has {job.total} in all, and more were given")
             for number, block in enumerate(await read(given, end - 1)):
                 orders = piece[number * BLOCK : (number + 1) * BLOCK]
-                if self.codec.encode(orders) != block:  # usually it is the same text
-                    self._compare_block(given + number * BLOCK, block, orders)
+                if codec.encode(orders) != block:  # usually it is the same text
+                    self._compare_block(codec, given + number * BLOCK, block, orders)
             given = end
         if given != job.total:
             raise self._conflict(f"it has {job.total} in all, and {given} were given")
 
-    def _compare_block(self, start: int, block: str, orders: "Sequence[Any]") -> None:
-        stored, names = self.codec.decode(block, self.name), self.codec.names
+    def _compare_block(
+        self, codec: OrderCodec, start: int, block: str, orders: "Sequence[Any]"
+    ) -> None:
+        stored, names = codec.decode(block, self.job.name), codec.names
         for at, (known, order) in enumerate(zip(stored, orders, strict=False), start):
             if known != order:
                 fields = [name for name in names if getattr(known, name) != getattr(order, name)]
@@ -270,24 +275,12 @@ class Submission:
 
     def _conflict(self, difference: str) -> GatewayError:
         return JobConflictError(
-            f"job {self.name!r} exists already: {difference}; nothing was changed. `resume` "
+            f"job {self.job.name!r} exists already: {difference}; nothing was changed. `resume` "
             "continues it; one that was cut into slices is run by workers (`gateway-async worker "
             "--broker amqp://HOST/`, or `Workers` in Python). Use a new name only for different "
             "orders: those of this job would be sent again under another name",
-            job=self.name,
+            job=self.job.name,
         )
-
-
-async def _pieces(pages: "AsyncIterator[Sequence[Any]]") -> "AsyncIterator[Sequence[Any]]":
-    """Yield orders as they are stored at once: all pieces but the last are of the same size."""
-    piece: list[Any] = []
-    async for page in pages:
-        piece += page
-        while len(piece) >= _PIECE:
-            yield piece[:_PIECE]
-            del piece[:_PIECE]
-    if piece:
-        yield piece
 
 
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":

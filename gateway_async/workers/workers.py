@@ -250,7 +250,7 @@ class Workers:
             How it ended; whatever is left, the sweeper hands over again.
 
         Raises:
-            ConfigurationError: If the number is no int, such as the text that a queue made of it.
+            ConfigurationError: If the number is none of a slice, or a text that a queue made of it.
             JobNotFoundError: If there is no such job or slice.
             JobConflictError: If the job is another merchant's.
             JournalError: If what happens cannot be kept.

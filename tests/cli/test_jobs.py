@@ -15,6 +15,7 @@ from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.cli.running import Ended, names, outcomes, run, start, statuses, write, write_refunds
+from tests.journal.tables import submit
 
 KEPT = ("--journal", "sqlite:///j.db")
 REFUND = ("refund", "orders.csv", "--yes", "--out", "o.csv")
@@ -173,10 +174,9 @@ async def test_a_job_that_was_never_submitted_to_its_end_is_not_done(
         raise EOFError
 
     async with Journal.open(f"sqlite:///{tmp_path}/j.db") as journal:
+        whose = sandbox.merchant_id, sandbox.account_id, ""
         with pytest.raises(EOFError):
-            await journal.job("night").submit(
-                "refund", sandbox.merchant_id, sandbox.account_id, killed()
-            )
+            await submit(journal.job("night"), killed(), whose=whose)
     line = ("jobs", "resume", "night", "--out", "out.csv", "--yes", *KEPT)
     resumed = await run(sandbox, *line, cwd=tmp_path)
     assert resumed.code != 0

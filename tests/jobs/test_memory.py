@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy, RefundOrder, jobs
-from gateway_async.journal import Journal, submit
+from gateway_async.journal import Journal
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import made_up, orders_for
 
@@ -37,8 +37,8 @@ async def _peak(batch: Any, count: int) -> int:
 async def test_a_stream_and_its_resume_stay_small(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((jobs, "_ROWS_AT_ONCE"), (jobs, "_NEW_AT_ONCE"), (submit, "_PIECE")):
-        monkeypatch.setattr(module, name, PAGE)
+    for name in ("_ROWS_AT_ONCE", "_NEW_AT_ONCE"):
+        monkeypatch.setattr(jobs, name, PAGE)
     forgetful: Any = deque(maxlen=0)
     policy = BatchPolicy(duplicates="allow", concurrency=1)
     streams, resumes = list[int](), list[int]()

@@ -11,6 +11,7 @@ import pytest
 
 from gateway_async import GatewayClient, jobs
 from gateway_async.errors import JobBusyError, LeaseLostError
+from gateway_async.jobs import JobRunner
 from gateway_async.journal import JobState, Journal, leases
 from gateway_async.journal.database import Transaction
 from gateway_async.journal.leases import Lease
@@ -61,14 +62,14 @@ async def halt(gateway: GatewayClient, journal: Journal, orders: list[Any]) -> H
 @pytest.fixture
 def frozen(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this journal renew nothing, and say nothing of it: as a frozen process does."""
-    real = Lease.renew
+    real = JobRunner._keep_lease
 
-    async def renew(lease: Lease) -> None:
-        if lease._database is journal.database:
+    async def keep(run: JobRunner) -> None:
+        if run._job.journal is journal:
             await asyncio.Event().wait()
-        await real(lease)
+        await real(run)
 
-    monkeypatch.setattr(Lease, "renew", renew)
+    monkeypatch.setattr(JobRunner, "_keep_lease", keep)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ import psycopg
 
 from gateway_async.journal import Job, Journal
 from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known
+from gateway_async.journal.submit import Submission
+from gateway_async.operations import OPERATIONS
 from tests.orders import refunds
 
 
@@ -91,11 +93,32 @@ async def pages_of(orders: Sequence[Any], size: int = 1000) -> AsyncIterator[Seq
         yield orders[start : start + size]
 
 
+async def submit(  # all that a submission is made of
+    job: Job,
+    pages: AsyncIterator[Sequence[Any]],
+    operation: str = "refund",
+    whose: tuple[str, str, str] = ("M1", "A1", ""),
+    *,
+    chunk_size: int | None = None,
+    slice_size: int = 0,
+) -> int:
+    """Submit a job, as a client does; return how many orders it has."""
+    row = OPERATIONS[operation]
+    submission = Submission(
+        job=job,
+        operation=row,
+        whose=whose,
+        chunk_size=chunk_size or row.limit or 1,
+        slice_size=slice_size,
+        repeats=False,
+    )
+    return await submission.carry_out(pages)
+
+
 async def submitted(
     journal: Journal, orders: Sequence[Any] | None = None, name: str = "job", slice_size: int = 0
 ) -> Job:
     """Return a job with these refunds, by default ten."""
     job = journal.job(name)
-    pages = pages_of(refunds(10) if orders is None else orders)
-    await job.submit("refund", "M1", "A1", pages, slice_size=slice_size)
+    await submit(job, pages_of(refunds(10) if orders is None else orders), slice_size=slice_size)
     return job

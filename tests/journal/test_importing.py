@@ -20,7 +20,7 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal import Job, JobState, Journal
-from tests.journal.tables import Tables, pages_of, submitted
+from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import MONEY_OPERATIONS, ORDER_CLASSES, made_up, orders_for, refunds
 
 amounts = st.one_of(
@@ -64,7 +64,7 @@ def test_orders_are_read_back_as_they_were(data: st.DataObject) -> None:
                 job = journal.job(operation)
                 for _ in range(2):  # and are equal to those that are given again
                     pages = pages_of(orders)
-                    assert await job.submit(operation, "M1", "A1", pages) == len(orders)
+                    assert await submit(job, pages, operation) == len(orders)
                 found = [outcome.order async for outcome in journal.outcomes(operation)]
                 assert found == orders
                 assert [str(order.amount) for order in found] == [str(o.amount) for o in orders]
@@ -83,7 +83,7 @@ async def test_orders_are_kept_in_their_order_and_a_rerun_writes_nothing(
 ) -> None:
     orders = refunds(2500)
     job = journal.job("job")
-    assert await job.submit("refund", "M1", "A1", pages_of(orders, 1700)) == 2500
+    assert await submit(job, pages_of(orders, 1700)) == 2500
     status = await journal.status(job.name)
     assert (status.operation, status.merchant_id, status.account_id) == ("refund", "M1", "A1")
     assert (status.imported, status.total, status.counts[JobState.NEW]) == (True, 2500, 2500)
@@ -91,9 +91,9 @@ async def test_orders_are_kept_in_their_order_and_a_rerun_writes_nothing(
     assert [outcome.order async for outcome in journal.outcomes("job")] == orders
     known = tables.snapshot()
     equal = [attrs.evolve(order, refund_amount=Decimal("1.0")) for order in orders]
-    assert await job.submit("refund", "M1", "A1", pages_of(equal, 70)) == 2500
+    assert await submit(job, pages_of(equal, 100)) == 2500
     with pytest.raises(JobConflictError, match="its account_id is 'A1', not 'A2'"):
-        await job.submit("refund", "M1", "A2", _never())
+        await submit(job, _never(), whose=("M1", "A2", ""))
     assert tables.snapshot() == known
 
 
@@ -107,10 +107,10 @@ async def test_an_import_that_ended_early_begins_anew_whatever_the_orders(
 
     job = journal.job("job")
     with pytest.raises(RuntimeError, match="killed"):
-        await job.submit("refund", "M1", "A1", killed(), slice_size=slice_size)
+        await submit(job, killed(), slice_size=slice_size)
     status = await journal.status("job")
     assert (status.imported, status.is_running, status.done) == (False, False, False)
-    assert tables.run("SELECT count(*) FROM gateway_orders") == [(40,)]  # blocks
+    assert tables.run("SELECT count(*) FROM gateway_orders") == [(46,)]  # blocks
     assert await journal.slices("job") == []
     assert await journal.claim_due(("M1", "A1", ""), 0, 10) == []
     with pytest.raises(JournalError, match="was not submitted to its end"):
@@ -119,7 +119,9 @@ async def test_an_import_that_ended_early_begins_anew_whatever_the_orders(
         await submitted(journal, [*refunds(3), *orders_for("cancel", made_up(1))])
     assert not (await journal.status("job")).imported
     orders = orders_for("cancel", made_up(4))
-    assert await job.submit("cancel", "M2", "A2", pages_of(orders), slice_size=slice_size) == 4
+    assert (
+        await submit(job, pages_of(orders), "cancel", ("M2", "A2", ""), slice_size=slice_size) == 4
+    )
     assert [outcome.order async for outcome in journal.outcomes("job")] == orders
     assert tables.states() == ["new"] * 4
     assert tables.run("SELECT first FROM gateway_orders") == [(0,)]
@@ -135,16 +137,16 @@ async def test_one_of_several_importers_goes_on(journal: Journal, other: Journal
         await go_on.wait()
         yield refunds(5)
 
-    cancelled = asyncio.create_task(journal.job("job").submit("refund", "M1", "A1", slowly()))
+    cancelled = asyncio.create_task(submit(journal.job("job"), slowly()))
     await begun.wait()
     cancelled.cancel()  # it gives its lease back
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     begun.clear()
-    first = asyncio.create_task(journal.job("job").submit("refund", "M1", "A1", slowly()))
+    first = asyncio.create_task(submit(journal.job("job"), slowly()))
     await begun.wait()
     with pytest.raises(JobBusyError) as caught:
-        await other.job("job").submit("refund", "M1", "A1", _never())
+        await submit(other.job("job"), _never())
     assert 0 < caught.value.seconds_left <= 15
     go_on.set()
     assert await first == 5
@@ -164,7 +166,7 @@ async def test_an_importer_that_was_overtaken_changes_nothing(
         yield refunds(3)
 
     with pytest.raises(LeaseLostError):
-        await journal.job("job").submit("refund", "M1", "A1", overtaken())
+        await submit(journal.job("job"), overtaken())
     assert [o.order async for o in other.outcomes("job")] == refunds(5)
     assert (await other.status("job")).imported
 

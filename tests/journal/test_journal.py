@@ -29,7 +29,7 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import NOT_DONE
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import Tables, pages_of, submitted
+from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import made_up, orders_for, refunds
 
 
@@ -267,7 +267,7 @@ async def test_what_an_operator_cannot_decide_changes_nothing(
 async def test_several_orders_are_decided_on_in_any_pattern(
     journal: Journal, tables: Tables
 ) -> None:
-    await journal.job("job").submit("refund", "M1", "A1", pages_of(refunds(10)), chunk_size=4)
+    await submit(journal.job("job"), pages_of(refunds(10)), chunk_size=4)
     patterns = ([1, *range(3, 7)], [8, 6, refunds(10)[5], 6], [0, 2, 4, 5, 7], range(10))
     for chosen in patterns:
         tables.put(state="held", note="")

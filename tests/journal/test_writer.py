@@ -14,7 +14,7 @@ import pytest
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.database import Database, Transaction
-from tests.journal.tables import Tables, pages_of, submitted
+from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import refunds
 from tests.postgres import emptied
 
@@ -254,7 +254,7 @@ def test_a_journal_of_a_loop_that_is_gone_ends_its_thread(url: str) -> None:
 WRITES: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "resolve": lambda journal: journal.resolve("job", range(8, 10), "succeeded", "why"),
     "take": lambda journal: journal.job("job").take("me"),
-    "submit": lambda journal: journal.job("new").submit("refund", "M1", "A1", pages_of(refunds(3))),
+    "submit": lambda journal: submit(journal.job("new"), pages_of(refunds(3))),
 }
 
 
