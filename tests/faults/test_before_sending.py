@@ -186,12 +186,14 @@ async def test_a_certificate_that_is_not_the_right_one_stops_the_batch(
         Proxy(sandbox.base_url, tls=tls) as proxy,
         aiohttp.ClientSession(connector=pinned) as session,
     ):
-        settings: dict[str, Any] = {
+        settings: dict[str, dict[str, Any]] = {
             "authority": {},
             "name": {"ssl": trust_in(authority)},
             "pin": {"session": session},
-        }[wrong]
-        result = await trial.run(proxy.base_url, limiter=attempts, policy=ONE_BY_ONE, **settings)
+        }
+        result = await trial.run(
+            proxy.base_url, limiter=attempts, policy=ONE_BY_ONE, **settings[wrong]
+        )
     check_not_sent(trial, result, attempts, CertificateError)
     shown = "ab" * 32 if wrong == "pin" else "certificate"
     assert all(shown in str(outcome.error) for outcome in result)
