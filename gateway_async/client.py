@@ -33,7 +33,7 @@ from gateway_async.telemetry import Instrumentation
 from gateway_async.transport import AiohttpTransport, ConnectionOptions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Iterable, Mapping
+    from collections.abc import AsyncIterable, Coroutine, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from aiohttp import ClientSession
@@ -569,11 +569,10 @@ class GatewayClient:
         result: PayoutResult = await self._pay("payout", request)
         return result
 
-    async def _pay(self, operation: str, sent: object) -> Any:  # noqa: ANN401  # its result
-        from gateway_async import payments
+    def _pay(self, operation: str, sent: object) -> "Coroutine[Any, Any, Any]":
+        from gateway_async.payments import payment_request
 
-        request = payments.payment_request(OPERATIONS[operation], sent, self._session)
-        return await self._single(request, sent)
+        return self._single(payment_request(OPERATIONS[operation], sent, self._session), sent)
 
     async def call(
         self,
@@ -616,13 +615,11 @@ class GatewayClient:
         concurrency = min(policy.concurrency, self._transport.capacity)
         return attrs.evolve(policy, concurrency=concurrency)
 
-    async def _single(self, request: "Request[T]", about: object = None) -> "T":
+    def _single(self, request: "Request[T]", about: object = None) -> "Coroutine[Any, Any, T]":
         self._check_open()
         from gateway_async.payments import carry_out
 
-        return await carry_out(
-            self._session, request, about, drain_seconds=self._policy.drain_seconds
-        )
+        return carry_out(self._session, request, about, drain_seconds=self._policy.drain_seconds)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -38,7 +38,7 @@ from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
-from gateway_async.wire.decode import identifier, in_utf8, shown, without_text
+from gateway_async.wire.decode import identifier, in_utf8, shown
 from gateway_async.wire.encode import JsonText, encode_form, encode_json, written_fields
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class Session:
         if body_format is BodyFormat.JSON:
             content_type, body = dialect.json_content_type, encode_json(fields)
         else:
-            content_type, body = body_format.value, encode_form(fields)
+            content_type, body = str(body_format), encode_form(fields)
         return HttpRequest(operation.path, content_type, body, signature)
 
     def decode(self, request: Request[T], raw: HttpResponse, signature: str) -> T:
@@ -538,12 +538,14 @@ def _masked(request: Request[Any], signature: str, body: bytes) -> bytes:
 
     A signature that also occurs in the signed fields, such as an order number, is no secret.
     """
-    if len(signature) < _SHORTEST_SIGNATURE:
+    written = signature.encode()
+    if (
+        len(signature) < _SHORTEST_SIGNATURE
+        or body.rfind(written) < 0  # to look from the right is quicker
+        or any(signature in text for text in request.fields.values())
+    ):
         return body
-    masked = without_text(body, signature, MASK)
-    if masked is body or any(signature in text for text in request.fields.values()):
-        return body
-    return masked
+    return body.replace(written, MASK.encode())
 
 
 def _innermost(error: BaseException) -> str:

@@ -64,6 +64,7 @@ _READ_BYTES = 256 * 1024
 """How much of a reply aiohttp buffers; the setting of a given session is not used."""
 
 _KEPT_URLS = 64
+_TIMED_OUT = HTTPStatus.REQUEST_TIMEOUT.value
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 """aiohttp sets no timers: it would set and cancel several a request."""
 
@@ -244,7 +245,7 @@ class AiohttpTransport:
             response.close()
             raise
         response.release()
-        payload.note_end(is_lost=response.status == HTTPStatus.REQUEST_TIMEOUT)
+        payload.note_end(is_lost=response.status == _TIMED_OUT)
         return HttpResponse(response.status, response.headers, body)
 
     async def _read(self, content: aiohttp.StreamReader, deadline: "Deadline") -> bytes:

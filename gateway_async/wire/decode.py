@@ -101,13 +101,6 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
     return body
 
 
-def without_text(body: bytes, text: str, mask: str) -> bytes:
-    """Put a mask wherever a text stands in a body."""
-    written = text.encode()
-    # To look from the right is quicker.
-    return body.replace(written, mask.encode()) if body.rfind(written) >= 0 else body
-
-
 # JSON
 
 _USUAL = ((b'": ', b'":'), (b', "', b',"'), (b"}, {", b"},{"), (b"\\/", b"/"))
