@@ -33,8 +33,7 @@ class Kind(StrEnum):
         REFUND_UNKNOWN_TO_LEDGER: the gateway gave money back, and the ledger says 0
         REFUND_ABSENT_AT_GATEWAY: the ledger says it was given back, and the gateway lists nothing
             that was
-        STATE: the ledger's word is none of those that you gave for the `payment_status`, which are
-            in `means`
+        STATE: the ledger's word is none of those that you gave for the `payment_status`
         UNREADABLE: a `field` of a record cannot be read, is missing, or has a value without a
             known meaning; what depends on it is not compared
         UNANSWERED: one of the two look-ups had no answer; nothing of the entry is compared
@@ -136,7 +135,6 @@ class Difference:
             that can be compared.
         gateway: What the gateway says, likewise; a tuple of transaction ids where it has several.
         field: ``"unreadable"``: the name of the field, whose text is in `gateway`.
-        means: ``"state"``: the ledger's words for this `payment_status`, as you gave them.
         error: ``"unanswered"``: why.
     """
 
@@ -147,7 +145,6 @@ class Difference:
     ledger: Decimal | str | None = None
     gateway: Decimal | str | tuple[str | None, ...] | None = None
     field: str | None = None
-    means: tuple[str, ...] = ()
     error: GatewayError | None = None
 
     def __str__(self) -> str:
@@ -304,8 +301,7 @@ def _compare_transaction(case: Case) -> Iterator[Difference]:
         if not is_known:
             problems.setdefault(field, _text(said))
         elif not agree:
-            more = {"means": tuple(sorted(means or ()))} if kind is Kind.STATE else {}
-            yield case.note(kind, ledger=wanted, gateway=said, **more)
+            yield case.note(kind, ledger=wanted, gateway=said)
     yield from case.unreadable(problems)
 
 
