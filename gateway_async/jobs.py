@@ -521,6 +521,8 @@ class JobRunner(BatchRunner):
 
     async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
+        if self._is_exhausted:
+            return  # all of it was recorded while the lease was ours
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             await self._renew()
         reason = self.gate.stop_reason or "the job ended before"
