@@ -354,7 +354,8 @@ def encode_json(fields: "Mapping[str, str]") -> bytes:
             }
         )
     except (UnicodeEncodeError, orjson.JSONEncodeError):
-        raise InvalidOrderError(_HALF_A_PAIR) from None
+        pass  # raised below, since these hold the text
+    raise InvalidOrderError(_HALF_A_PAIR)
 
 
 def encode_form(fields: "Mapping[str, str]") -> bytes:
