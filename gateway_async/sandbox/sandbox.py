@@ -5,7 +5,6 @@ It decides nothing about money: `service` does.
 
 import asyncio
 import functools
-import os
 import socket
 import struct
 from collections import Counter, deque
@@ -41,7 +40,7 @@ from gateway_async.signing import Credentials, HmacSigner
 
 LOOPBACK = "127.0.0.1"
 _CarryOut = Callable[[], Reply]
-_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104  # recognised, not bound to
+_OWN = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104  # where what listens everywhere is reached
 _MAX_BODY_BYTES = 16 * 1024 * 1024
 _HELD_LOOK_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 0.1
@@ -236,8 +235,21 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         if self._base_url:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
-        listening = _bind(self.host, self.port)
-        self._base_url = _base_url(listening)
+        app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
+        app.router.add_get("/pay/{transaction_id}", self._show_payment)
+        app.router.add_post("/pay/{transaction_id}", self._take_choice)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self.host, self.port, backlog=1024).start()
+        except (OSError, OverflowError) as error:  # the latter: there is no such port
+            await self._runner.cleanup()
+            where = f"{self.host} port {self.port}"
+            raise ConfigurationError(f"Sandbox: cannot listen on {where}: {error}") from None
+        host, port = self._runner.addresses[0][:2]
+        shown = _OWN.get(host, host)
+        self._base_url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
         self._service = Service(
             identity={"merchant_id": self.merchant_id, "account_id": self.account_id},
             signer=self.credentials.signer,
@@ -246,13 +258,6 @@ class Sandbox:
             base_url=self._base_url,
             ways={"return_url": self.return_url, "cancel_url": self.cancel_url},
         )
-        app = web.Application(client_max_size=_MAX_BODY_BYTES)
-        app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
-        app.router.add_get("/pay/{transaction_id}", self._show_payment)
-        app.router.add_post("/pay/{transaction_id}", self._take_choice)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-        await self._runner.setup()
-        await web.SockSite(self._runner, listening, backlog=1024).start()
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -387,22 +392,3 @@ def _close(request: web.Request, *, is_reset: bool = False) -> web.Response:
             bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         request.transport.close()
     return web.Response()
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if os.name == "posix":  # on Windows it would let two servers have one port
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-    except (OSError, OverflowError, TypeError) as error:  # the others: what is no port at all
-        listening.close()
-        raise ConfigurationError(f"Sandbox: cannot listen on {host} port {port}: {error}") from None
-    return listening
-
-
-def _base_url(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    shown = LOOPBACK if host in _EVERYWHERE else host
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"

@@ -15,9 +15,9 @@ async def test_it_listens_on_this_machine_only_and_once() -> None:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", sandbox.base_url)
         with pytest.raises(ConfigurationError, match="twice"):
             await sandbox.__aenter__()
-        for port in (int(sandbox.base_url.rsplit(":", 1)[1]), 65536, "8800"):
+        for port in (int(sandbox.base_url.rsplit(":", 1)[1]), 65536):
             with pytest.raises(ConfigurationError, match=f"cannot listen .* port {port}"):
-                await Sandbox(port=port).__aenter__()  # type: ignore[arg-type]  # on purpose
+                await Sandbox(port=port).__aenter__()
 
 
 @pytest.mark.parametrize(
