@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import itertools
 import re
 import ssl
 import traceback
@@ -67,13 +68,11 @@ WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
     (Dialect, "wire_names", ({"order_no": "merchant_id"},), "distinct names"),
     (Dialect, "wire_names", ({"order_no": "a", "amount": "a"},), "distinct names"),
 ]
-TWO_MEANINGS = [
-    ("done_statuses", "declined_statuses"),
-    ("done_statuses", "pending_statuses"),
-    ("declined_statuses", "pending_statuses"),
+TWO_MEANINGS = (
+    *itertools.combinations(("done_statuses", "declined_statuses", "pending_statuses"), 2),
     ("payout_done_statuses", "payout_declined_statuses"),
     ("done_return_statuses", "nothing_done_return_statuses"),
-]
+)
 
 
 def refusal(make: Callable[..., Any], **given: Any) -> str:
@@ -100,13 +99,10 @@ def test_a_wrong_setting_is_refused() -> None:
             assert re.search(expected, said), (kind, name, value, said)
 
 
-def test_a_dialect_gives_a_status_one_meaning() -> None:
+def test_a_dialect_gives_a_status_one_meaning_and_keeps_the_echoes_it_is_not_given() -> None:
     for one, other in TWO_MEANINGS:
         said = refusal(Dialect, **{one: {"6", "7"}, other: {"7"}})
         assert f"Dialect.{one}: '7' also stands in {other}" in said
-
-
-def test_naming_the_echoes_of_one_operation_keeps_those_of_the_others() -> None:
     echoes = Dialect(echo_fields={"refund": ("amount",)}).echo_fields
     assert echoes == {**Dialect().echo_fields, "refund": ("amount",)}
 
@@ -162,17 +158,13 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     *(({"proxy": url}, "proxy: expected a URL .* of scheme http or https") for url in PROXIES),
     ({"proxy": "http://m%3Ae:pa55@proxy"}, "proxy: expected a user name without a col"),
     ({"base_url": LOCAL, "proxy": PROXY}, "proxy: requests to a plain http:// base_url would"),
-    (
-        {**ENVIRONMENT, "HTTPS_PROXY": "socks5://me:pa55@x"},
-        "trust_env: HTTPS_PROXY: expected a URL",
-    ),
-    (
-        {**ENVIRONMENT, "https_proxy": "http://me:pa55@x:y"},
-        "trust_env: HTTPS_PROXY: expected a URL",
-    ),
-    (
-        {**ENVIRONMENT, "base_url": LOCAL, "HTTP_PROXY": PROXY},
-        "trust_env: HTTP_PROXY: requests to a plain .*NO_PROXY",
+    *(
+        ({**ENVIRONMENT, **given}, f"trust_env: {expected}")
+        for given, expected in (
+            ({"HTTPS_PROXY": "socks5://me:pa55@x"}, "HTTPS_PROXY: expected a URL"),
+            ({"https_proxy": "http://me:pa55@x:y"}, "HTTPS_PROXY: expected a URL"),
+            ({"base_url": LOCAL, "HTTP_PROXY": PROXY}, "HTTP_PROXY: requests to .*NO_PROXY"),
+        )
     ),
 ]
 WRITTEN = {
