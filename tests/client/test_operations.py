@@ -123,7 +123,7 @@ PATHS = [
     *("/v1/../admin", "/v1/%2e%2e/admin", "/v1/./refund", "/v1/refund?x=1", "/v1/refund#x"),
     *("/v1/re fund", "/v1\\refund", "/v1/\r\nHost: x", "/größe"),
 ]
-DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(100_000), [])
+DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
 WRONG_CALLS: list[tuple[dict[str, Any], type[Exception], str]] = [
     *(({"path": path}, ConfigurationError, "path: expected a path such as") for path in PATHS),
     ({"body": "xml"}, ConfigurationError, "body: expected one of 'form', 'json'"),
