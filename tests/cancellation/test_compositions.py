@@ -1,17 +1,12 @@
 """Calls behave inside asyncio's own tools as any coroutine does."""
 
 import asyncio
-import collections.abc
-import gc
-import warnings
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from gateway_async import Batch, BatchPolicy, GatewayClient
+from gateway_async import BatchPolicy, GatewayClient
 from tests.coalescer.held import HeldReplies
-from tests.memory import MemoryTransport, client_over
 from tests.orders import direct_payment, refunds
 from tests.support.clock import BEYOND, Clock
 from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out
@@ -69,38 +64,3 @@ async def test_wait_for_and_shield(
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(inner, 0)
     assert inner.cancelled()
-
-
-# A batch as a coroutine
-
-
-async def _in_group(batch: Batch[Any, Any]) -> None:
-    async with asyncio.TaskGroup() as group:
-        group.create_task(batch)
-
-
-def _batch() -> Batch[Any, Any]:
-    return client_over(MemoryTransport(steps=2)).refund(refunds(6))
-
-
-USES: tuple[Callable[[Batch[Any, Any]], Awaitable[Any]], ...] = (
-    *(asyncio.create_task, _in_group, asyncio.gather, asyncio.shield, asyncio.ensure_future),
-    lambda batch: asyncio.wait_for(batch, 30),
-)
-
-
-async def test_a_batch_is_a_coroutine() -> None:
-    for use in USES:
-        batch = _batch()
-        assert isinstance(batch, collections.abc.Coroutine)
-        came = await use(batch)
-        assert batch.result.ok
-        assert came is batch.result or came in (None, [batch.result])
-
-
-def test_a_batch_is_run_by_asyncio_run_and_does_not_warn_where_it_is_closed() -> None:
-    assert asyncio.run(_batch()).ok
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        _batch().close()
-        gc.collect()

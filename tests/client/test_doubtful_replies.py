@@ -18,12 +18,10 @@ from gateway_async import (
     OutcomeStatus,
     OutcomeUnknownError,
     PayoutRequest,
-    PayoutResult,
     RejectedError,
     ReplyUnreadableError,
     RetryPolicy,
 )
-from gateway_async.sandbox import Sandbox
 from tests.memory import QUICK, Asked, MemoryTransport, client_over, respon
 from tests.orders import (
     PAYMENT,
@@ -141,28 +139,6 @@ async def test_a_reply_that_only_repeats_the_request_is_no_result(call: str) -> 
     with pytest.raises(RejectedError, match="did nothing") as caught:
         await SINGLES[call](client_over(transport, dialect=dialect))
     assert (caught.value.code, caught.value.text) == ("77", "wrong signature")
-
-
-# Payouts, any number of them
-
-
-async def test_payouts_go_out_one_by_one_and_a_wrong_one_is_not_sent(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    orders = [payout_request(number) for number in range(6)]
-    orders[2] = attrs.evolve(orders[2], payment_amount="1.005")
-    orders[4] = orders[3]
-    async with gateway.payouts((one for one in orders), policy=BatchPolicy(chunk_size=50)) as batch:
-        outcomes = {outcome.index: outcome async for outcome in batch}
-    for index in (0, 1, 3, 5):
-        record = outcomes[index].record
-        assert isinstance(record, PayoutResult)
-        assert (record.request_id, record.status) == (orders[index].request_id, "COMPLETED")
-    assert "payment_amount: 1.005" in str(outcomes[2].error)
-    assert isinstance(outcomes[4].error, DuplicateOrderError)
-    paid = [len(sandbox.ledger.payouts_of(order.request_id)) for order in orders]
-    assert paid == [1, 1, 0, 1, 1, 1]
-    assert sandbox.requests["payout"] == batch.progress.requests == 4
 
 
 @pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])

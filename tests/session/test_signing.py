@@ -68,26 +68,6 @@ def test_the_stand_in_is_configurable_and_a_wrong_option_is_refused() -> None:
             Credentials(merchant_id="M1", account_id="A1", signer=signer)
 
 
-async def test_a_plain_function_signs_the_fields_as_they_go_out() -> None:
-    """What it does to them does not go out."""
-    given: list[tuple[Operation, dict[str, str]]] = []
-
-    def sign(operation: Operation, fields: Any) -> str:
-        given.append((operation, dict(fields)))
-        fields["key"] = "s3cret"
-        return "signed"
-
-    transport = MemoryTransport()
-    assert (await client_over(transport, signer=sign).refund(refunds(2))).ok
-    ((operation, fields),) = given
-    body = transport.asked[0].message.body.decode()
-    assert operation is REFUND
-    assert list(fields) == ["merchant_id", "account_id", "refund_orders"]
-    assert f'"refund_orders":{fields["refund_orders"]}' in body
-    assert json.loads(body)["encryption_data"] == "signed"
-    assert "s3cret" not in body
-
-
 @pytest.mark.parametrize("name", ["T" * 20, '"transaction_id":'])
 async def test_a_signature_that_stands_in_what_it_signs_changes_no_reply(name: str) -> None:
     """Masked there, it would take the name from an order that was done."""
