@@ -32,7 +32,15 @@ from tests.orders import refunds
 
 URL = "https://gateway.example"
 CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
-SETTINGS = (Timeouts, RetryPolicy, BatchPolicy, RecoveryPolicy, WorkerPolicy, Credentials, Dialect)
+SETTINGS = (
+    *(Timeouts, RetryPolicy, BatchPolicy, RecoveryPolicy, WorkerPolicy, Dialect),
+    *(Credentials, HmacSigner),
+)
+ENOUGH: dict[Any, dict[str, Any]] = {
+    Credentials: {"merchant_id": "M1", "account_id": "A1", "signer": HmacSigner("s3cret")},
+    HmacSigner: {"secret": "s3cret"},
+}
+"""What is enough to make them; of the others, nothing."""
 HUGE = 10**400
 """More than any float."""
 
@@ -44,6 +52,11 @@ WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
     (RecoveryPolicy, "resend_absent", (1, "yes", None), "True or False"),
     (RecoveryPolicy, "hold_alike_hours", (-1, "24", True), "0 or more, or None"),
     (Credentials, "merchant_id", ("", " ", None, 7), "a non-empty str"),
+    (Credentials, "signer", ("secret", None, 7), "got .*HmacSigner"),
+    (HmacSigner, "secret", ("", b"s3cret"), "expected a non-empty str"),
+    (HmacSigner, "digest", ("sha257", ["md5"], "shake_128"), "digest of hashlib .*'sha256', got"),
+    (HmacSigner, "template", (b"{value}", "{nam}={value}", "{value[a]}", "{name}"), "with {name}"),
+    (HmacSigner, "excluded", ("note", None, [["a"]]), "names of fields"),
     (Dialect, "amount_places", ("2", -1, 2.0, True), "an int of 0 or more"),
     (Dialect, "currency_places", ({"JPY": "0"},), "ints of 0 or more"),
     (Dialect, "currency_places", (None, {5: 0}), "a mapping from texts"),
@@ -89,12 +102,11 @@ def refusal(make: Callable[..., Any], **given: Any) -> str:
 def test_a_wrong_setting_is_refused() -> None:
     """No field takes just anything; those of one kind are checked alike."""
     anything = [
-        (kind, field.name, (object(),), "") for kind in SETTINGS for field in attrs.fields(kind)
+        (kind, one.name, (object(),), "") for kind in SETTINGS for one in attrs.fields(kind)
     ]
-    others = {"merchant_id": "M1", "account_id": "A1", "signer": HmacSigner("s3cret")}
     for kind, name, values, expected in [*anything, *WRONG]:
         for value in values:
-            said = refusal(kind, **{**(others if kind is Credentials else {}), name: value})
+            said = refusal(kind, **{**ENOUGH.get(kind, {}), name: value})
             assert said.startswith(f"{kind.__name__}.{name}: "), (kind, name, value)
             assert re.search(expected, said), (kind, name, value, said)
 

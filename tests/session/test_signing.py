@@ -11,7 +11,6 @@ import pytest
 
 from gateway_async import (
     ConfigurationError,
-    Credentials,
     HmacSigner,
     OutcomeStatus,
     OutcomeUnknownError,
@@ -39,33 +38,11 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"excluded": ["b", "encryption_data"]}, _hmac("a=ä")),
     ({"excluded": ()}, _hmac("a=ä&b=2&encryption_data=old")),
 ]
-WRONG: list[tuple[Any, dict[str, Any], str]] = [
-    ("", {}, "secret: expected a non-empty str"),
-    (b"s3cret", {}, "secret.*got bytes"),
-    *(("s3cret", {"digest": name}, "digest: .*'sha256', got") for name in ("sha257", ["md5"])),
-    ("s3cret", {"digest": "shake_128"}, "digest: .*got 'shake_128'"),
-    ("s3cret", {"joiner": None}, "joiner: expected a str, got None"),
-    *(
-        ("s3cret", {"template": text}, "template: expected a str with {name} and")
-        for text in (b"{value}", "{nam}={value}", "{value[a]}", "{name}")
-    ),
-    ("s3cret", {"uppercase": "no"}, "uppercase: expected True or False, got 'no'"),
-    *(
-        ("s3cret", {"excluded": names}, "excluded: expected names of fields")
-        for names in ("note", None, [["a"]])
-    ),
-]
 
 
-def test_the_stand_in_is_configurable_and_a_wrong_option_is_refused() -> None:
+def test_the_stand_in_is_configurable() -> None:
     for options, expected in OPTIONS:
         assert HmacSigner("s3cret", **options).sign(REFUND, FIELDS) == expected
-    for secret, options, text in WRONG:
-        with pytest.raises(ConfigurationError, match=f"^HmacSigner.{text}"):
-            HmacSigner(secret, **options)
-    for signer in ("secret", None, 7):
-        with pytest.raises(ConfigurationError, match=r"Credentials\.signer.*got .*HmacSigner"):
-            Credentials(merchant_id="M1", account_id="A1", signer=signer)
 
 
 @pytest.mark.parametrize("name", ["T" * 20, '"transaction_id":'])
