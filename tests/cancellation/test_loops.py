@@ -39,11 +39,6 @@ def port() -> Iterator[int]:
     gc.collect()
 
 
-@pytest.fixture
-def client(port: int) -> GatewayClient:
-    return client_at(f"http://127.0.0.1:{port}", signer=SIGNER)
-
-
 @pytest.mark.parametrize("way", ["closed", "forgotten", "entered in each"])
 def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has_ended(
     port: int, new_loop: NewLoop, way: str
@@ -70,10 +65,9 @@ def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has
         gc.collect()
 
 
-def test_a_run_that_is_cancelled_leaves_nothing_behind(
-    port: int, client: GatewayClient, new_loop: NewLoop
-) -> None:
+def test_a_run_that_is_cancelled_leaves_nothing_behind(port: int, new_loop: NewLoop) -> None:
     complaints: list[object] = []
+    client = client_at(f"http://127.0.0.1:{port}", signer=SIGNER)
 
     async def work() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *what: complaints.append(what))
