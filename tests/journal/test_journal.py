@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import pickle
 import sys
 import traceback
 from datetime import UTC, datetime, timedelta
@@ -15,11 +14,8 @@ from gateway_async import OutcomeStatus, RefundOrder
 from gateway_async.errors import (
     ConfigurationError,
     InvalidOrderError,
-    JobBusyError,
-    JobConflictError,
     JobNotFoundError,
     JournalError,
-    LeaseLostError,
     NotDoneError,
     NotSentError,
     OutcomeUnknownError,
@@ -300,14 +296,3 @@ def test_a_relative_path_is_refused_with_the_absolute_one(
         with pytest.raises(ConfigurationError, match="depends on the working directory") as caught:
             Journal.open(f"sqlite:///{path}")
         assert str(caught.value).rpartition(" ")[2] == f"sqlite:///{tmp_path / path}"
-
-
-@pytest.mark.parametrize(
-    "kind", [JournalError, JobNotFoundError, JobConflictError, JobBusyError, LeaseLostError]
-)
-def test_errors_survive_pickling(kind: type[JournalError]) -> None:
-    told = {"seconds_left": 2.5} if kind is JobBusyError else {}
-    error = kind("why", job="job", **told)
-    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
-    assert type(copy) is kind
-    assert (str(copy), vars(copy)) == ("why", {"job": "job", **told})
