@@ -134,10 +134,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-# An integer of more digits than a card number has is no secret, and slow to convert.
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_distinct, parse_int=lambda digits: int(digits[:20]), strict=False
-)
+# An integer stays text: a long one is slow to convert, and a card number is found in either.
+_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=str, strict=False)
 
 
 def _read_form(body: bytes, codec: str) -> tuple[dict[str, str], dict[str, str]]:
