@@ -5,6 +5,7 @@ import atexit
 import csv
 import functools
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -79,6 +80,56 @@ async def run(
     process = await start(sandbox, *arguments, cwd=cwd, stdin=stdin)
     stdout, stderr = await process.communicate()
     return Ended(process.returncode, stdout.decode(), stderr.decode())
+
+
+@attrs.frozen
+class Shell:
+    """Runs lines in a folder of their own, where the files are that they name.
+
+    Attributes:
+        sandbox: The gateway that they talk to.
+        folder: The folder.
+    """
+
+    sandbox: Sandbox
+    folder: Path
+
+    async def __call__(
+        self, line: str, code: int = 0, *, stdin: str = "", env: Mapping[str, str] | None = None
+    ) -> Ended:
+        """Run a line to its end, which must have this exit code."""
+        words = shlex.split(line)
+        process = await start(self.sandbox, *words, cwd=self.folder, stdin=stdin, env=env)
+        stdout, stderr = await process.communicate()
+        assert process.returncode == code, stderr.decode()
+        return Ended(code, stdout.decode(), stderr.decode())
+
+    async def under_way(
+        self, line: str, requests: int = 1
+    ) -> tuple[Forked, "asyncio.Future[tuple[bytes, bytes]]"]:
+        """Start a line; return once the sandbox has had so many requests, or it has ended."""
+        process = await start(self.sandbox, *shlex.split(line), cwd=self.folder)
+        ended = asyncio.ensure_future(process.communicate())
+        while self.sandbox.requests.total() < requests and not ended.done():
+            await asyncio.wait({ended}, timeout=0.002)
+        return process, ended
+
+    def rows(self, name: str = "out.csv") -> list[dict[str, str]]:
+        """Read a CSV file."""
+        return outcomes(self.folder / name)
+
+    def statuses(self, name: str = "out.csv") -> Counter[str]:
+        """Count the statuses of an outcome file."""
+        return statuses(self.folder / name)
+
+    def refunds(self, count: int, name: str = "orders.csv") -> Path:
+        """Write refunds of payments that the sandbox then has."""
+        return write_refunds(self.sandbox, self.folder / name, count)
+
+    def effects(self) -> set[int]:
+        """Return how often the refunds of the file were done."""
+        rows = self.rows("orders.csv")
+        return {self.sandbox.ledger.effects("refund", row["transaction_id"]) for row in rows}
 
 
 async def start_installed(

@@ -19,15 +19,7 @@ from gateway_async.cli.settings import VARIABLES
 from gateway_async.errors import NotSentError
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import (
-    REFUND_COLUMNS,
-    names,
-    outcomes,
-    run,
-    start,
-    write,
-    write_refunds,
-)
+from tests.cli.running import REFUND_COLUMNS, Shell, names, run, start, write, write_refunds
 from tests.interface_fields import RESULT_FIELDS
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
@@ -70,17 +62,15 @@ async def test_completion_is_installed_for_a_shell(tmp_path: Path) -> None:
     assert all(word in text for word in (*COMMANDS, "--stop-after-unknown", "resolve"))
 
 
-async def test_quiet_and_verbose(sandbox: Sandbox, tmp_path: Path) -> None:
-    orders = write_refunds(sandbox, tmp_path / "orders.csv", 2)
-    command = ("refund", orders, "--yes", "--out", tmp_path / "out.csv")
-    usual, quiet = [
-        (await run(sandbox, *command, *options)).stderr for options in ((), ("-q", "--again"))
-    ]
+async def test_quiet_and_verbose(shell: Shell) -> None:
+    shell.refunds(2)
+    line = "refund orders.csv --yes --out out.csv"
+    usual, quiet = [(await shell(f"{line} {more}")).stderr for more in ("", "-q --again")]
     assert ("job refund" in usual, "job refund" in quiet) == (True, False)
     assert "succeeded" in quiet
-    ended = await run(sandbox, *command, "-v", "--again")
-    assert "refund of 2 orders: answered" in ended.stderr
-    assert sandbox.secret not in ended.stderr
+    told = (await shell(f"{line} -v --again")).stderr
+    assert "refund of 2 orders: answered" in told
+    assert shell.sandbox.secret not in told
 
 
 def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(
@@ -99,25 +89,21 @@ def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(
 # Look-ups
 
 
-async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    orders, out = write_refunds(sandbox, tmp_path / "orders.csv", 2), tmp_path / "out.csv"
-    for more in ((), ("--again",)):
-        assert (await run(sandbox, "refund", orders, "--yes", "--out", out, *more)).code == 0
-    found = tmp_path / "found.csv"
+async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: Shell) -> None:
+    orders = shell.refunds(2)
+    first = shell.rows("orders.csv")[0]["order_no"]
+    for more in ("", "--again"):
+        await shell(f"refund orders.csv --yes --out out.csv {more}")
     for command, column, value in (
         ("search-refunds", "record_refund_amount", "1.00;1.00"),  # of two records
         ("query", "record_amount", "9.00"),
     ):
-        for source, to in ((out, found), (found, tmp_path / "again.csv")):  # as input again
-            ended = await run(sandbox, command, source, "--by", "transaction_id", "--out", to)
-            assert ended.code == 0, ended.stderr
-            assert [row[column] for row in outcomes(to)] == [value] * 2
-    first = outcomes(orders)[0]["order_no"]
+        for source, to in (("out.csv", "found.csv"), ("found.csv", "again.csv")):  # as input again
+            await shell(f"{command} {source} --by transaction_id --out {to}")
+            assert [row[column] for row in shell.rows(to)] == [value] * 2
     write(orders, ("order_no",), [("stranger",), *[(first,)] * 3])  # it does no harm to ask twice
-    assert (await run(sandbox, "query", orders, "--out", found)).code == 1
-    assert [(row["order_no"], row["status"]) for row in outcomes(found)] == [
+    await shell("query orders.csv --out found.csv", 1)
+    assert [(row["order_no"], row["status"]) for row in shell.rows("found.csv")] == [
         ("stranger", "absent"),
         *[(first, "succeeded")] * 3,
     ]

@@ -19,11 +19,11 @@ from tests import nursery
 from tests.cli.running import (
     SCRIPT,
     Ended,
+    Shell,
     environment,
     names,
     outcomes,
     run,
-    start,
     start_installed,
     statuses,
     write,
@@ -121,34 +121,28 @@ async def test_differences_go_where_standard_output_goes(sandbox: Sandbox, tmp_p
     ],
 )
 async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
-    line: str, count: int, how: signal.Signals, advice: str, sandbox: Sandbox, tmp_path: Path
+    line: str, count: int, how: signal.Signals, advice: str, shell: Shell
 ) -> None:
-    write_refunds(sandbox, tmp_path / "orders.csv", count)
-    sandbox.faults.add("*", Latency(seconds=0.05))
+    shell.refunds(count)
+    shell.sandbox.faults.add("*", Latency(seconds=0.05))
     line += " --out out.csv --concurrency 1 --report night.html"
-    process = await start(sandbox, *line.split(), cwd=tmp_path)
-    ended = asyncio.ensure_future(process.communicate())
-    while sandbox.requests.total() < 4 and not ended.done():
-        await asyncio.wait({ended}, timeout=0.002)
+    process, ended = await shell.under_way(line, 4)
     process.send_signal(how)
     said = (await ended)[1].decode()
     assert process.returncode == 3, said
-    rows = outcomes(tmp_path / "out.csv")
+    rows = shell.rows()
     left = sum(row["status"] == "not_sent" for row in rows)
     assert count / 2 < left < count == len(rows)
     for row in rows:
-        done = sandbox.ledger.effects("refund", row["transaction_id"])
+        done = shell.sandbox.ledger.effects("refund", row["transaction_id"])
         is_done = row["status"] == "succeeded"
         assert is_done or row["status"] == "not_sent"
         assert done == (is_done and "refund" in line), said
     assert advice.format(left=left, line=line) in said
-    last = (
-        "not sent yet: the job has not come"
-        if "--job" in line
-        else "nothing was sent: the run ended"
-    )
+    in_job = "not sent yet: the job has not come"
+    last = in_job if "--job" in line else "nothing was sent: the run ended"
     assert rows[-1]["error"].startswith(last)
-    page = (tmp_path / "night.html").read_text(encoding="utf-8")
+    page = (shell.folder / "night.html").read_text(encoding="utf-8")
     assert f"{left:,}" in page
     assert "may have been done" not in page
 
@@ -185,21 +179,18 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
 
 
 async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
-    sandbox: Sandbox, tmp_path: Path
+    shell: Shell,
 ) -> None:
-    write_refunds(sandbox, tmp_path / "orders.csv", 3)
-    sandbox.faults.add("*", Latency(seconds=0.5))
-    line = ("search-refunds", "orders.csv", "--by", "order_no", "--out", "out.csv")
-    process = await start(sandbox, *line, cwd=tmp_path)
-    while not sandbox.requests.total():  # noqa: ASYNC110  # the sandbox has no event for it
-        await asyncio.sleep(0.01)
-    (tmp_path / "out.csv").mkdir()
-    _, stderr = await process.communicate()
-    assert "cannot be put in place" in stderr.decode()
-    assert process.returncode == 3
-    (beside,) = [name for name in names(tmp_path) if name.startswith(".out.csv.")]
-    assert beside in stderr.decode()
-    assert statuses(tmp_path / beside) == {"absent": 3}
+    shell.refunds(3)
+    shell.sandbox.faults.add("*", Latency(seconds=0.5))
+    line = "search-refunds orders.csv --by order_no --out out.csv"
+    process, ended = await shell.under_way(line)
+    (shell.folder / "out.csv").mkdir()
+    said = (await ended)[1].decode()
+    assert (process.returncode, "cannot be put in place" in said) == (3, True), said
+    (beside,) = [name for name in names(shell.folder) if name.startswith(".out.csv.")]
+    assert beside in said
+    assert shell.statuses(beside) == {"absent": 3}
 
 
 async def test_a_command_of_nohup_goes_on_where_the_terminal_is_closed(
