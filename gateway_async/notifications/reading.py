@@ -134,8 +134,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
-# An integer stays text: a long one is slow to convert, and a card number is found in either.
-_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=str, strict=False)
+_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, strict=False)
 
 
 def _read_form(body: bytes, codec: str) -> tuple[dict[str, str], dict[str, str]]:
