@@ -66,11 +66,3 @@ async def test_a_queue_that_is_not_durable_is_refused(start: dict[str, Any]) -> 
         _, jobs = make_workers(start)
         with pytest.raises(ConfigurationError, match=r"\(ChannelPreconditionFailed\)"):
             await jobs.__aenter__()
-
-
-async def test_a_broker_that_is_away_leaves_nothing_open(start: dict[str, Any]) -> None:
-    _, jobs = make_workers({**start, "amqp": "amqp://127.0.0.1:1/?heartbeat=10"})
-    with pytest.raises(ConnectionError):
-        await jobs.__aenter__()
-    with pytest.raises(ConfigurationError, match="are not open"):
-        await jobs.sweep()
