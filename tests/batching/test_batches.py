@@ -20,16 +20,13 @@ from gateway_async import (
     DuplicateOrderError,
     InvalidOrderError,
     OrderRef,
-    OutcomeStatus,
     RefundOrder,
 )
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import made_up, orders_for, refunds
-from tests.support.books import statuses
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter, raising
 
-SUCCEEDED, UNKNOWN = OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN
-NOT_SENT = OutcomeStatus.NOT_SENT
 TEN = BatchPolicy(concurrency=1, chunk_size=10)
 BROKEN = HttpResponse(500, {}, b"")
 PACKAGE = str(Path(gateway_async.__file__).parent)

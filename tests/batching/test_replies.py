@@ -28,10 +28,9 @@ from tests.orders import (
     refunds,
     reply_to,
 )
-from tests.support.books import statuses
+from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, statuses
 
-SUCCEEDED, DECLINED = OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED
-ABSENT, UNKNOWN = OutcomeStatus.ABSENT, OutcomeStatus.UNKNOWN
+ABSENT = OutcomeStatus.ABSENT
 DECLINES = Dialect(declined_statuses={"0"}, pending_statuses={"3"})
 FULL = 100
 """The most records of a reply to a look-up."""
