@@ -5,12 +5,12 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import attrs
 
-from gateway_async.errors import JobBusyError, JobNotFoundError, LeaseLostError
+from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import Journal
 from tests.kills.steps import Steps, count_commits, count_requests
 from tests.support.books import told_of
@@ -22,39 +22,18 @@ DONE, OUSTED = 0, 3
 _LONGEST_SECONDS = 60
 
 
-class Report:
-    """What a process was told, a line for each thing; what was written survives its death."""
-
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-
-    def write(self, *line: object) -> None:
-        """Write one line."""
-        os.write(self._file, json.dumps(line).encode() + b"\n")
-
-    def tell(self, outcome: Any) -> None:
-        """Write down an outcome."""
-        self.write("outcome", *attrs.astuple(told_of(outcome)))
-
-
 async def _pulled(orders: list[Any]) -> AsyncIterator[Any]:
     for order in orders:
         yield order
 
 
-async def _is_kept(journal: Journal, name: str) -> bool:
-    try:
-        return (await journal.status(name)).imported
-    except JobNotFoundError:
-        return False
-
-
-async def _run(start: dict[str, Any], report: Report) -> None:
+async def _run(start: dict[str, Any], note: Callable[..., None]) -> None:
     plan = start["plan"]
     journal = Journal.open(start["journal"], lease_seconds=plan.lease_seconds)
     async with journal, client_from(start) as gateway:
         job = journal.job(start["job"])
-        if start["resume"] and await _is_kept(journal, job.name):
+        kept = [status.name for status in await journal.jobs() if status.imported]
+        if start["resume"] and job.name in kept:
             batch = gateway.resume(job)
         else:
             given = _pulled(start["orders"]) if plan.pulled else start["orders"]
@@ -62,27 +41,26 @@ async def _run(start: dict[str, Any], report: Report) -> None:
         if plan.streamed:
             async with batch:
                 async for outcome in batch:
-                    report.tell(outcome)
+                    note("outcome", *attrs.astuple(told_of(outcome)))
         else:
             for outcome in await batch:
-                report.tell(outcome)
+                note("outcome", *attrs.astuple(told_of(outcome)))
 
 
 def main() -> None:
-    """Run the job of the start, and exit."""
+    """Run the job of the start, and exit; what was noted on the way survives a kill."""
     start = read_start()
     signal.alarm(_LONGEST_SECONDS)
-    report = Report(start["report"])
-    steps = Steps(start["kill"], lambda kind: report.write("killed", kind))
+    report = os.open(start["report"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(*line: object) -> None:
+        os.write(report, json.dumps(line).encode() + b"\n")
+
+    steps = Steps(start["kill"], lambda kind: note("killed", kind))
     count_commits(steps)
     count_requests(steps)
     try:
-        asyncio.run(_run(start, report))
-    except (LeaseLostError, JobBusyError) as error:
-        report.write("ousted", str(error))
+        asyncio.run(_run(start, note))
+    except (LeaseLostError, JobBusyError):
         sys.exit(OUSTED)
     sys.exit(DONE)
-
-
-if __name__ == "__main__":
-    main()
