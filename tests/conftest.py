@@ -79,7 +79,6 @@ async def net(
 
     monkeypatch.setattr(HmacSigner, "sign", recorded)
     loop = asyncio.get_running_loop()
-    loop.set_debug(True)
     loop.set_exception_handler(dragnet.on_loop_problem)
     caplog.set_level(logging.DEBUG)
     logging.getLogger().addHandler(dragnet)

@@ -81,7 +81,7 @@ SIGNATURES: dict[str, Change] = {
     "in a list named twice": _beside('"items":[{"encryption_data":["SIGNED"]}],"items":[]'),
     "in an object named twice": _beside('"a":{"encryption_data":"SIGNED"},"a":{}'),
     "beside an escape": _beside(r'"text":"r\u00e9ussi","encryption_data":"SIGNED"'),
-    "nested deep": _beside('"x":' + '{"encryption_data":"SIGNED","a":' * 100 + "1" + "}" * 100),
+    "nested deep": _beside('"x":' + '{"encryption_data":"SIGNED","a":' * 30 + "1" + "}" * 30),
     "with quotes": lambda reply, _: {**reply, "encryption_data": f'"\\{SIGNED}"\\'},
     "in statuses": _in_statuses,
     "escaped": _escaped,

@@ -218,7 +218,9 @@ async def test_an_interruption(
 async def test_a_loop_that_logs_all_it_runs_and_a_task_that_nobody_awaits(
     net: Dragnet, sandbox: Sandbox
 ) -> None:
-    asyncio.get_running_loop().slow_callback_duration = 0
+    loop = asyncio.get_running_loop()
+    loop.set_debug(True)
+    loop.slow_callback_duration = 0
     async with _client(sandbox) as client:
         await client.pay_direct(paid_by_card())
         for fault in (faults.Status(times=1), faults.DropReply(times=1)):

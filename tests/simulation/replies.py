@@ -8,11 +8,12 @@ that nothing was done.
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import attrs
 import orjson
 
-from tests.orders import LIST_FIELDS, LOOK_UPS
+from tests.orders import LIST_FIELDS, LOOK_UPS, reply_to
 from tests.simulation.gateway import (
     ABSENT_RESULT,
     DECLINED,
@@ -157,12 +158,9 @@ class Writer:
         return orjson.dumps(said)
 
 
-def _envelope(operation: str, listed: object, *, status: str = "1", without: bool = False) -> bytes:
-    fields = {
-        "merchant_id": "M",
-        "account_id": "A",
-        "return_status": status,
-        "return_message": "OK" if status == "1" else "not OK",
-        "encryption_data": "signature",
-    }
-    return orjson.dumps(fields if without else {**fields, LIST_FIELDS[operation]: listed})
+def _envelope(operation: str, listed: Any, *, status: str = "1", without: bool = False) -> bytes:
+    said = "OK" if status == "1" else "not OK"
+    fields = reply_to(operation, listed, return_status=status, return_message=said)
+    if without:
+        del fields[LIST_FIELDS[operation]]
+    return orjson.dumps({**fields, "encryption_data": "signature"})

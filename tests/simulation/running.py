@@ -14,8 +14,9 @@ from uuid import UUID
 
 import attrs
 
-from gateway_async import Batch, BatchResult, Credentials, GatewayClient, HmacSigner, Outcome
+from gateway_async import Batch, BatchResult, GatewayClient, Outcome
 from tests.memory import put_transport
+from tests.orders import client_at
 from tests.simulation.clock import StuckError, VirtualLoop
 from tests.simulation.network import TASK, Carried, Network
 from tests.simulation.scenario import EPOCH, Scenario, as_sent, draw, open_gateway
@@ -128,9 +129,8 @@ def run(seed: int) -> Story:
 async def _live(story: Story) -> None:
     """Let the caller live through the run, then wait until everything has landed."""
     loop, scenario = asyncio.get_running_loop(), story.scenario
-    client = GatewayClient(
+    client = client_at(
         "https://gateway.example",
-        Credentials(merchant_id="M", account_id="A", signer=HmacSigner("secret")),
         timeouts=scenario.timeouts,
         retry=scenario.retry,
         policy=scenario.policy,

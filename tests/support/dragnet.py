@@ -81,19 +81,19 @@ class Dragnet(logging.Handler):
         with contextlib.suppress(AttributeError):
             shown = traceback.TracebackException.from_exception(error, capture_locals=True)
             self.add(f"{label} traceback", "".join(shown.format(chain=True)))
-        for longest in (sys.maxsize, 10):
-            extracted = Traceback.extract(
-                *(type(error), error, error.__traceback__),
-                show_locals=True,
-                locals_max_string=longest,
-                locals_max_length=sys.maxsize,
-            )
-            for stack in extracted.stacks:
-                self.add(f"{label} in rich", repr(stack.exc_value))
-                for frame in stack.frames:
-                    for name, node in (frame.locals or {}).items():
-                        place = f"{frame.name} in {frame.filename}: {name}"
-                        self.add(f"{label} in rich, {place}", str(node))
+        # Whole texts: what a secret shows when it is cut short, its own slices show.
+        extracted = Traceback.extract(
+            *(type(error), error, error.__traceback__),
+            show_locals=True,
+            locals_max_string=sys.maxsize,
+            locals_max_length=sys.maxsize,
+        )
+        for stack in extracted.stacks:
+            self.add(f"{label} in rich", repr(stack.exc_value))
+            for frame in stack.frames:
+                for name, node in (frame.locals or {}).items():
+                    place = f"{frame.name} in {frame.filename}: {name}"
+                    self.add(f"{label} in rich, {place}", str(node))
 
     def _show(self, label: str, value: object) -> None:
         if isinstance(value, bytes):
