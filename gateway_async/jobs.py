@@ -71,7 +71,7 @@ _log = logging.getLogger("gateway_async.jobs")
 _ROWS_AT_ONCE = 1000
 # So many that the wait for them, in which another chunk may be sent, counts for little.
 _NEW_AT_ONCE = 2000
-_MAY_BE_PAID = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
+_PAY_NO_MORE = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
@@ -232,12 +232,12 @@ class JobRunner(BatchRunner):
         self._input = None if orders is None else self._feed
         # The orders as they were handed in, where that is a collection.
         self._collection = None if orders is None else self._feed.source.collection
-        self._senders = []
+        self._sending_tasks = []
         self._lease: Lease
         self._taken_at = 0.0
         # The positions from the first order to the last, how many of them are ours, and which of
         # them were yielded; until the lease is taken, none is known.
-        self._span: range | None = None
+        self._positions: range | None = None
         self._total = 0
         self._yielded = bytearray()
         # Why an order was not sent in this run; the journal keeps only that it is new.
@@ -248,7 +248,7 @@ class JobRunner(BatchRunner):
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        return self.results.progress(None if self._span is None else self._total)
+        return self.results.progress(None if self._positions is None else self._total)
 
     def _begin(self) -> None:
         """Start the task that conducts the job; it begins the others."""
@@ -259,9 +259,9 @@ class JobRunner(BatchRunner):
     def add_unsent(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it."""
         orders = self._collection
-        if orders is None or (self._span is None and self.failure is not None):
+        if orders is None or (self._positions is None and self.failure is not None):
             return
-        if self._span is None:
+        if self._positions is None:
             self._begin_span(range(len(orders)), len(orders))
         error = OutcomeUnknownError(_NOT_READ)
         for first, last in self._gaps():
@@ -271,7 +271,7 @@ class JobRunner(BatchRunner):
 
     @property
     def _is_exhausted(self) -> bool:
-        return self._span is not None and self._yielded.count(1) == self._total
+        return self._positions is not None and self._yielded.count(1) == self._total
 
     async def close_input(self) -> None:
         """Close the input, if it was not taken to its end."""
@@ -281,7 +281,7 @@ class JobRunner(BatchRunner):
     def _end_unsent(self) -> None:
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
-        elif self._limit is not None:  # it takes its time to end: its limit takes back one alone
+        elif self._limit is not None:  # cancel once more, uncounted: it still ends by its limit
             for conductor in self._workers:
                 conductor.cancel()
                 conductor.uncancel()
@@ -290,7 +290,7 @@ class JobRunner(BatchRunner):
     def abandon(self) -> None:
         """End what is still on its way; the journal still records it."""
         self._end_unsent()
-        for sender in self._senders:
+        for sender in self._sending_tasks:
             sender.cancel()
 
     # The job, from its first step to its last
@@ -350,7 +350,7 @@ class JobRunner(BatchRunner):
         # The same payout may have been let in twice while the dialect said that this is harmless.
         is_keyed = self._operation.kind is OperationClass.KEYED
         is_once = is_keyed and not self._session.dialect.payout_deduplicates
-        states = _MAY_BE_PAID if is_once else () if is_open else (JobState.UNKNOWN, JobState.HELD)
+        states = _PAY_NO_MORE if is_once else () if is_open else (JobState.UNKNOWN, JobState.HELD)
         recorder = IntentRecorder(self._lease, self._operation, once=is_once and not is_open)
         # The same in every process that runs the job.
         named = f"{head.name} {head.created.isoformat()}"
@@ -381,16 +381,16 @@ class JobRunner(BatchRunner):
             async for rows in self._rows(states):
                 unlike = [row.order for row in rows if row.known.proof != ALIKE]
                 self._feed.note_unknown(unlike)
-        self._senders = []
+        self._sending_tasks = []
         try:
             super()._begin()
-            await self._wait_for(self._senders)
+            await self._wait_for(self._sending_tasks)
         finally:  # also if a signal handler raised: what is yielded must stay true
-            if not all(sender.done() for sender in self._senders):
+            if not all(sender.done() for sender in self._sending_tasks):
                 self.gate.stop("the job was interrupted, or its journal or a collaborator failed")
                 self._end_unsent()
-                await self._wait_out(self._senders)
-            failure = self._failure_of(self._senders)
+                await self._wait_out(self._sending_tasks)
+            failure = self._failure_of(self._sending_tasks)
             super().add_unsent()
             await self._feed.aclose()
         failure = failure or self._lease.failure
@@ -480,15 +480,15 @@ class JobRunner(BatchRunner):
     # What is yielded: at once what succeeded or was declined, the rest at the end
 
     def _begin_span(self, span: range, total: int) -> None:
-        self._span, self._total, self._yielded = span, total, bytearray(len(span))
+        self._positions, self._total, self._yielded = span, total, bytearray(len(span))
 
     def _has(self, index: int) -> bool:
         """Say whether an order was yielded."""
-        return self._span is not None and bool(self._yielded[index - self._span.start])
+        return self._positions is not None and bool(self._yielded[index - self._positions.start])
 
     def _gaps(self) -> "Iterator[tuple[int, int]]":
         """Yield first and last position of stretches that hold orders not yielded yet."""
-        start = 0 if self._span is None else self._span.start
+        start = 0 if self._positions is None else self._positions.start
         first = -1 if self._is_exhausted else self._yielded.find(0)
         while first >= 0:
             last = min(first + _ROWS_AT_ONCE, len(self._yielded)) - 1
@@ -505,9 +505,9 @@ class JobRunner(BatchRunner):
 
     def _add_final(self, block: "ChunkResult", *, again: bool = False) -> None:
         """Add outcomes that do not change any more."""
-        if block.indices and self._span is not None:
+        if block.indices and self._positions is not None:
             for index in block.indices:
-                self._yielded[index - self._span.start] = 1
+                self._yielded[index - self._positions.start] = 1
             self.results.add(block, known=again)
         self.changed.set()
 
@@ -536,8 +536,8 @@ class JobRunner(BatchRunner):
         for first, last in self._gaps():
             rows = [row async for page in self._rows(tuple(JobState), first, last) for row in page]
             left = [row for row in rows if not self._has(row.index)]
-            for error, alike in groupby(left, key=why_unsent):
-                group = list(alike)
+            for error, grouped in groupby(left, key=why_unsent):
+                group = list(grouped)
                 block: ChunkResult = StoredChunk(group)
                 if error is not None:
                     chunk = Chunk([row.index for row in group], [row.order for row in group])

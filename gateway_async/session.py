@@ -169,8 +169,8 @@ class Request(Generic[T]):
         fields: The fields without identity and signature, as text, ready for the wire.
         decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError` or
             `RejectedError`.
-        find_refusal: Returns the error of a reply that says that nothing was done, or None. Asked
-            where an earlier attempt was sent: that one may have done it, and be why.
+        find_refusal: Returns the error of a reply that says that nothing was done, or None. Called
+            if an earlier attempt was sent: the refusal may only mean that this one succeeded.
         is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
 
@@ -333,7 +333,7 @@ class Attempts(Generic[T]):
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When the last one ended, in seconds since the epoch.
-        made: Those whose turn came.
+        history: The attempts whose turn came.
     """
 
     def __init__(  # noqa: PLR0913  # a journal acts before, between and at the attempts
@@ -351,7 +351,7 @@ class Attempts(Generic[T]):
         self.tries: int = 0
         self.sent: int = 0
         self.ended_at: float = time.time()
-        self.made: tuple[Attempt, ...] = ()
+        self.history: tuple[Attempt, ...] = ()
         self._session = session
         self._request = request
         self._gate = gate
@@ -466,7 +466,7 @@ class Attempts(Generic[T]):
                 http_status=None if response is None else response.status,
                 error=None if error is None else type(error).__name__,
             )
-            self.made = (*self.made, made)
+            self.history = (*self.history, made)
         # An earlier attempt that was sent may have done it, unless this one says more.
         if not (self.sent and error is not None and self._leaves_open(error, tracker)):
             self.error = error

@@ -349,7 +349,7 @@ class RequestSpan:
             error = made.error  # a cancellation that came during a request is not its failure
         end = RequestEnd(
             counts=present_statuses(self.statuses),
-            attempts=made.made,
+            attempts=made.history,
             tries=made.tries,
             sent=made.sent,
             error=error,
@@ -369,7 +369,7 @@ class RequestSpan:
             what = "found nothing out about" if only_reads else "outcome unknown for"
             _requests.warning("%s%s: %s %d", operation, orders, what, unknown)
         else:
-            seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.made)
+            seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.history)
             answer = "answered" if problem is None else problem
             _requests.debug("%s%s: %s (%s)", operation, orders, answer, seconds or "not sent")
 

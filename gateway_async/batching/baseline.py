@@ -68,14 +68,14 @@ class Baseline:
         self._counts_made = counts_made
         self._made: Counter[int] = Counter()
 
-    async def take(
+    async def look_up(
         self, chunk: Chunk
     ) -> "tuple[References, dict[int, GatewayError], GatewayError | None]":
         """Look up the earlier refunds of a chunk.
 
         Returns:
-            Their references, as far as they are known; by place, why orders must not be sent; and,
-            where none may be, the problem of the gateway's that is the reason, if one is.
+            Their references, as far as they are known; by place, why orders must not be sent; and
+            the gateway's error, where that is why none of them may be sent.
         """
         result = await self._find_refunds(chunk)
         if (cause := problem_of(result)) is not None:

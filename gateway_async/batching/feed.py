@@ -60,13 +60,22 @@ def check_order(
     if not isinstance(order, wanted):
         return InvalidOrderError(f"expected {wanted.__name__}, got {type(order).__name__}")
     try:
-        if operation.is_look_up:
-            selection_fields([order], dialect)
-        else:
-            check_amounts([order], dialect)
+        _check_values(operation, [order], dialect)
     except InvalidOrderError as error:
         return error.with_traceback(None)
     return None
+
+
+def _check_values(operation: "Operation", orders: "Sequence[Any]", dialect: "Dialect") -> None:
+    """Check that orders of the right class can be written.
+
+    Raises:
+        InvalidOrderError: If one cannot.
+    """
+    if operation.is_look_up:
+        selection_fields(orders, dialect)
+    else:
+        check_amounts(orders, dialect)
 
 
 @attrs.define(eq=False, weakref_slot=False)
@@ -531,10 +540,7 @@ class OrderFeed:
         if set(map(type, orders)) != self._order_classes:
             return False
         try:
-            if self._operation.is_look_up:
-                selection_fields(orders, self._dialect)
-            else:
-                check_amounts(orders, self._dialect)
+            _check_values(self._operation, orders, self._dialect)
         except InvalidOrderError:  # `check` finds the order
             return False
         return True

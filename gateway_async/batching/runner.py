@@ -11,7 +11,6 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Self
 
-from gateway_async.batching.alike import SECONDS_AN_HOUR
 from gateway_async.batching.baseline import Baseline
 from gateway_async.batching.feed import OrderFeed
 from gateway_async.batching.results import Results
@@ -46,9 +45,10 @@ _log = logging.getLogger("gateway_async.batches")
 _ENCODED_AT_ONCE = 8
 """So many chunks are encoded in one turn of the loop: then it sends them, and serves others."""
 _STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
+_SECONDS_AN_HOUR = 3600
 _CUT_SHORT = (
-    "one of the batch's own tasks was cancelled from outside before all was done: does its input "
-    "have a `yield` inside a time limit or a task group?"
+    "other code cancelled a task of the batch: if the orders come from a generator that yields "
+    "inside `asyncio.timeout` or a `TaskGroup`, yield outside of it"
 )
 
 
@@ -101,7 +101,7 @@ class BatchRunner:
         self._recovery = recovery
         self._is_marked = operation is REFUND and recovery.refund_evidence == "marker"
         self._needs_baseline = operation is REFUND and recovery.record_baseline
-        self._senders = self._workers  # the tasks that send; a job has another, which begins them
+        self._sending_tasks = self._workers  # in a job, a worker starts them
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._failed_in_a_row = 0
@@ -149,7 +149,7 @@ class BatchRunner:
             self.gate,
             self.results,
             recorder=recorder,
-            since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
+            since=None if hours is None else began_at - hours * _SECONDS_AN_HOUR,
             counts_made=not is_job and policy.duplicates != "reject",
         )
 
@@ -183,7 +183,7 @@ class BatchRunner:
         try:
             for number in range(self._policy.concurrency):
                 name = f"{self._operation} worker {number}"
-                self._start_worker(self._work(), name, self._senders)
+                self._start_worker(self._work(), name, self._sending_tasks)
             have_begun = True
         finally:
             if not have_begun:  # nothing waits for the tasks that were made
@@ -225,7 +225,7 @@ class BatchRunner:
             sender.withdraw_unsent()
 
     def _cancel_idle(self) -> None:
-        for worker in self._senders:
+        for worker in self._sending_tasks:
             if not self._sender.is_busy(worker):
                 worker.cancel()
 
@@ -473,12 +473,12 @@ class BatchRunner:
         error: GatewayError = NotSentError("nothing was sent: the batch ended before")
         barred = dict.fromkeys(range(len(chunk)), error)
         try:
-            references, barred, problem = await self._baseline.take(chunk)
+            references, barred, problem = await self._baseline.look_up(chunk)
         finally:
-            alike: dict[GatewayError, list[int]] = {}
+            places_of: dict[GatewayError, list[int]] = {}
             for place, why in barred.items():
-                alike.setdefault(why, []).append(place)
-            for why, places in alike.items():
+                places_of.setdefault(why, []).append(place)
+            for why, places in places_of.items():
                 self._add(chunk.part(places).failed(why))
         if not barred:
             return chunk, references

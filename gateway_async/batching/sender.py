@@ -238,7 +238,7 @@ class Sender:
             envelope = ReplyEnvelope(
                 return_status=None,
                 return_message=None,
-                http_status=attempts.made[-1].http_status or 0,
+                http_status=attempts.history[-1].http_status or 0,
                 received_at=datetime.fromtimestamp(attempts.ended_at, UTC),
             )
         failed = attrs.evolve(chunk.failed(problem), envelope=envelope)

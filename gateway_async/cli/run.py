@@ -343,7 +343,7 @@ class Stop:
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                self._before[number] = signal.signal(number, self._come)
+                self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -366,7 +366,7 @@ class Stop:
             while task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
-    def _come(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         del frame
         if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
             return

@@ -314,7 +314,7 @@ class Orders:
             proof = BY_OPERATOR if known.proof == BY_OPERATOR else ""
             return Known(JobState.INTENT, proof=proof, note=known.note, request=request, sent=sent)
 
-        if not self._is_whole(_INTEND, indices, request=request, sent=sent):
+        if not self._change_whole_chunk(_INTEND, indices, request=request, sent=sent):
             self._change(Transition.INTEND, indices, change)
         return ""
 
@@ -346,7 +346,7 @@ class Orders:
         """
         listed = cut_all(references)
         given = {"request": request, "ended_at": ended_at, "listed": written(listed)}
-        if known.count(DONE) == len(known) and self._is_whole(_SUCCEED, indices, **given):
+        if known.count(DONE) == len(known) and self._change_whole_chunk(_SUCCEED, indices, **given):
             return
         found = {
             # What a reply calls an order that did not succeed is no refund of this job's.
@@ -399,8 +399,10 @@ class Orders:
         """Change orders as a person decided; `change` refuses what is not in doubt."""
         self._write(self._chunks_at(positions, lock=True), positions, change)
 
-    def _is_whole(self, statement: str, indices: "Sequence[int]", **given: object) -> bool:
-        """Change the orders in one statement, where they are a chunk; return whether they were."""
+    def _change_whole_chunk(
+        self, statement: str, indices: "Sequence[int]", **given: object
+    ) -> bool:
+        """Change orders by one statement if they are a whole chunk; return whether they are."""
         if len(indices) != indices[-1] - indices[0] + 1:
             return False
         edges = {"slice": self.slice_number, "first": indices[0], "last": indices[-1]}

@@ -208,8 +208,8 @@ class Submission:
         for start in range(0, total, step):
             span = range(start, min(start + step, total))
             chunks = []
-            for number, alike in groupby(span, key=numbers.__getitem__):
-                run = [*alike]
+            for number, grouped in groupby(span, key=numbers.__getitem__):
+                run = [*grouped]
                 for first in range(run[0], run[-1] + 1, self.chunk_size):
                     last = min(first + self.chunk_size - 1, run[-1])
                     chunks.append({"job": job_id, "first": first, "last": last, "slice": number})

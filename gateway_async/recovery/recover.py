@@ -196,7 +196,7 @@ class Recovery:
             middle = len(names) // 2
             first = await self._ask(operation, names[:middle])
             return first | await self._ask(operation, names[middle:])
-        is_complete, keeps_markers, problem = _is_whole(result), False, ""
+        is_complete, keeps_markers, problem = _is_conclusive(result), False, ""
         if is_complete and control is not None:
             is_complete, keeps_markers = _shows(control, result)
         elif is_complete and is_refund:  # without a control, it proves no absence
@@ -259,7 +259,7 @@ class Recovery:
         return attrs.evolve(result, counts=counts, chunks=tuple(chunks), requests=requests)
 
 
-def _is_whole(result: "BatchResult[Any, Any]") -> bool:
+def _is_conclusive(result: "BatchResult[Any, Any]") -> bool:
     """Say whether a look-up's one reply is of success, about nothing else, and not cut."""
     if len(result.chunks) != 1 or result.unexpected or result.unknown:
         return False
