@@ -49,7 +49,7 @@ def _to_secret(secret: str) -> SensitiveText:
         del secret  # a traceback would show it
         got = "an empty one" if kind == "str" else kind
         raise ConfigurationError(f"HmacSigner.secret: expected a non-empty str, got {got}")
-    return SensitiveText(secret)
+    return SensitiveText(str.__str__(secret))  # that of another signer shows as a mask
 
 
 def _are_names(names: object) -> bool:

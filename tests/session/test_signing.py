@@ -42,7 +42,10 @@ OPTIONS: list[tuple[dict[str, Any], str]] = [
 
 def test_the_stand_in_is_configurable() -> None:
     for options, expected in OPTIONS:
-        assert HmacSigner("s3cret", **options).sign(REFUND, FIELDS) == expected
+        signer = HmacSigner("s3cret", **options)
+        same = attrs.evolve(HmacSigner("s3cret"), **options), HmacSigner(signer.secret, **options)
+        for one in (signer, *same):
+            assert one.sign(REFUND, FIELDS) == expected
 
 
 @pytest.mark.parametrize("name", ["T" * 20, '"transaction_id":'])
