@@ -424,7 +424,8 @@ async def resolve(
         named = set(itertools.chain.from_iterable(_named(text, status.total) for text in words))
         left, meant = set(named), dict[int, str]()
         async for row in rows_of(journal, name):
-            known_by = {str(row.index), getattr(row.order, "request_id", "").lower()}
+            index = str(row.index)
+            known_by = {index, getattr(row.order, "request_id", index).lower()}
             left -= known_by
             is_meant = not named or named & known_by
             if is_meant and (not state or row.state.value in state):

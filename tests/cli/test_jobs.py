@@ -107,6 +107,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
         ("0 60 declined --note no", "no order '60'; its 60 orders count from 0 to 59"),
         ("9-3 declined --note no", "job night has no order '9-3'"),
         ("3- declined --note no", "job night has no order '3-'"),
+        ("'' not_sent --note no --state held", "job night has no held order ''"),
         ("declined --note no", "name the orders and then their outcome"),
         ("3 --note no", "one of succeeded, declined, not_sent, unknown"),
         ("--note no", "name the orders and then their outcome"),
