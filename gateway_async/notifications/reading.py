@@ -16,7 +16,7 @@ import attrs
 from gateway_async.dialect import Dialect
 from gateway_async.errors import NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import SignatureText
+from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.operations import Operation
 from gateway_async.settings import expect
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
@@ -131,6 +131,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
         raise NotificationError("the notification has a field twice")
+    if not all(is_encodable(one) for pair in pairs for one in pair if isinstance(one, str)):
+        raise NotificationError("JSON with half a surrogate pair, which names nothing")
     return fields
 
 

@@ -111,6 +111,8 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
         (LAUGHS, "document type definition or an entity"),
         (b'{"order_no": "A", "a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "JSON"),
         (b'{"encryption_data": "s3cret", "order_no": "A"', "truncated JSON"),
+        (rb'{"order_no": "A\ud800", "encryption_data": "s3cret"}', "half a surrogate pair"),
+        (rb'{"order_no": "A", "encryption_data": "s3cret", "\ud800": 1}', "half a surrogate pair"),
         (b'{"order_no": 2.02e21}', "order_no: expected text"),
         (b"encryption_data=s3cret&order_no=\xff", "not in utf-8"),
         (b"order_no=" + b"x" * 201, "printable text of up to 200"),
