@@ -340,6 +340,15 @@ async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
             await read(batch, streamed=streamed)
 
 
+async def test_a_task_that_is_cancelled_before_its_first_step_leaves_a_result() -> None:
+    batch = client_over(transport := MemoryTransport()).refund(refunds(3))
+    task = asyncio.create_task(batch)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert (statuses(batch.result), transport.asked) == ([NOT_SENT] * 3, [])
+
+
 async def test_a_batch_that_is_not_awaited_warns() -> None:
     gateway: Any = client_over(MemoryTransport())
     with pytest.warns(RuntimeWarning, match="Batch refund new.* never awaited"):
