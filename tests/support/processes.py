@@ -45,13 +45,36 @@ def client_from(start: dict[str, Any]) -> GatewayClient:
 
 
 class Process:
-    """A command and all that it starts, in a process group of its own; its output is in a file."""
+    """A command and all that it starts, in a process group of its own.
 
-    def __init__(self, command: Sequence[str | Path], log: Path, env: Mapping[str, str]) -> None:
+    Args:
+        command: The command.
+        log: The file in which its output goes.
+        env: Its environment.
+        how: More for `subprocess.Popen`.
+
+    Attributes:
+        log: The same file.
+    """
+
+    def __init__(
+        self, command: Sequence[str | Path], log: Path, env: Mapping[str, str], **how: Any
+    ) -> None:
+        self.log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(  # noqa: S603  # what tests name
-                command, stdout=out, stderr=out, start_new_session=True, cwd=ROOT, env=env
+                command,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                env=env,
+                **{"cwd": ROOT, **how},
             )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
 
     def has(self, process_id: int) -> bool:
         """Say whether a process is a part of it."""

@@ -1,6 +1,6 @@
 """One job on several worker processes, what befalls them meanwhile, and what the books say then.
 
-The sandbox is in this process, the workers in theirs, and the queue in RabbitMQ behind a cable.
+The sandbox is in this process, the workers in theirs, and the queue in a RabbitMQ of its own.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import attrs
 import psycopg
@@ -22,11 +21,10 @@ from gateway_async.sandbox.faults import Latency
 from gateway_async.workers import WorkerPolicy, Workers
 from tests.orders import seeded
 from tests.postgres import postgres_url
-from tests.support.books import SUCCEEDED, Books, check_conserved, effects, judge, statuses, told_of
-from tests.support.cable import Cable
+from tests.support.books import Books, Wrong, check_conserved, effects, judge, statuses, told_of
 from tests.support.processes import Process, write_start
 from tests.workers.app import make_workers
-from tests.workers.rabbit import own_queue, server_url
+from tests.workers.rabbit import Node, own_node
 
 SETTLE_SECONDS = 1.0
 """Longer than a request lives in the sandbox: what was not done by then never will be."""
@@ -48,7 +46,7 @@ class Scene:
 
     policy: WorkerPolicy
     sandbox: Sandbox
-    cable: Cable
+    node: Node
     workers: list[Process]
     jobs: Workers
     orders: list[Any]
@@ -79,16 +77,16 @@ class Scene:
         """Stop one for longer than its leases run, and let it go on."""
         await (await self.busy_worker()).freeze(1.3 * self.policy.lease_seconds)
 
-    async def cut_the_broker_off(self) -> None:
-        """End every connection to RabbitMQ, and refuse new ones for a while."""
-        self.cable.cut()
-        await asyncio.sleep(2 * self.policy.sweep_seconds)
-        await self.cable.plug_in()
+    async def kill_the_broker(self) -> None:
+        """End RabbitMQ, and start it again."""
+        await asyncio.to_thread(self.node.kill)
+        self.node.start()
+        await asyncio.to_thread(self.node.wait)
 
     async def deliver_twice(self) -> None:
         """Hand every slice over once more, while they are run."""
         for number in range(1, -(-len(self.orders) // self.policy.slice_size) + 1):
-            with contextlib.suppress(SendTaskError):  # the broker may have been cut off by now
+            with contextlib.suppress(SendTaskError):  # the broker may have been killed by now
                 await self.jobs._enqueue("job", number)
 
 
@@ -96,8 +94,30 @@ FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
     "double": Scene.deliver_twice,
     "kill": Scene.kill_a_worker,
     "freeze": Scene.freeze_a_worker,
-    "broker": Scene.cut_the_broker_off,
+    "broker": Scene.kill_the_broker,
 }
+
+
+@attrs.frozen
+class Verdict:
+    """What the gateway's books say of a job, beside what it came to.
+
+    Attributes:
+        problems: How many orders are wrong, by what is wrong with them.
+        counts: What became of the orders, as the job says.
+        seconds: From each fault to the end of the job.
+        lasted: How long each fault lasted: until a frozen process goes on, or RabbitMQ answers.
+    """
+
+    problems: Counter[Wrong]
+    counts: Counter[str]
+    seconds: dict[str, float]
+    lasted: dict[str, float]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every refund was made once, and is told so."""
+        return not self.problems and [*self.counts] == ["succeeded"]
 
 
 async def play(
@@ -107,62 +127,70 @@ async def play(
     latency_seconds: float,
     policy: WorkerPolicy,
     folder: Path,
-) -> Counter[str]:
-    """Run one job, with each of these faults once that share of it was asked of the gateway.
+) -> Verdict:
+    """Run one job, with each of these faults once that share of it was asked of the gateway."""
+    clock = asyncio.get_running_loop().time
+    struck, lasted = dict[str, float](), dict[str, float]()
 
-    Returns:
-        How many refunds were doubled, lost or wrongly reported, by the gateway's books, and how
-        many have each status but `succeeded`.
-    """
+    async def strike(name: str) -> None:
+        struck[name] = clock()
+        await FAULTS[name](scene)
+        lasted[name] = clock() - struck[name]
+
     async with _scene(refunds, latency_seconds, policy, folder) as scene:
         assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
             for name, share in faults.items():
                 while scene.sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.01)
-                striking.create_task(FAULTS[name](scene))
+                striking.create_task(strike(name))
         result = await scene.jobs.result("job")
+        seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, scene.orders)
     told = [attrs.evolve(told_of(outcome), reference="") for outcome in result]
     found = judge(Books(done=effects(scene.sandbox, scene.orders)), told, told)
-    others = [str(status) for status in statuses(result) if status is not SUCCEEDED]
-    return Counter([*(str(kind) for kind, _ in found), *others])
+    return Verdict(
+        problems=Counter(kind for kind, _ in found),
+        counts=Counter(map(str, statuses(result))),
+        seconds=seconds,
+        lasted=lasted,
+    )
 
 
 @contextlib.asynccontextmanager
 async def _scene(
     refunds: int, latency_seconds: float, policy: WorkerPolicy, folder: Path
 ) -> AsyncIterator[Scene]:
-    server = urlsplit(server_url())
-    async with own_queue() as queue, Cable(server.port or 5672) as cable, Sandbox() as sandbox:
-        sandbox.faults.add("*", Latency(seconds=latency_seconds))
-        login = server.netloc.rpartition("@")[0]
-        start = {
-            "base_url": sandbox.base_url,
-            "secret": sandbox.secret,
-            "client": {
-                "policy": BatchPolicy(concurrency=1, stop_after_unknown=1000),
-                "recovery": RecoveryPolicy(settle_seconds=SETTLE_SECONDS, resend_absent=True),
-                "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.1),
-            },
-            "amqp": server._replace(netloc=f"{login}@127.0.0.1:{cable.port}").geturl(),
-            "queue": queue,
-            "tasks": TASKS,
-            "workers": policy,
-        }
-        with postgres_url() as journal:
-            workers: list[Process] = []
-            around = write_start(folder / "start", **start, journal=journal)
-            _, jobs = make_workers({**start, "journal": journal})
+    workers: list[Process] = []
+    with own_node() as node, postgres_url() as journal:
+        async with Sandbox() as sandbox:
+            sandbox.faults.add("*", Latency(seconds=latency_seconds))
+            start = {
+                "base_url": sandbox.base_url,
+                "secret": sandbox.secret,
+                "client": {
+                    "policy": BatchPolicy(concurrency=1, stop_after_unknown=1000),
+                    "recovery": RecoveryPolicy(settle_seconds=SETTLE_SECONDS, resend_absent=True),
+                    "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.1),
+                },
+                "amqp": node.url,
+                "queue": "gateway",
+                "tasks": TASKS,
+                "journal": journal,
+                "workers": policy,
+            }
+            around = write_start(folder / "start", **start)
+            await asyncio.to_thread(node.wait)
+            _, jobs = make_workers(start)
             try:
                 for number in range(WORKERS):  # those that run are ended if the next fails
                     log = folder / f"{number}.log"
-                    workers.append(Process(_COMMAND, log, around))
+                    workers.append(Process(_COMMAND, log, env=around))
                 async with jobs:
                     yield Scene(
                         policy=policy,
                         sandbox=sandbox,
-                        cable=cable,
+                        node=node,
                         workers=workers,
                         jobs=jobs,
                         orders=seeded(sandbox, refunds),

@@ -15,6 +15,5 @@ POLICY = WorkerPolicy(
 @pytest.mark.slow
 async def test_no_refund_is_doubled_or_lost(tmp_path: Path) -> None:
     faults = {"double": 0.05, "kill": 0.1, "freeze": 0.25, "broker": 0.4}
-    assert not await play(
-        faults, refunds=1200, latency_seconds=0.05, policy=POLICY, folder=tmp_path
-    )
+    verdict = await play(faults, refunds=1200, latency_seconds=0.05, policy=POLICY, folder=tmp_path)
+    assert verdict.is_right, verdict
