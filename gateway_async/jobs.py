@@ -82,7 +82,7 @@ _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
 )
-_NOT_READ = "the journal was not read to its end; resume the job, or read journal.outcomes()"
+_NOT_READ = "the journal was not read to its end; run the job again, or read journal.outcomes()"
 
 
 def job_batch(  # noqa: PLR0913  # one keyword a setting

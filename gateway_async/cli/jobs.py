@@ -25,7 +25,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
 from gateway_async.journal import Job, JobState, JobStatus
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import OPERATIONS, PAYOUT
 from gateway_async.signing import Credentials
 
 _DIGITS = 16
@@ -33,6 +33,7 @@ _DIGITS = 16
 _LONGEST_PART = 80
 _MOST_TIMES = 100
 """So often the same orders are made again at most."""
+_MADE_AGAIN = re.compile(rf".+-[0-9a-f]{{{_DIGITS}}}-again-[0-9]+")
 
 # Which job a file is
 
@@ -57,6 +58,11 @@ class KnownJob:
     def is_done(self) -> bool:
         """Whether each of its orders succeeded or was declined: nothing is left to do."""
         return self.status is not None and _is_done(self.status)
+
+    @property
+    def is_again(self) -> bool:
+        """Whether `--again` made it: it does what an earlier job has done."""
+        return _MADE_AGAIN.fullmatch(self.name) is not None
 
     @property
     def states(self) -> dict[str, int]:
@@ -196,6 +202,8 @@ def run_job(
         The exit code.
     """
     settings, console, reasons = run.settings, run.console, Kept()
+    if run.again or known.is_again:
+        settings = _doing_again(run)
     run.job = known.name
     if known.status is not None and known.status.is_cut and not known.is_done:
         raise ConfigurationError(
@@ -230,6 +238,16 @@ def run_job(
 
     with contextlib.closing(reasons), file.naming_lines() if file else contextlib.nullcontext():
         return run.carry_out(work, write, ask=ask)
+
+
+def _doing_again(run: Run) -> Settings:
+    """Let a job do what other jobs have done: alike refunds, and payouts that others have."""
+    # A job that goes on may be an old copy: what was refunded since it was submitted is held.
+    hours, policy = None if run.again else 0, run.settings.policy
+    if run.operation == PAYOUT.name:
+        policy = attrs.evolve(policy, duplicates="allow")
+    recovery = attrs.evolve(run.settings.recovery, hold_alike_hours=hours)
+    return attrs.evolve(run.settings, recovery=recovery, policy=policy)
 
 
 # What a journal holds

@@ -75,17 +75,11 @@ def send(
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other.
     """
-    again = sending.again
-    if sending.job is not None and again:
+    if sending.job is not None and sending.again:
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
     settings, layout = gateway.settings(pace, duplicates=duplicates), LAYOUTS[name]
-    if again:  # alike refunds, and payouts that other jobs have, are what was asked for
-        recovery, policy = attrs.evolve(settings.recovery, hold_alike_hours=None), settings.policy
-        if name == PAYOUT.name:
-            policy = attrs.evolve(policy, duplicates="allow")
-        settings = attrs.evolve(settings, recovery=recovery, policy=policy)
     run = Run(
         command=name,
         console=console,
@@ -93,7 +87,7 @@ def send(
         settings=settings,
         given=gateway,
         source=orders,
-        again=again,
+        again=sending.again,
     )
     with _open_orders(run, layout, dry_run=sending.dry_run) as file:
         if sending.dry_run:
@@ -103,7 +97,7 @@ def send(
         question = ""
         if file.operation.confirms or known.before:
             question = file.question(settings.address)
-            if name == PAYOUT.name and again:
+            if name == PAYOUT.name and (sending.again or known.is_again):
                 question += "; payouts that other jobs have are paid again"
         if file.unread and (sending.yes or not question):
             file.name_unread(console)

@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 import stat
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -13,7 +14,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.sandbox.faults import DropReply, Latency
 from tests.cli.running import COLUMNS, Shell, names, run_installed, start, write
 
-UTC = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
+UTC_TEXT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 KEPT = "--journal sqlite:///jobs.db"
 STOPPING = "--concurrency 1 --stop-after-unknown 1"
 
@@ -69,6 +70,25 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
     assert shell.effects() == {2}
     named = await shell(f"{line} --again --yes --job night", 2)
     assert "under another --job" in named.stderr
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_job_made_again_and_stopped_goes_on_and_an_old_copy_of_it_does_not(
+    shell: Shell, named: bool
+) -> None:
+    shell.refunds(60)
+    line = f"refund orders.csv --out out.csv --yes {KEPT}"
+    await shell(line)
+    shell.sandbox.faults.add("refund", DropReply(times=1))
+    await shell(f"{line} --again {STOPPING}", 3)
+    assert shell.effects() == {1, 2}
+    (job,) = {row["in_job"] for row in shell.rows()}
+    copy = (shell.folder / "jobs.db").read_bytes()
+    shell.sandbox.clock = lambda: datetime.now(UTC) + timedelta(hours=1)
+    for code in (0, 3):
+        await shell(f"jobs resume {job} --out out.csv --yes {KEPT}" if named else line, code)
+        assert shell.effects() == {2}
+        (shell.folder / "jobs.db").write_bytes(copy)
 
 
 async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell) -> None:
@@ -142,7 +162,7 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     assert facts["counts"].keys() <= {"succeeded", "unknown", "not_sent"}
     assert (facts["orders"], facts["source"], facts["out"]) == (60, "orders.csv", "out.csv")
     assert facts["next"] == [f"gateway-async {line}"]
-    assert all(re.fullmatch(UTC, facts[name]) for name in ("started_at", "ended_at"))
+    assert all(re.fullmatch(UTC_TEXT, facts[name]) for name in ("started_at", "ended_at"))
 
     resume = f"jobs resume {facts['job']} --json --out out.csv --yes {KEPT}"
     resumed = json.loads((await shell(resume)).stdout)
