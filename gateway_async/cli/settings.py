@@ -111,6 +111,11 @@ class Signing(dict[str, Any]):
     """Fields of `HmacSigner`, or `factory`, the function that makes another signer."""
 
 
+def _are_states(states: Any) -> bool:
+    texts = (one if isinstance(one, list) else [one] for one in (states or {}).values())
+    return all(isinstance(text, str) for several in texts for text in several)
+
+
 @attrs.frozen(kw_only=True)
 class Reconcile:
     """How the words of a ledger and of the gateway correspond.
@@ -120,7 +125,9 @@ class Reconcile:
         refund_statuses: By `refund_status`, whether such a refund gave money back.
     """
 
-    states: Mapping[str, Any] | None = None
+    states: Mapping[str, Any] | None = attrs.field(
+        default=None, validator=check(_are_states, "a text for each status, or a list of them")
+    )
     refund_statuses: Mapping[str, bool] | None = None
 
 

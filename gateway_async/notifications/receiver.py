@@ -287,7 +287,8 @@ class NotificationReceiver:
                 break
             for record, item in zip(outcome.record or (), outcome.items, strict=True):
                 name = record.transaction_id or record.order_no or notification.ref.value
-                if not await self._offer(self.on_payment, record, _digest(item), name, asked_at):
+                news = _digest(without_secrets(item))  # of what is nested deep, the upper part
+                if not await self._offer(self.on_payment, record, news, name, asked_at):
                     break
             else:
                 return
@@ -337,6 +338,5 @@ class NotificationReceiver:
 
 def _digest(fields: "Mapping[str, Any]") -> bytes:
     """Return a few bytes that stand for the fields, whatever their order."""
-    # Of what is nested deep, only the upper part counts; orjson writes no integer of over 64 bits.
-    written = json.dumps(without_secrets(dict(fields)), sort_keys=True)
+    written = json.dumps(fields, sort_keys=True)  # orjson writes no integer of over 64 bits
     return hashlib.blake2b(written.encode(), digest_size=16).digest()

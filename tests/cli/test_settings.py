@@ -151,6 +151,7 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
         ("colour = 1", "colour: not known; there are: base_url"),
         ("rate = -1", "rate: expected a number above 0"),
         ("[reconcile]\nstates = 3", "reconcile.states: expected a table"),
+        ("[reconcile]\nstates = {3000 = [1]}", "Reconcile.states: expected a text for each status"),
         ("[signer]\njoiner = 5", "signer.joiner: expected a text, got int"),
         ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
         ("[signer]\nfactory = 'a:b'\ndigest = 'md5'", "expected nothing beside it"),

@@ -301,6 +301,9 @@ async def test_what_is_not_signed_costs_no_look_up_and_a_signed_payout_comes_onc
     assert [(await tell(receiver, one))[0] for one in told] == [500, *[200] * 5]
     assert all(isinstance(one, Notification) for one in shop.heard)
     assert [one.fields["status"] for one in shop.heard] == ["COMPLETED", "FAILED"]
+    for number in ("4111110000091111", "4111110000171111"):  # which show as the same
+        assert (await tell(receiver, signed(request_id="7f0c", note=number)))[0] == 200
+        assert shop.heard[-1].fields["note"].reveal() == number
     assert transport.asked == []
     assert (await tell(receiver, right))[0] == 200
     assert shop.heard[-1].order_no == "A-1"
