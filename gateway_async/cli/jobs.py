@@ -242,11 +242,12 @@ def run_job(
 
 def _doing_again(run: Run) -> Settings:
     """Let a job do what other jobs have done: alike refunds, and payouts that others have."""
-    # A job that goes on may be an old copy: what was refunded since it was submitted is held.
-    hours, policy = None if run.again else 0, run.settings.policy
+    policy, recovery = run.settings.policy, run.settings.recovery
     if run.operation == PAYOUT.name:
         policy = attrs.evolve(policy, duplicates="allow")
-    recovery = attrs.evolve(run.settings.recovery, hold_alike_hours=hours)
+    # A job that goes on may be an old copy: no date tells its refunds from those of the first job.
+    if run.again:
+        recovery = attrs.evolve(recovery, hold_alike_hours=None)
     return attrs.evolve(run.settings, recovery=recovery, policy=policy)
 
 

@@ -73,10 +73,11 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_a_job_made_again_and_stopped_goes_on_and_an_old_copy_of_it_does_not(
+async def test_what_is_left_of_a_job_made_again_or_of_an_old_copy_is_held(
     shell: Shell, named: bool
 ) -> None:
     shell.refunds(60)
+    shell.sandbox.clock = lambda: datetime.now(UTC) - timedelta(hours=5)  # it has no zone
     line = f"refund orders.csv --out out.csv --yes {KEPT}"
     await shell(line)
     shell.sandbox.faults.add("refund", DropReply(times=1))
@@ -84,11 +85,15 @@ async def test_a_job_made_again_and_stopped_goes_on_and_an_old_copy_of_it_does_n
     assert shell.effects() == {1, 2}
     (job,) = {row["in_job"] for row in shell.rows()}
     copy = (shell.folder / "jobs.db").read_bytes()
-    shell.sandbox.clock = lambda: datetime.now(UTC) + timedelta(hours=1)
-    for code in (0, 3):
-        await shell(f"jobs resume {job} --out out.csv --yes {KEPT}" if named else line, code)
-        assert shell.effects() == {2}
-        (shell.folder / "jobs.db").write_bytes(copy)
+    go_on = f"jobs resume {job} --out out.csv --yes {KEPT}" if named else line
+    await shell(go_on, 3)
+    assert shell.statuses() == {"succeeded": 50, "not_sent": 10}
+    await shell(f"jobs resolve {job} not_sent --state held --note again {KEPT}")
+    await shell(go_on)
+    assert shell.effects() == {2}
+    (shell.folder / "jobs.db").write_bytes(copy)
+    await shell(go_on, 3)
+    assert shell.effects() == {2}
 
 
 async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell) -> None:
