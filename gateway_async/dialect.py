@@ -105,7 +105,7 @@ def _field(
 
 
 def _codes(*default: str) -> Any:  # noqa: ANN401  # likewise
-    return _field(frozenset(default), _are_texts, "a set of texts such as {'1'}", to_set)
+    return _field(frozenset(default), _are_texts, "texts such as ['1']", to_set)
 
 
 def _table(
@@ -254,7 +254,7 @@ class Dialect:
     done_return_statuses: AbstractSet[str] = _codes("1")
     nothing_done_return_statuses: AbstractSet[str] = _codes()
     nothing_done_http_statuses: AbstractSet[int] = _field(
-        frozenset(), _are_statuses, "a set of HTTP statuses such as {429}, and not 200", to_set
+        frozenset(), _are_statuses, "HTTP statuses such as [429], and not 200", to_set
     )
     found_query_results: AbstractSet[str] = _codes("1")
     absent_query_results: AbstractSet[str] = _codes()

@@ -127,7 +127,7 @@ async def check(
             if one.advice:
                 out(f"         -> {one.advice}")
     if write is not None:
-        console.note(f"{write} is written")
+        console.note(f"{write} is written: give it as --config {write}")
     elif not json:
         console.note("--write config.toml writes the questions that the interface leaves open")
     return code

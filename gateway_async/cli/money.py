@@ -94,6 +94,8 @@ def send(
             return _show_plan(run, file, _look_for_job(run, sending, file))
         credentials = settings.credentials(os.environ, console.warn)
         known = _find_job(run, sending, file)
+        if sending.again and known.status is not None:
+            console.warn("--again has no effect before the job is done: it goes on")
         question = ""
         if file.operation.confirms or known.before:
             question = file.question(settings.address)

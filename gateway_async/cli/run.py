@@ -268,7 +268,11 @@ class Run:
             (is_unsettled, "not all was answered and written; go on with", go_on),
             (is_open, f"{unknown:,} unknown and {new:,} not sent; go on with", go_on),
             (unknown or held, f"{waiting} is listed by", line("jobs", "show", job)),
-            (held, "decide on each, or on several such as 0-9, with", decide),
+            (
+                held,
+                "decide on one or several (0-9): not_sent sends them next, declined never",
+                decide,
+            ),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),
         ):
             if holds:

@@ -464,13 +464,17 @@ def _described(error: BaseException, _: object) -> str:
         return str(error)
     beside = ["factory"] if error.cl is HmacSigner else []
     known = [*(name for name in attrs.fields_dict(error.cl) if name != "secret"), *beside]
-    near = {name: get_close_matches(name, known, 1) for name in sorted(error.extra_fields)}
-    return "; ".join(
-        f"{name}: not known; did you mean {found[0]}?"
-        if found
-        else f"{name}: not known; there are: {', '.join(known)}"
-        for name, found in near.items()
-    )
+    return "; ".join(_unknown(name, known, error.cl) for name in sorted(error.extra_fields))
+
+
+def _unknown(name: str, known: list[str], kind: Any) -> str:
+    """Say where an unknown name of a table belongs, or what is like it."""
+    for field in attrs.fields(kind):
+        if attrs.has(table := field.type or object) and name in attrs.fields_dict(table):
+            return f"{name}: it belongs under [{field.name}]"
+    if found := get_close_matches(name, known, 1):
+        return f"{name}: not known; did you mean {found[0]}?"
+    return f"{name}: not known; there are: {', '.join(known)}"
 
 
 def _secret_of_file(path: Path, warn: Callable[[str], None]) -> str:

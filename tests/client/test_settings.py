@@ -68,7 +68,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
         for text in ("json", "", None, "text/json\r\nX-A: b", "a/b; ", "text/jsön")
     ),
     (Dialect, "selection_separator", ("",), "a non-empty str"),
-    (Dialect, "done_statuses", ("1", {1}, 1, [["1"]]), "a set of texts such as"),
+    (Dialect, "done_statuses", ("1", {1}, 1, [["1"]]), "texts such as"),
     (Dialect, "done_message_prefixes", ("V0000", ("",)), "texts such as"),
     (Dialect, "nothing_done_http_statuses", ({200}, 429, [[429]], {"429"}), "HTTP.*not 200"),
     *(
