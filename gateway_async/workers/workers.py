@@ -252,7 +252,7 @@ class Workers:
         Raises:
             ConfigurationError: If the number is none of a slice, or a text that a queue made of it.
             JobNotFoundError: If there is no such job or slice.
-            JobConflictError: If the job is another merchant's.
+            JobConflictError: If the job is another merchant's or gateway's.
             JournalError: If what happens cannot be kept.
         """
         journal, gateway = self._opened()
