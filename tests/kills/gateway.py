@@ -125,7 +125,9 @@ def make_gateway(plan: Plan) -> Gateway:
     for operation, fault in itertools.product(LOOK_UPS, _LOOKS):
         sandbox.faults.add(operation, attrs.evolve(fault, probability=_LOOK_LIKELY))
     if plan.operation == "payout":
-        orders: list[Any] = [payout_request(number) for number in range(plan.orders)]
+        # Runs share a PostgreSQL, and a port may come back: no two have the same payouts.
+        first = 100 * plan.seed
+        orders: list[Any] = [payout_request(first + number) for number in range(plan.orders)]
         for number in range(plan.refused):
             orders[number] = attrs.evolve(orders[number], beneficiary=_CLOSED)
         return Gateway(sandbox, plan, orders)
