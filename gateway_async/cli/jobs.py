@@ -33,7 +33,6 @@ _DIGITS = 16
 _LONGEST_PART = 80
 _MOST_TIMES = 100
 """So often the same orders are made again at most."""
-_MADE_AGAIN = re.compile(rf".+-[0-9a-f]{{{_DIGITS}}}-again-[0-9]+")
 
 # Which job a file is
 
@@ -58,11 +57,6 @@ class KnownJob:
     def is_done(self) -> bool:
         """Whether each of its orders succeeded or was declined: nothing is left to do."""
         return self.status is not None and _is_done(self.status)
-
-    @property
-    def is_again(self) -> bool:
-        """Whether `--again` made it: it does what an earlier job has done."""
-        return _MADE_AGAIN.fullmatch(self.name) is not None
 
     @property
     def states(self) -> dict[str, int]:
@@ -202,8 +196,11 @@ def run_job(
         The exit code.
     """
     settings, console, reasons = run.settings, run.console, Kept()
-    if run.again or known.is_again:
-        settings = _doing_again(run)
+    if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
+        policy, recovery = settings.policy, attrs.evolve(settings.recovery, hold_alike_hours=None)
+        if run.operation == PAYOUT.name:
+            policy = attrs.evolve(policy, duplicates="allow")
+        settings = attrs.evolve(settings, recovery=recovery, policy=policy)
     run.job = known.name
     if known.status is not None and known.status.is_cut and not known.is_done:
         raise ConfigurationError(
@@ -238,17 +235,6 @@ def run_job(
 
     with contextlib.closing(reasons), file.naming_lines() if file else contextlib.nullcontext():
         return run.carry_out(work, write, ask=ask)
-
-
-def _doing_again(run: Run) -> Settings:
-    """Let a job do what other jobs have done: alike refunds, and payouts that others have."""
-    policy, recovery = run.settings.policy, run.settings.recovery
-    if run.operation == PAYOUT.name:
-        policy = attrs.evolve(policy, duplicates="allow")
-    # A job that goes on may be an old copy: no date tells its refunds from those of the first job.
-    if run.again:
-        recovery = attrs.evolve(recovery, hold_alike_hours=None)
-    return attrs.evolve(run.settings, recovery=recovery, policy=policy)
 
 
 # What a journal holds

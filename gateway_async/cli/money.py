@@ -95,11 +95,13 @@ def send(
         credentials = settings.credentials(os.environ, console.warn)
         known = _find_job(run, sending, file)
         if sending.again and known.status is not None:
-            console.warn("--again has no effect before the job is done: it goes on")
+            console.warn(
+                "--again: the job is not done, so it goes on; `jobs resolve` decides on held orders"
+            )
         question = ""
         if file.operation.confirms or known.before:
             question = file.question(settings.address)
-            if name == PAYOUT.name and (sending.again or known.is_again):
+            if name == PAYOUT.name and sending.again:
                 question += "; payouts that other jobs have are paid again"
         if file.unread and (sending.yes or not question):
             file.name_unread(console)
