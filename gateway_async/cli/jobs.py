@@ -195,7 +195,7 @@ def run_job(
     Returns:
         The exit code.
     """
-    settings, console, reasons = run.settings, run.console, Kept()
+    settings, console = run.settings, run.console
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
         policy, recovery = settings.policy, attrs.evolve(settings.recovery, hold_alike_hours=None)
         if run.operation == PAYOUT.name:
@@ -208,6 +208,7 @@ def run_job(
             "with `gateway-async worker --broker amqp://HOST/`, and see how far it comes with "
             "`gateway-async watch`"
         )
+    reasons = Kept()
 
     def ask() -> None:
         if question and not (known.is_done or yes):
