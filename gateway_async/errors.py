@@ -214,7 +214,7 @@ class JobNotFoundError(JournalError):
 
 
 class JobConflictError(JournalError):
-    """The job exists already, with other orders or for another operation or merchant."""
+    """The job has other orders, or is of another operation, merchant, account or gateway."""
 
 
 class JobBusyError(JournalError):

@@ -262,7 +262,7 @@ class JobRunner(BatchRunner):
         if orders is None or (self._positions is None and self.failure is not None):
             return
         if self._positions is None:
-            self._begin_span(range(len(orders)), len(orders))
+            self._begin_positions(range(len(orders)), len(orders))
         error = OutcomeUnknownError(_NOT_READ)
         for first, last in self._gaps():
             indices = [index for index in range(first, last + 1) if not self._has(index)]
@@ -343,7 +343,7 @@ class JobRunner(BatchRunner):
 
     async def _work_through(self) -> None:
         head, key = await self._job.head(), self._lease.key
-        self._begin_span(key.span, key.total)
+        self._begin_positions(key.span, key.total)
         # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
@@ -479,7 +479,7 @@ class JobRunner(BatchRunner):
 
     # What is yielded: at once what succeeded or was declined, the rest at the end
 
-    def _begin_span(self, span: range, total: int) -> None:
+    def _begin_positions(self, span: range, total: int) -> None:
         self._positions, self._total, self._yielded = span, total, bytearray(len(span))
 
     def _has(self, index: int) -> bool:

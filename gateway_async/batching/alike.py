@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     References = Mapping[str, frozenset[str]]
 
-_SECONDS_AN_HOUR = 3600
+SECONDS_AN_HOUR = 3600
 NOT_LOOKED_UP = "nothing was sent: its earlier refunds could not be looked up"
 
 
@@ -123,5 +123,5 @@ def _is_recent(record: "RefundRecord", since: float, dialect: "Dialect") -> bool
         return True
     if date.tzinfo is not None:
         return date.timestamp() > since
-    ahead = dialect.utc_offset_hours * _SECONDS_AN_HOUR
+    ahead = dialect.utc_offset_hours * SECONDS_AN_HOUR
     return date.replace(tzinfo=UTC).timestamp() - ahead > since

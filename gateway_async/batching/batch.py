@@ -1,5 +1,6 @@
 """`Batch`: one call with any number of orders, awaited or streamed, once."""
 
+import abc
 import asyncio
 import contextlib
 import warnings
@@ -33,9 +34,9 @@ class UsedOnce(Coroutine[Any, Any, T]):
     _coroutine: Coroutine[Any, Any, T] | None = None
     _used = False
 
+    @abc.abstractmethod
     async def _complete(self) -> T:
         """Do all of it."""
-        raise NotImplementedError
 
     def __await__(self) -> Generator[Any, Any, T]:
         return self._begin().__await__()

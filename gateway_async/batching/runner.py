@@ -11,6 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Self
 
+from gateway_async.batching.alike import SECONDS_AN_HOUR
 from gateway_async.batching.baseline import Baseline
 from gateway_async.batching.feed import OrderFeed
 from gateway_async.batching.results import Results
@@ -45,7 +46,6 @@ _log = logging.getLogger("gateway_async.batches")
 _ENCODED_AT_ONCE = 8
 """So many chunks are encoded in one turn of the loop: then it sends them, and serves others."""
 _STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
-_SECONDS_AN_HOUR = 3600
 _CUT_SHORT = (
     "other code cancelled a task of the batch: if the orders come from a generator that yields "
     "inside `asyncio.timeout` or a `TaskGroup`, yield outside of it"
@@ -149,7 +149,7 @@ class BatchRunner:
             self.gate,
             self.results,
             recorder=recorder,
-            since=None if hours is None else began_at - hours * _SECONDS_AN_HOUR,
+            since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
             counts_made=not is_job and policy.duplicates != "reject",
         )
 

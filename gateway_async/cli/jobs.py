@@ -428,26 +428,27 @@ async def resolve(
         status = await journal.status(name)
         naming = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
         named = set(itertools.chain.from_iterable(_named(text, status.total) for text in words))
-        left, meant = set(named), dict[int, str]()
+        left, meant, first = set(named), list[int](), list[str]()
         async for row in rows_of(journal, name):
             index = str(row.index)
             known_by = {index, getattr(row.order, "request_id", index).lower()}
             left -= known_by
             is_meant = not named or named & known_by
             if is_meant and (not state or row.state.value in state):
-                meant[row.index] = f"{row.index} ({naming} {getattr(row.order, naming)})"
+                meant.append(row.index)
+                if len(first) < _NAMED:
+                    first.append(f"{row.index} ({naming} {getattr(row.order, naming)})")
         if left or not meant:
             wanted = f" {' or '.join(state)}" if state else ""
             raise ConfigurationError(
                 f"job {name} has no{wanted} order {min(left or named or {''})!r}; its "
                 f"{counted(status.total, 'order')} count from 0 to {status.total - 1}"
             )
-        await journal.resolve(name, [*meant], decision, note)
+        await journal.resolve(name, meant, decision, note)
     how_many = f"{counted(len(meant), 'order')} {'is' if len(meant) == 1 else 'are'}"
     more = f" and {len(meant) - _NAMED:,} more" if len(meant) > _NAMED else ""
-    first = ", ".join(itertools.islice(meant.values(), _NAMED))
     then = "; the next run of the job sends them" if decision == "not_sent" else ""
-    console.note(f"job {name}: {how_many} {decision}: {first}{more}{then}")
+    console.note(f"job {name}: {how_many} {decision}: {', '.join(first)}{more}{then}")
     return DONE
 
 

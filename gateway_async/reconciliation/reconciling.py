@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable
 
     from gateway_async.batching.batch import Batch
+    from gateway_async.batching.feed import Source
     from gateway_async.batching.results import Outcome
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
@@ -57,13 +58,13 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     def __init__(
         self,
         gateway: GatewayClient,
-        ledger: object,
+        source: "Source",
         make_case: "Callable[..., Case]",
         policy: "BatchPolicy",
         window: int,
     ) -> None:
         self._gateway = gateway
-        self._source = open_source(ledger)
+        self._source = source
         self._make_case = make_case
         self._policy = policy
         self._size = window
@@ -303,7 +304,8 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     said = {"1": True} if refund_statuses is None else refund_statuses
     statuses = {s: expect("refund_statuses", done, FLAG) for s, done in said.items()}
     make_case = functools.partial(Case, states=words, refund_statuses=statuses)
-    return Reconciliation(gateway, ledger, make_case, policy, expect("window", window, COUNT))
+    size = expect("window", window, COUNT)
+    return Reconciliation(gateway, open_source(ledger), make_case, policy, size)
 
 
 def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:
