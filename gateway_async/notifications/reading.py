@@ -20,15 +20,15 @@ from gateway_async.models.values import SignatureText, is_encodable
 from gateway_async.operations import Operation
 from gateway_async.settings import expect
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
-from gateway_async.wire.decode import charset_of, codec_of, in_utf8
+from gateway_async.wire.decode import charset_of, codec_of, identifier, in_utf8
 from gateway_async.wire.documents import decode_respon, reply_fields
-from gateway_async.wire.encode import JsonText
 from gateway_async.wire.records import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping
 
 _LONGEST_NAME = 200
+_TWICE = "the notification has a field twice"
 
 
 @attrs.frozen(kw_only=True)
@@ -89,15 +89,18 @@ def parse(
 
 def _parse(headers: "Mapping[str, str]", body: bytes, dialect: Dialect) -> Notification:
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
-    fields, values = _read(body, content_type)
+    texts, values = _read(in_utf8(body, content_type).strip(), content_type)
     names = dialect.notification_fields
-    found = {kind: _identifier(kind, known, fields) for kind, known in names.items()}
+    found = {kind: _identifier(kind, known, values) for kind, known in names.items()}
     if not any(found.values()):
         expected = ", ".join(name for known in names.values() for name in known)
         raise NotificationError(f"the notification names no order: it has none of {expected}")
-    for name, value in values.items():
-        is_secret = without_secrets({name: value}) != {name: value}
-        fields[name] = SignatureText(fields[name]) if is_secret else str(fields[name])
+    fields = {
+        name: str(texts[name])
+        if without_secrets({name: value}) == {name: value}
+        else SignatureText(texts[name])
+        for name, value in values.items()
+    }
     return Notification(**found, fields=fields)
 
 
@@ -109,28 +112,33 @@ def plain_fields(notification: Notification) -> dict[str, str]:
     }
 
 
-def _read(body: bytes, content_type: str) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the fields as text, what is nested as `JsonText`, and the value of each."""
+def _read(body: bytes, content_type: str) -> "tuple[Mapping[str, str], Mapping[str, Any]]":
+    """Return each field as text, what is nested as JSON, and its value."""
     codec = codec_of(charset_of(content_type) or "utf-8")
     if codec is None:
         raise NotificationError("the notification is in a charset that is not known")
-    body = in_utf8(body, content_type).strip()
-    if not body.startswith((b"<", b"{")):
-        return _read_form(body, codec)
-    texts = reply_fields(body)
     if body.startswith(b"{"):
         # `reply_fields` takes the last of several; a verifier may have checked the first.
-        return texts, _DECODER.decode(body.decode())
-    values = decode_respon(body)
-    if any(isinstance(one, str) for v in values.values() if isinstance(v, list) for one in v):
-        raise NotificationError("the notification has a field twice")
-    return texts, values
+        return reply_fields(body), _DECODER.decode(body.decode())
+    if body.startswith(b"<"):
+        values = decode_respon(body)
+        if any(isinstance(one, str) for v in values.values() if isinstance(v, list) for one in v):
+            raise NotificationError(_TWICE)
+        return reply_fields(body), values
+    if not body:
+        raise NotificationError("expected a form, JSON or XML, got an empty body")
+    try:
+        pairs = parse_qsl(body.decode(), keep_blank_values=True, encoding=codec, errors="strict")
+    except UnicodeDecodeError:
+        raise NotificationError(f"the notification is not in {codec}") from None
+    fields = _distinct(pairs)
+    return fields, fields
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise NotificationError("the notification has a field twice")
+        raise NotificationError(_TWICE)
     if not all(is_encodable(one) for pair in pairs for one in pair if isinstance(one, str)):
         raise NotificationError("JSON with half a surrogate pair, which names nothing")
     return fields
@@ -139,35 +147,15 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, strict=False)
 
 
-def _read_form(body: bytes, codec: str) -> tuple[dict[str, str], dict[str, str]]:
-    if not body:
-        raise NotificationError("expected a form, JSON or XML, got an empty body")
-    try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, encoding=codec, errors="strict")
-    except UnicodeDecodeError:
-        raise NotificationError(f"the notification is not in {codec}") from None
-    fields = _distinct(pairs)
-    return fields, dict(fields)
-
-
-def _identifier(kind: str, names: "Iterable[str]", fields: "Mapping[str, str]") -> str | None:
+def _identifier(kind: str, names: "Iterable[str]", values: "Mapping[str, Any]") -> str | None:
     """Return what the notification names, under whichever of the names."""
-    found = set()
-    for name in names:
-        text = fields.get(name, "")
-        # An integer keeps its digits; another number may have lost some.
-        if isinstance(text, JsonText) and not (text == "null" or text.isdecimal()):
-            raise NotificationError(f"{name}: expected text, got another kind of value")
-        if text.strip() and not (isinstance(text, JsonText) and text == "null"):
-            found.add(str(text.strip()))
+    found = {text for name in names if (text := identifier(values.get(name)))}
     if len(found) > 1:
         raise NotificationError(f"the notification has two different values of {kind}")
-    for identifier in found:
-        if len(identifier) <= _LONGEST_NAME and identifier.isprintable():
-            return identifier
+    if any(len(text) > _LONGEST_NAME or not text.isprintable() for text in found):
         expected = f"printable text of up to {_LONGEST_NAME} characters"
         raise NotificationError(f"{kind}: expected {expected}")
-    return None
+    return next(iter(found), None)
 
 
 # Whether it is signed

@@ -23,7 +23,12 @@ from weakref import WeakValueDictionary
 import attrs
 
 from gateway_async.client import GatewayClient
-from gateway_async.errors import ConfigurationError, InvalidOrderError, NotificationError
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    NotificationError,
+)
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.notifications.reading import Notification, parse, plain_fields
 from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, check, expect
@@ -127,7 +132,7 @@ class NotificationReceiver:
     remembered: int = attrs.field(default=10_000, validator=check(*COUNT), kw_only=True)
     linger_seconds: float = attrs.field(default=DEFAULT_LINGER_SECONDS, kw_only=True)
     policy: "BatchPolicy | None" = attrs.field(default=None, kw_only=True)
-    _single: "Coalescer | None" = attrs.field(default=None, init=False)
+    _single: "Coalescer" = attrs.field(init=False)
     _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
     _context: contextvars.Context = attrs.field(factory=contextvars.copy_context, init=False)
     _busy: int = attrs.field(default=0, init=False)
@@ -143,7 +148,7 @@ class NotificationReceiver:
             raise ConfigurationError(
                 "on_payout: needs a verifier, since a payout cannot be looked up"
             )
-        self._new_coalescer()  # which checks its settings
+        self._single = self._new_coalescer()  # which checks its settings
 
     def _new_coalescer(self) -> "Coalescer":
         return self.gateway.coalesced(linger_seconds=self.linger_seconds, policy=self.policy)
@@ -212,9 +217,12 @@ class NotificationReceiver:
             await (self._hand_on if notification.is_payout else self._confirm)(notification)
         except _Answer as refusal:
             return refusal
-        except NotificationError as error:
+        except (NotificationError, InvalidOrderError) as error:
             _log.info("a notification was refused: %s", error)
             return _Answer(400, str(error))
+        except GatewayError as error:
+            _log.warning("a notification could not be confirmed: %s", error)
+            return _Answer(503, "it cannot be confirmed now")
         finally:
             self._busy -= 1
         return _Answer(200, self.gateway.dialect.notification_answer)
@@ -270,21 +278,13 @@ class NotificationReceiver:
 
         Where the application had a later look at a payment meanwhile, it is asked for again.
         """
-        reason: object = "it changes all the time"
         for _ in range(_MOST_LOOKS):
             asked_at = next(self._moments)
-            try:
-                outcome = await self._asking().query(notification.ref)
-            except InvalidOrderError:  # such as a reference with the dialect's separator in it
-                raise _Answer(400, "it names no payment that can be looked up") from None
-            except ConfigurationError as error:  # the client is closed, as while a server ends
-                reason = error
-                break
+            outcome = await self._asking().query(notification.ref)
             if outcome.status is OutcomeStatus.ABSENT:
                 raise _Answer(404, "no such payment")
             if outcome.status is not OutcomeStatus.SUCCEEDED:
-                reason = outcome.error or outcome.status
-                break
+                raise GatewayError(str(outcome.error or outcome.status))
             for record, item in zip(outcome.record or (), outcome.items, strict=True):
                 name = record.transaction_id or record.order_no or notification.ref.value
                 news = _digest(without_secrets(item))  # of what is nested deep, the upper part
@@ -292,8 +292,7 @@ class NotificationReceiver:
                     break
             else:
                 return
-        _log.warning("a notification could not be confirmed: %s", reason)
-        raise _Answer(503, "it cannot be confirmed now")
+        raise GatewayError("it changes all the time")
 
     async def _offer(
         self,
@@ -329,7 +328,7 @@ class NotificationReceiver:
         It is never left: without a caller that waits, there is nothing of it to close.
         """
         loop = asyncio.get_running_loop()
-        if self._single is None or self._loop is not loop:
+        if self._loop is not loop:
             self._single, self._loop = self._new_coalescer(), loop
             # In the receiver's context, not the first notification's.
             self._context.run(self._single._open)  # noqa: SLF001  # see above
