@@ -92,7 +92,7 @@ def is_list(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
-def to_set(value: "Iterable[Any]") -> "frozenset[Any] | Iterable[Any]":
+def to_set(value: Any) -> Any:  # noqa: ANN401  # any value
     """Return several as a set; what cannot be one is left to the validator."""
     if not is_list(value):
         return value

@@ -6,8 +6,9 @@ and what depends on it is not compared. How the records came is not known here.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Context, Decimal, localcontext
+from decimal import Context, Decimal
 from enum import StrEnum
+from functools import reduce
 from typing import Any, TypeGuard, TypeVar
 
 import attrs
@@ -56,15 +57,12 @@ _Record = TypeVar("_Record", bound=Record)
 
 _STRIPPED = ("transaction_id", "order_no", "currency", "payment_status", "refund_status")
 _COMPARED = (*_STRIPPED, "amount", "refund_amount")
-_LONGEST_COUNT = 50
 _NOTHING = Decimal(0)
 LONGEST_AMOUNT = 100
 """Digits before the point at most, and after it: so every sum of amounts is exact."""
 
-
-def exact_context() -> Context:
-    """Return a decimal context in which amounts are added up without rounding."""
-    return Context(prec=2 * LONGEST_AMOUNT + _LONGEST_COUNT)
+EXACT = Context(prec=2 * LONGEST_AMOUNT + 50)
+"""Adds amounts up without rounding, in sums of up to 50 more digits."""
 
 
 def is_summable(amount: Decimal | None) -> TypeGuard[Decimal]:
@@ -197,7 +195,7 @@ class Case:
     Attributes:
         index: The position of the entry in the ledger.
         entry: The entry.
-        states: By `payment_status`, the ledger's words for it; None compares no state.
+        states: By `payment_status`, the ledger's words for it; without any, no state is compared.
         refund_statuses: By `refund_status`, whether such a refund gave money back.
         transactions: Its transactions; those that are alike stand once.
         refunds: Its refunds; those of the same reference that are alike stand once.
@@ -207,7 +205,7 @@ class Case:
 
     index: int
     entry: LedgerEntry
-    states: Mapping[str, frozenset[str]] | None
+    states: Mapping[str, frozenset[str]]
     refund_statuses: Mapping[str, bool]
     transactions: tuple[TransactionRecord, ...] = attrs.field(default=(), converter=_distinct)
     refunds: tuple[RefundRecord, ...] = attrs.field(default=(), converter=_distinct)
@@ -281,9 +279,9 @@ def _compare(case: Case) -> Iterator[Difference]:
 
 
 def _compare_transaction(case: Case) -> Iterator[Difference]:
-    entry, record, states = case.entry, case.transactions[0], case.states
-    means = (states or {}).get(record.payment_status or "")
-    state = None if states is None else entry.state
+    entry, record = case.entry, case.transactions[0]
+    means = case.states.get(record.payment_status or "")
+    state = entry.state if case.states else None
     currencies = {entry.currency.casefold(), (record.currency or "").casefold()}
     # The finding, the field, the ledger's value, whether the gateway's is known, whether they agree
     same_order, same_amount = entry.order_no == record.order_no, entry.amount == record.amount
@@ -323,9 +321,8 @@ def _compare_refunds(case: Case) -> Iterator[Difference]:
         yield case.note(Kind.CURRENCY, ledger=case.entry.currency, gateway=currency)
     if case.contradicted or foreign or any(map(case.doubts, case.refunds)):
         return
-    with localcontext(exact_context()):
-        wanted = case.entry.refunded
-        said = sum((one.refund_amount or _NOTHING for one in case.sure_refunds), _NOTHING)
+    amounts = (one.refund_amount or _NOTHING for one in case.sure_refunds)
+    wanted, said = case.entry.refunded, reduce(EXACT.add, amounts, _NOTHING)
     if wanted != said:
         kind = Kind.REFUNDED_TOTAL if said else Kind.REFUND_ABSENT_AT_GATEWAY
         kind = kind if wanted else Kind.REFUND_UNKNOWN_TO_LEDGER

@@ -28,7 +28,7 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
 from gateway_async.reconciliation.summary import ReconciliationResult, Summary, count
 from gateway_async.session import Gate
-from gateway_async.settings import COUNT, FLAG, expect
+from gateway_async.settings import COUNT, FLAG, TEXT, expect, to_set
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable
@@ -41,11 +41,16 @@ if TYPE_CHECKING:
 
 DEFAULT_WINDOW = 1500
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+_WORDS = (
+    lambda value: isinstance(value, frozenset) and all(isinstance(one, str) for one in value),
+    "a str, or several",
+)
 _COMPARED_AT_ONCE = 200
 _ASKED_AT_ONCE = 99
 """One less than a reply has records: a full reply may lack records of orders that it lists."""
 
 
+@attrs.define(slots=False, eq=False, repr=False)
 class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     """One comparison of a ledger with the gateway's records.
 
@@ -55,24 +60,16 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     entries that were taken in by then and not compared are unanswered.
     """
 
-    def __init__(
-        self,
-        gateway: GatewayClient,
-        source: "Source",
-        make_case: "Callable[..., Case]",
-        policy: "BatchPolicy",
-        window: int,
-    ) -> None:
-        self._gateway = gateway
-        self._source = source
-        self._make_case = make_case
-        self._policy = policy
-        self._size = window
-        self._summary = Summary()
-        self._ready: deque[Difference] = deque()
-        self._failure: Exception | None = None
-        self._unanswered: Counter[str] = Counter()
-        self._result: ReconciliationResult | None = None
+    _gateway: GatewayClient
+    _source: "Source"
+    _make_case: "Callable[..., Case]"
+    _policy: "BatchPolicy"
+    _window: int
+    _summary: Summary = attrs.field(factory=Summary, init=False)
+    _ready: deque[Difference] = attrs.field(factory=deque, init=False)
+    _failure: Exception | None = attrs.field(default=None, init=False)
+    _unanswered: Counter[str] = attrs.field(factory=Counter, init=False)
+    _result: ReconciliationResult | None = attrs.field(default=None, init=False)
 
     @property
     def result(self) -> ReconciliationResult:
@@ -184,7 +181,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         source, deadline = self._source, self._gate.deadline
         try:
             async with asyncio.timeout_at(None if deadline == math.inf else deadline) as limit:
-                while len(window) < self._size and not source.ended:
+                while len(window) < self._window and not source.ended:
                     for index, entry in zip(*await source.pull(1), strict=True):
                         if not isinstance(entry, LedgerEntry):
                             raise _no_entry(index, entry)  # noqa: TRY301  # caught as the ledger's
@@ -296,13 +293,17 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     check_orders(ledger, LedgerEntry, "ledger")
     policy = gateway._batch_policy(policy)  # noqa: SLF001  # as its own look-ups go by
     check_size(OPERATIONS["query"], policy)
-    words: Mapping[str, frozenset[str]] | None = None
-    if states is not None:
-        given = expect("states", states, Mapping).items()
-        words = {status: frozenset([w] if isinstance(w, str) else w) for status, w in given}
     # What the interface shows means "done", as in `Dialect.done_statuses`.
     said = {"1": True} if refund_statuses is None else refund_statuses
+    states = {} if states is None else states
+    for name, given in (("states", states), ("refund_statuses", said)):
+        for status in expect(name, given, Mapping):
+            expect(name, status, TEXT)
     statuses = {s: expect("refund_statuses", done, FLAG) for s, done in said.items()}
+    words = {
+        status: expect("states", to_set([word] if isinstance(word, str) else word), _WORDS)
+        for status, word in states.items()
+    }
     make_case = functools.partial(Case, states=words, refund_statuses=statuses)
     size = expect("window", window, COUNT)
     return Reconciliation(gateway, open_source(ledger), make_case, policy, size)

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, overload
 
 import attrs
 
-from gateway_async.reconciliation.differences import Difference, Kind, exact_context, is_summable
+from gateway_async.reconciliation.differences import EXACT, Difference, Kind, is_summable
 
 if TYPE_CHECKING:
     from gateway_async.reconciliation.differences import Case
 
 _NOTHING = Decimal(0)
-_EXACT = exact_context()
 
 
 @attrs.define(kw_only=True)
@@ -139,8 +138,8 @@ def count(case: "Case", summary: Summary) -> None:
     entry = case.entry
     own = totals_of(entry.currency)
     own.ledger_count += 1
-    own.ledger_amount = _EXACT.add(own.ledger_amount, entry.amount)
-    own.ledger_refunded = _EXACT.add(own.ledger_refunded, entry.refunded)
+    own.ledger_amount = EXACT.add(own.ledger_amount, entry.amount)
+    own.ledger_refunded = EXACT.add(own.ledger_refunded, entry.refunded)
     summary.differences.update(difference.kind for difference in case.differences)
     if case.error is not None:
         summary.unanswered += 1
@@ -151,7 +150,7 @@ def count(case: "Case", summary: Summary) -> None:
         totals = totals_of(record.currency or entry.currency)
         totals.gateway_count += 1
         if is_summable(record.amount):
-            totals.gateway_amount = _EXACT.add(totals.gateway_amount, record.amount)
+            totals.gateway_amount = EXACT.add(totals.gateway_amount, record.amount)
     for refund in case.sure_refunds:
         totals, given_back = totals_of(refund.currency or entry.currency), refund.refund_amount
-        totals.gateway_refunded = _EXACT.add(totals.gateway_refunded, given_back or _NOTHING)
+        totals.gateway_refunded = EXACT.add(totals.gateway_refunded, given_back or _NOTHING)

@@ -27,7 +27,7 @@ from gateway_async.errors import (
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS
-from gateway_async.reconciliation.differences import Difference, exact_context, is_summable
+from gateway_async.reconciliation.differences import EXACT, Difference, is_summable
 from gateway_async.telemetry import Telemetry
 
 with require_extra("gateway_async.report", "jinja2", install="'gateway-async[cli]'"):
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from gateway_async.reconciliation.summary import Summary
     from gateway_async.telemetry import RequestEnd, RequestStart
 
-_EXACT = exact_context()
 _EXAMPLES = 10
 _REASONS = 100
 _OTHER_REASONS = "other reasons"
@@ -167,7 +166,7 @@ class Sum:
     def add(self, count: int, amount: Decimal) -> None:
         """Add without rounding."""
         self.count += count
-        self.amount = _EXACT.add(self.amount, amount)
+        self.amount = EXACT.add(self.amount, amount)
 
 
 @attrs.define(kw_only=True)
@@ -310,7 +309,7 @@ class Report:
         entry, amount = difference.entry, difference.entry.amount
         if difference.kind in _OF_REFUNDS:  # by how much the refunds differ
             ledger, gateway = Decimal(str(difference.ledger)), Decimal(str(difference.gateway))
-            amount = _EXACT.subtract(ledger, gateway).copy_abs()
+            amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
         _add_money(step, entry.currency, amount)
         example = Example(

@@ -174,7 +174,7 @@ async def test_fields_of_records(
 
 async def test_without_a_meaning_no_state_is_compared() -> None:
     assert (await begin([entry(1, state="xyz")], Books())).ok
-    assert (await begin([entry(1)], Books(), states={})).ok
+    assert (await begin([entry(1, state="xyz")], Books(), states={})).ok
 
 
 async def test_a_refund_of_another_transaction_is_not_added() -> None:
