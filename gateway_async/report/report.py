@@ -219,16 +219,24 @@ class Step:
     money: dict[str, Sum] = attrs.field(factory=dict)
     groups: dict[tuple[str, str], Group] = attrs.field(factory=dict)
 
-    def group(self, code: str, reason: str) -> Group:
-        """Return the group of a reason; after a hundred of them, that of all others."""
+    def add_money(self, currency: str | None, amount: Decimal | None) -> None:
+        """Add an amount, if its currency is a code of three letters: that bounds their number."""
+        code = (currency or "").upper()
+        if is_summable(amount) and (code in self.money or _CURRENCY.fullmatch(code)):
+            self.money.setdefault(code, Sum()).add(1, amount)
+
+    def keep(self, code: str, example: Example) -> None:
+        """Count an order in the group of its reason; after a hundred groups, in that of others."""
+        reason = example.reason
         key = code, _NUMBER.sub("…", reason)
         if key not in self.groups and len(self.groups) >= _REASONS:
-            key = "", _OTHER_REASONS
-            code, reason = key
-        found = self.groups.setdefault(key, Group(code=code, reason=reason))
-        if reason != found.reason:
-            found.reason = key[1]
-        return found
+            code, reason = key = "", _OTHER_REASONS
+        group = self.groups.setdefault(key, Group(code=code, reason=reason))
+        if reason != group.reason:
+            group.reason = key[1]
+        group.count += 1
+        if len(group.examples) < _EXAMPLES:
+            group.examples.append(example)
 
 
 class Report:
@@ -276,11 +284,10 @@ class Report:
             outcome: The outcome.
             line: The line of the file that its order stands in, if it comes from one.
         """
-        order, error = outcome.order, outcome.error
+        order, error, moved = outcome.order, outcome.error, moved_by(outcome.order)
         step = self._step(str(outcome.status), self._advise(str(outcome.status), error))
-        moved = moved_by(order)
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
-            _add_money(step, currency, amount)
+            step.add_money(currency, amount)
         if not step.advice:
             return
         currency, amount = moved or (None, None)
@@ -288,16 +295,19 @@ class Report:
         reason = "" if error is None else str(error)
         if isinstance(error, RejectedError):
             reason = error.text or reason
-        code = _cut(getattr(error, "code", ""))
+        code = "" if (found := _cut(getattr(error, "code", ""))) in reason else found
+        for shown in (*references.values(), str(amount)):  # so that alike reasons meet
+            if len(shown) > 2:  # noqa: PLR2004  # a shorter one may be a part of any word
+                reason = reason.replace(shown, "…")
         example = Example(
             index=outcome.index,
             line=line,
             **references,
             currency=currency,
             amount=amount,
-            reason=_cut(_folded(reason, *references.values(), str(amount))),
+            reason=_cut(reason),
         )
-        self._keep(step, "" if code in reason else code, example)
+        step.keep(code, example)
 
     def see_difference(self, difference: Difference, line: int | None = None) -> None:
         """Take in one difference of a reconciliation.
@@ -311,7 +321,7 @@ class Report:
             ledger, gateway = Decimal(str(difference.ledger)), Decimal(str(difference.gateway))
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
-        _add_money(step, entry.currency, amount)
+        step.add_money(entry.currency, amount)
         example = Example(
             index=difference.index,
             line=line,
@@ -322,7 +332,7 @@ class Report:
             ledger=self._sides(difference.ledger, entry.currency),
             gateway=self._sides(difference.gateway, entry.currency),
         )
-        self._keep(step, "", example)
+        step.keep("", example)
 
     def shown(self, amount: Decimal, currency: str | None) -> str:
         """Write an amount with the decimal places of its currency, or with more if it has them."""
@@ -337,17 +347,9 @@ class Report:
         )
 
     def _step(self, kind: str, advice: str) -> Step:
-        step = self.steps.get((kind, advice))
-        if step is None:
-            step = self.steps[kind, advice] = Step(kind=kind, advice=advice)
+        step = self.steps.setdefault((kind, advice), Step(kind=kind, advice=advice))
         step.count += 1
         return step
-
-    def _keep(self, step: Step, code: str, example: Example) -> None:
-        group = step.group(code, example.reason)
-        group.count += 1
-        if len(group.examples) < _EXAMPLES:
-            group.examples.append(example)
 
     def _advise(self, status: str, error: Exception | None) -> str:
         if status == "succeeded":
@@ -371,14 +373,6 @@ def _references(value: object) -> dict[str, Any]:
     return {"order_no": _cut(order_no or ""), "transaction_id": _cut(transaction_id or "")}
 
 
-def _folded(reason: str, *shown: str) -> str:
-    """Return a reason without what stands beside it in the row, so that alike ones meet."""
-    for value in shown:
-        if len(value) > 2:  # noqa: PLR2004  # a shorter one may be a part of any word
-            reason = reason.replace(value, "…")
-    return reason
-
-
 def moved_by(order: object) -> "tuple[str, Decimal] | None":
     """Return currency and amount that an order or a payout moves; None for a look-up."""
     for name, currency_name in _MONEY:
@@ -397,15 +391,6 @@ def _listed(record: object) -> "Iterable[tuple[str | None, Decimal | None]]":
     """Return the amounts that the gateway lists for an order that was looked up."""
     for one in record if isinstance(record, tuple) else ():
         yield one.currency, one.refund_amount if isinstance(one, RefundRecord) else one.amount
-
-
-def _add_money(step: Step, currency: str | None, amount: "Decimal | None") -> None:
-    """Add an amount, if its currency is a code of three letters: that bounds their number."""
-    code = (currency or "").upper()
-    if amount is None or not is_summable(amount):
-        return
-    if code in step.money or _CURRENCY.fullmatch(code):
-        step.money.setdefault(code, Sum()).add(1, amount)
 
 
 def _cut(value: object) -> str:
@@ -465,16 +450,13 @@ def _headline(report: Report) -> str:
     total, done = counts.total(), counts["succeeded"]
     if not total:
         return "No orders"
-    step = report.steps.get(("succeeded", ""))
     share = f"All {total:,}" if 1 < done == total else f"{done:,} of {total:,}"
     done_words = "found" if noun == "look-ups" else "done"
     text = f"{share} {noun if total > 1 else noun[:-1]} {done_words}"
-    if step is None or not step.money:
-        return text
-    sums = [
-        f"{code}\u00a0{report.shown(one.amount, code)}" for code, one in sorted(step.money.items())
-    ]
-    return f"{text}: {_listing(sums)}"
+    step = report.steps.get(("succeeded", ""))
+    money = sorted(step.money.items()) if step is not None else []
+    sums = [f"{code}\u00a0{report.shown(one.amount, code)}" for code, one in money]
+    return f"{text}: {_listing(sums)}" if sums else text
 
 
 def _books_headline(report: Report, summary: "Summary") -> str:
