@@ -15,6 +15,7 @@ from gateway_async.errors import (
     GatewayError,
     OutcomeUnknownError,
 )
+from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import (
     ALIKE,
     BY_OPERATOR,
@@ -252,22 +253,6 @@ class Intent:
                     sending=result.sending,
                 )
             add(result)
-
-
-async def uninterrupted(work: "Awaitable[T]") -> T:
-    """Wait for work to its end; a cancellation of the waiting task is raised afterwards."""
-    task = asyncio.ensure_future(work)
-    cancelled = None
-    while not task.done():
-        ended = asyncio.Event()  # not `asyncio.shield`, which may report the error by itself
-        task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]  # an Event
-        try:
-            await ended.wait()
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None or task.cancelled() or task.exception() is not None:
-        return task.result()  # or its error, which a cancellation must not hide
-    raise cancelled
 
 
 def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:

@@ -27,6 +27,7 @@ from gateway_async.journal.rows import (
     cut,
     cut_all,
     lookup_key,
+    storable,
     written,
 )
 from gateway_async.journal.states import TRANSITIONS, JobState, Transition, sources
@@ -395,9 +396,11 @@ class Orders:
         for chunk in self._scan(before):
             self._write([chunk], chunk.span, change)
 
-    def decide(self, positions: "Sequence[int]", change: "Change") -> None:
-        """Change orders as a person decided; `change` refuses what is not in doubt."""
-        self._write(self._chunks_at(positions, lock=True), positions, change)
+    def resolve(self, positions: "Sequence[int]", state: JobState, note: str) -> None:
+        """Record what a person decided on unknown or held orders."""
+        text = f"decided by a person: {note}"
+        decided = Known(state, text=text, proof=BY_OPERATOR, note=storable(note))
+        self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
     def _change_whole_chunk(
         self, statement: str, indices: "Sequence[int]", **given: object
@@ -420,8 +423,9 @@ class Orders:
         def change(known: Known, index: int) -> Known:
             new = found[index]
             texts: dict[str, Any] = {name: cut(getattr(new, name)) for name in _FOUND}
-            item, ended = new.item or known.item, known.ended_at if ended_at is None else ended_at
-            return known._replace(state=new.state, item=item, ended_at=ended, **texts)
+            texts |= {"item": new.item or known.item, "note": new.note or known.note}
+            ended = known.ended_at if ended_at is None else ended_at
+            return known._replace(state=new.state, ended_at=ended, **texts)
 
         self._change(transition, sorted(found), change, request)
 
@@ -439,7 +443,7 @@ class Orders:
                 request.
         """
         chunks = self._chunks_at(positions, lock=True)
-        own = [chunk for chunk in chunks if chunk.slice == self.slice_number]
+        own = [chunk for chunk in chunks if self.slice_number in {-1, chunk.slice}]
         known = _known_at(own, positions)
         for at in positions:
             found = known.get(at, Known("not there"))
@@ -450,10 +454,12 @@ class Orders:
                 continue
             name = self._codec()[1]
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
-            of_request = "" if is_same_request else ", of another request"
+            detail = "" if is_same_request else ", of another request"
+            if transition is Transition.RESOLVE and found.state == JobState.INTENT:
+                detail = ": run the job again first"
             raise JournalError(
                 f"job {name!r}: cannot {transition} orders {min(positions)} to {max(positions)}: "
-                f"expected {wanted}, but order {at} is {str(found.state)!r}{of_request}; nothing "
+                f"expected {wanted}, but order {at} is {str(found.state)!r}{detail}; nothing "
                 "was changed",
                 job=name,
             )

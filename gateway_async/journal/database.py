@@ -17,10 +17,10 @@ import contextlib
 import functools
 import random
 import re
-import threading
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
@@ -28,7 +28,8 @@ import attrs
 from gateway_async.errors import ConfigurationError, JournalError, hide_given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from concurrent.futures import Future
 
     from gateway_async.journal.location import Location
 
@@ -98,12 +99,11 @@ class Database:
         self._engine = engine
         self._driver: Any = None
         self._loop = asyncio.get_running_loop()
-        self._ended = self._loop.create_future()
+        self._thread = ThreadPoolExecutor(1, "gateway journal")
+        # What comes in the present turns of the loop, and what the thread has still to do.
         self._gathered: list[_Task[Any]] = []
-        self._queue: SimpleQueue[list[_Task[Any]] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
+        self._waiting: deque[_Task[Any]] = deque()
         self._is_closed = False
-        self._thread.start()
 
     def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
         """Carry out an operation.
@@ -145,16 +145,8 @@ class Database:
             else:
                 self._end()
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
-        self._end()
-        interruption: asyncio.CancelledError | None = None
-        while not self._ended.done():
-            try:
-                await asyncio.shield(self._ended)
-            except asyncio.CancelledError as error:
-                interruption = error
-        self._thread.join()
-        if interruption is not None:
-            raise interruption
+        await uninterrupted(asyncio.wrap_future(self._end()))
+        self._thread.shutdown()
 
     def _gather(self, known: int, turn: int) -> None:
         """Hand over what came, once nothing more comes for a few turns of the loop."""
@@ -165,12 +157,15 @@ class Database:
             self._loop.call_soon(self._gather, found, turn + 1 if found == known else 1)
 
     def _hand_over(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        self._queue.put(gathered)
+        self._waiting.extend(self._gathered)
+        self._gathered = []
+        self._thread.submit(self._work)
 
-    def _end(self) -> None:
+    def _end(self) -> "Future[None]":
         self._hand_over()
-        self._queue.put(None)
+        ended = self._thread.submit(self._disconnect)
+        self._thread.shutdown(wait=False)
+        return ended
 
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop
@@ -178,24 +173,16 @@ class Database:
     # On the thread
 
     def _work(self) -> None:
-        """Take what waits, again and again, until the end is in the queue."""
-        is_over = False
-        while not is_over:
-            found = self._queue.get()
-            taken = found or []
-            while found is not None and len(taken) < _MOST_TOGETHER and self._queue.qsize():
-                found = self._queue.get()
-                taken = taken + (found or [])
-            is_over = found is None
-            group = [task for task in taken if not task.future.cancelled()]
-            if group:
+        """Carry out what waits."""
+        while self._waiting:
+            most = min(len(self._waiting), _MOST_TOGETHER)
+            taken = [self._waiting.popleft() for _ in range(most)]
+            if group := [task for task in taken if not task.future.cancelled()]:
                 ended = self._transact(group, is_first=True)
                 ended = ended or [self._transact([task])[0] for task in group]
                 self._call_in_loop(_deliver, group, ended)
-        self._disconnect()
-        self._call_in_loop(self._ended.set_result, None)
 
-    def _call_in_loop(self, callback: "Callable[..., None]", *arguments: object) -> None:
+    def _call_in_loop(self, callback: "Callable[..., object]", *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed, and no caller waits
             self._loop.call_soon_threadsafe(callback, *arguments)
 
@@ -248,6 +235,22 @@ def _deliver(group: "Sequence[_Task[Any]]", ended: "Sequence[Any]") -> None:
             task.future.set_exception(each)
         else:
             task.future.set_result(each)
+
+
+async def uninterrupted(work: "Awaitable[T]") -> T:
+    """Wait for work to its end; a cancellation of the waiting task is raised afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        ended = asyncio.Event()  # not `asyncio.shield`, which may report the error by itself
+        task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]  # an Event
+        try:
+            await ended.wait()
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None or task.cancelled() or task.exception() is not None:
+        return task.result()  # or its error, which a cancellation must not hide
+    raise cancelled
 
 
 @hide_given
@@ -414,21 +417,22 @@ class _Postgres:
 
         self._module = psycopg
         self.error: type[Exception] = psycopg.Error
-        self._url = plain_url(url)
         try:
-            chosen = psycopg.conninfo.conninfo_to_dict(self._url)
+            chosen = psycopg.conninfo.conninfo_to_dict(plain_url(url))
         except psycopg.Error:
             chosen = None
         if chosen is None:
             raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
         # Any text can be kept, whatever server and URL prefer.
-        self._options: dict[str, Any] = {**_POSTGRES_CONNECTION, "client_encoding": "utf8"}
-        for name in chosen.keys() & _POSTGRES_CONNECTION:
-            del self._options[name]
+        self._options: dict[str, Any] = {
+            **_POSTGRES_CONNECTION,
+            **chosen,
+            "client_encoding": "utf8",
+        }
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the server's disk."""
-        driver: Any = self._module.connect(self._url, **self._options)
+        driver: Any = self._module.connect(**self._options)
         try:
             driver.wait = _bounded_wait(driver, self._module.OperationalError)
             driver.isolation_level = self._module.IsolationLevel.READ_COMMITTED

@@ -19,16 +19,13 @@ from gateway_async.journal.database import Database, make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.rows import (
-    BY_OPERATOR,
     SUBJECT,
     JobRow,
     JobStatus,
-    Known,
     SliceStatus,
-    cut,
     storable,
 )
-from gateway_async.journal.states import JobState, Transition, sources
+from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import expect, is_count, is_duration
 
@@ -433,28 +430,7 @@ def decide(
     for number in numbers:  # before their orders, as a lease does
         transaction.run(leases.LOCK, job=job.id, slice=number)
 
-    def change(known: Known, position: int) -> Known:
-        what = f"order {position} of job {name!r}"
-        if known.state == JobState.INTENT:
-            raise JournalError(
-                f"{what} is in flight, or was when its process ended: run the job again first",
-                job=name,
-            )
-        if known.state not in sources(Transition.RESOLVE, state):
-            raise JournalError(
-                f"{what} is {known.state!r}: an operator decides only on what is unknown or held",
-                job=name,
-            )
-        return known._replace(
-            state=state,
-            code="",
-            text=cut(f"decided by a person: {note}"),
-            said="",
-            proof=BY_OPERATOR,
-            note=storable(note),
-        )
-
-    orders.decide(positions, change)
+    orders.resolve(positions, state, note)
     for number in numbers:
         statement = _OPEN if state is JobState.NEW else _WAKE  # which opens no finished one
         transaction.run(statement, job=job.id, slice=number)

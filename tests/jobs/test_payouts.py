@@ -96,7 +96,7 @@ async def test_a_payout_in_doubt_is_held_until_a_person_decides(
     await journal.resolve("job", uuid.UUID(orders[1].request_id), "not_sent", "they never saw it")
     await journal.resolve("job", orders[2], "declined", "paid by hand")
     for request_id, said in (
-        (orders[3].request_id, "an operator decides only on what is unknown or held"),
+        (orders[3].request_id, "expected .unknown. or .held., but order 3 is"),
         ("nobody", "has no order of request_id 'nobody'"),
     ):
         with pytest.raises(JournalError, match=said):

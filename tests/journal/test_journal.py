@@ -234,17 +234,21 @@ async def test_what_an_operator_cannot_decide_changes_nothing(
     known = tables.snapshot()
     (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
     refused: list[tuple[Any, type[Exception], str]] = [
-        (4, JournalError, "order 4 of job 'job' is 'new': an operator decides only on what is un"),
+        (
+            4,
+            JournalError,
+            "expected .unknown. or .held., but order 4 is .new.",
+        ),
         (7, JournalError, "is 'succeeded'"),
         (8, JournalError, "is 'declined'"),
-        (6, JournalError, "is in flight"),
+        (6, JournalError, "order 6 is .intent.: run the job again first"),
         (refunds(1)[0], JournalError, "2 orders equal to .*T000000.*: name one by its index: 0, 1"),
         (unequal, JournalError, "no order equal to"),
         (99, JournalError, "has no order 99"),
         (-1, JournalError, "has no order -1"),
         (10**30, JournalError, "has no order 10"),
-        ([1, 9], JournalError, "order 9 of job 'job' is 'new'"),
-        (range(2, 7), JournalError, "order 4 of job 'job' is 'new'"),
+        ([1, 9], JournalError, "order 9 is .new."),
+        (range(2, 7), JournalError, "order 4 is .new."),
         ([1, 11], JournalError, "has no order 11"),
         ([], JournalError, "no order is named"),
         ("T000000", InvalidOrderError, "expected RefundOrder, got str"),
