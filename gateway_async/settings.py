@@ -201,8 +201,8 @@ class RecoveryPolicy:
             its transactions have already. One more request a chunk.
         hold_alike_hours: How far back a refund that this look-up lists keeps another one of the
             same transaction and amount from being sent, counted from the start of the batch, or
-            from when its job was submitted; one without a readable date, or with an amount that
-            cannot be read, does, too. Refunds of the same batch or job do not. In a job the refund
+            from when its job was submitted; one without a readable date, or without a readable
+            amount, does, too. Refunds of the same batch or job do not. In a job the refund
             is held. A refund whose earlier ones the look-up does not list is not sent either. None
             switches both off.
     """

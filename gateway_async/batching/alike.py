@@ -85,7 +85,7 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
 ) -> AlikeRefundError | None:
     """Return why a refund must not be sent: the gateway lists one like it. None where it may.
 
-    One like it has its amount, or one that cannot be read, and a date that is recent or cannot be
+    One like it has its amount, or none that can be read, and a date that is recent or cannot be
     read. A refund that the dialect calls declined does not count.
 
     Args:
@@ -100,7 +100,7 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
     alike = [
         record
         for record in listed
-        if (record.refund_amount == order.refund_amount or "refund_amount" in record.unreadable)
+        if record.refund_amount in (order.refund_amount, None)
         and record.refund_status not in dialect.declined_statuses
         and reference_of(record) not in own
         and _is_recent(record, since, dialect)
