@@ -145,8 +145,10 @@ class Database:
             else:
                 self._end()
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
-        await uninterrupted(asyncio.wrap_future(self._end()))
-        self._thread.shutdown()
+        try:
+            await uninterrupted(asyncio.wrap_future(self._end()))
+        finally:
+            self._thread.shutdown()
 
     def _gather(self, known: int, turn: int) -> None:
         """Hand over what came, once nothing more comes for a few turns of the loop."""
