@@ -15,7 +15,7 @@ from gateway_async.sandbox import Sandbox
 from tests.browser.conftest import Visit
 from tests.orders import client_of
 from tests.reconciliation.planting import PLANTS, STATES
-from tests.report.runs import HEAD, HOSTILE, LOST, hostile, night, refund
+from tests.report.runs import HEAD, LOST, night, refund
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -90,23 +90,6 @@ async def test_on_paper_every_example_is_there(show: Show) -> None:
     await page.evaluate(_NEXT_FRAME)  # what is visible shows once it is drawn
     assert all(await rows.evaluate_all(visible))
     assert all(height > 5 for height in await rows.evaluate_all(heights))
-
-
-async def test_what_a_gateway_or_a_file_says_runs_nothing_and_changes_nothing(
-    show: Show,
-) -> None:
-    names = ("command", "gateway", "source", "out", "job", "failure")
-    attack: dict[str, Any] = {name: HOSTILE[number] for number, name in enumerate(names)}
-    attack["next_lines"] = HOSTILE
-    visit = await show(render(hostile(), attrs.evolve(HEAD, **attack)))
-    page = visit.page
-    assert await page.locator("script, img, iframe, b").count() == 0
-    assert await page.locator("h1").all_text_contents() == ["0 of 13 refunds done."]
-    orders = await page.locator("td[data-label=Order]").all_text_contents()
-    assert [text.strip() for text in orders][1 : len(HOSTILE) + 1] == list(HOSTILE)
-    assert "退款已拒绝,余额不足" in "".join(orders)
-    assert await page.title() == f"{HOSTILE[0]}: 0 of 13 refunds done"
-    assert await visit.fits()
 
 
 async def test_even_markup_that_got_in_could_do_nothing(show: Show) -> None:

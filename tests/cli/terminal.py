@@ -1,20 +1,18 @@
 """A command in a pseudo-terminal: what a person sees, and may type."""
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import pty
 import re
+import shlex
 import signal
 import termios
-from pathlib import Path
 from typing import Self
 
 from gateway_async.cli import main
-from gateway_async.sandbox import Sandbox
 from tests import nursery
-from tests.cli.running import environment
+from tests.cli.running import Shell
 
 CTRL_C = "\x03"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
@@ -22,27 +20,12 @@ _WINDOW = b"\x28\x00\xa0\x00\x00\x00\x00\x00"
 """40 lines of 160 columns, as the kernel takes it."""
 
 
-def _opened(path: Path, stack: contextlib.ExitStack) -> int:
-    return stack.enter_context(path.open("wb")).fileno()
-
-
 class Terminal:
-    """A command that has a terminal for itself; used as an async context manager.
+    """A line that has a terminal for itself; used as an async context manager."""
 
-    Args:
-        sandbox: The gateway that it talks to.
-        arguments: The arguments of the command.
-        cwd: Where it is run.
-        output: The file that its standard output goes to; the terminal if it is None.
-    """
-
-    def __init__(
-        self, sandbox: Sandbox, *arguments: object, cwd: Path, output: Path | None = None
-    ) -> None:
-        self._output = output
-        self._sandbox = sandbox
-        self._arguments = tuple(map(str, arguments))
-        self._cwd = cwd
+    def __init__(self, shell: Shell, line: str) -> None:
+        self._shell = shell
+        self._words = shlex.split(line)
         self._seen = b""
         self._more = asyncio.Event()
         self._is_closed = False
@@ -50,16 +33,11 @@ class Terminal:
     async def __aenter__(self) -> Self:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, _WINDOW)
-        kept = {k: v for k, v in environment(self._sandbox).items() if k != "COLUMNS"}
-        with contextlib.ExitStack() as opened:
-            output = slave if self._output is None else _opened(self._output, opened)
-            self._process = nursery.start_with(
-                (slave, output, slave),
-                main,
-                self._arguments,
-                env={**kept, "TERM": "xterm"},
-                cwd=self._cwd,
-            )
+        around = {**self._shell.environment, "TERM": "xterm"}
+        del around["COLUMNS"]
+        self._process = nursery.start_with(
+            (slave, slave, slave), main, self._words, env=around, cwd=self._shell.folder
+        )
         os.close(slave)
         asyncio.get_running_loop().add_reader(self._master, self._read)
         return self

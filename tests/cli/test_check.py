@@ -2,7 +2,6 @@
 
 import json
 import re
-import ssl
 import stat
 import tomllib
 from collections.abc import Callable
@@ -29,10 +28,9 @@ from gateway_async.cli.settings import Settings, read_settings
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
-from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
-from tests.cli.running import Ended, run, start
-from tests.support.servers import Proxy, Trouble, bind, with_body
+from tests.cli.running import Ended, Shell
+from tests.support.servers import Proxy, Trouble, bind, tls_of, with_body
 
 CHECKS = (
     *("address", "connection", "tls", "proxy", "reply", "time", "credentials", "signature"),
@@ -40,10 +38,13 @@ CHECKS = (
 )
 
 
-async def check(sandbox: Sandbox, *options: object) -> tuple[Ended, dict[str, dict[str, Any]]]:
+Found = tuple[Ended, dict[str, dict[str, Any]]]
+
+
+async def check(shell: Shell, options: str = "") -> Found:
     """Run the command, and return its findings by what was checked; the last, where it repeats."""
-    ended = await run(sandbox, "check", "--json", *options)
-    assert ended.stderr == "" or "--write" in options, ended.stderr
+    ended = await shell(f"check --json {options}", None)
+    assert ended.stderr == "", ended.stderr
     shown = json.loads(ended.stdout)
     assert shown["exit_code"] == ended.code
     return ended, {one["check"]: one for one in shown["findings"]}
@@ -61,65 +62,58 @@ def load(text: str, path: Path) -> Settings:
 # The way to the gateway
 
 
-async def test_all_is_fine_at_the_sandbox_and_no_money_moves(sandbox: Sandbox) -> None:
-    (payment,) = sandbox.seed(1, status="captured", amount="9.00")
-    ended, found = await check(sandbox, "--order-no", payment.order_no)
+async def test_all_is_fine_at_the_sandbox_and_no_money_moves(shell: Shell) -> None:
+    (payment,) = shell.sandbox.seed(1, status="captured", amount="9.00")
+    ended, found = await check(shell, f"--order-no {payment.order_no}")
     assert ended.code == 0
     assert tuple(found)[: len(CHECKS)] == CHECKS
     query = f"query of order_no {payment.order_no!r}"
     assert statuses_of(found) == {query: "ask"}  # no payment_status has a meaning by default
     assert "payment_states" in found[query]["fields"]
-    assert set(sandbox.requests) == {"query", "search_refunds"}
-    assert sandbox.secret not in ended.stdout
-    ended = await run(sandbox, "check")  # for people, as lines
+    assert set(shell.sandbox.requests) == {"query", "search_refunds"}
+    assert shell.sandbox.secret not in ended.stdout
+    ended = await shell("check")  # for people, as lines
     lines = [re.split(" {2,}|: ", line)[1] for line in ended.stdout.splitlines()]
     assert [line.removeprefix("ok ") for line in lines] == [*CHECKS]
     assert "--write config.toml writes the questions" in ended.stderr
 
 
-async def test_an_address_that_leads_nowhere(sandbox: Sandbox) -> None:
+async def test_an_address_that_leads_nowhere(shell: Shell) -> None:
     with bind() as bound:
-        address = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        ended, found = await check(sandbox, "--base-url", address)
+        place = f"127.0.0.1:{bound.getsockname()[1]}"
+        ended, found = await check(shell, f"--base-url http://{place}")
     assert ended.code == 3
     assert "refused" in found["connection"]["seen"]
     assert found["address"]["seen"] == "127.0.0.1 is an address"
-    assert address.removeprefix("http://") in found["connection"]["advice"]
+    assert place in found["connection"]["advice"]
     assert set(statuses_of(found).values()) == {"unknown", "skipped"}
     host = ".".join(["x" * 60] * 5)  # longer than a name can be, so that no resolver is asked
-    ended, found = await check(sandbox, "--base-url", f"https://{host}")
-    assert (ended.code, found["address"]["status"]) == (3, "unknown")
-    assert "the host in base_url" in found["address"]["advice"]
-    ended, found = await check(sandbox, "--base-url", sandbox.base_url.replace("http:", "https:"))
-    assert (ended.code, found["tls"]["status"]) == (3, "unknown")
-    assert "does not speak TLS" in found["tls"]["advice"]
-    assert not sandbox.requests.total()
+    for address, line, advice in (
+        (f"https://{host}", "address", "the host in base_url"),
+        (shell.sandbox.base_url.replace("http:", "https:"), "tls", "does not speak TLS"),
+    ):
+        ended, found = await check(shell, f"--base-url {address}")
+        assert (ended.code, found[line]["status"]) == (3, "unknown")
+        assert advice in found[line]["advice"]
+    assert not shell.sandbox.requests.total()
 
 
 @pytest.fixture
-def authority() -> trustme.CA:
-    return trustme.CA()
+def authority(shell: Shell) -> trustme.CA:
+    """An authority whose certificate is in `ca.pem`."""
+    made = trustme.CA()
+    made.cert_pem.write_to_path(shell.folder / "ca.pem")
+    return made
 
 
-@pytest.fixture
-def tls(authority: trustme.CA) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    return context
-
-
-async def test_a_certificate_of_an_unknown_authority(
-    sandbox: Sandbox, tls: ssl.SSLContext, authority: trustme.CA, tmp_path: Path
-) -> None:
-    ca_file = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(ca_file)
-    async with Proxy(sandbox.base_url, tls=tls) as gateway:
-        ended, found = await check(sandbox, "--base-url", gateway.base_url)
+async def test_a_certificate_of_an_unknown_authority(shell: Shell, authority: trustme.CA) -> None:
+    async with Proxy(shell.sandbox.base_url, tls=tls_of(authority)) as gateway:
+        ended, found = await check(shell, f"--base-url {gateway.base_url}")
         assert ended.code == 3
         assert "certificate" in found["tls"]["seen"]
         assert "ca_file" in found["tls"]["advice"]
-        assert not sandbox.requests.total()
-        ended, found = await check(sandbox, "--base-url", gateway.base_url, "--ca-file", ca_file)
+        assert not shell.sandbox.requests.total()
+        ended, found = await check(shell, f"--base-url {gateway.base_url} --ca-file ca.pem")
     assert (ended.code, statuses_of(found)) == (0, {})
     assert re.match(r"TLSv1\.\d, certificate by trustme.*, valid until ", found["tls"]["seen"])
 
@@ -128,26 +122,15 @@ async def test_a_certificate_of_an_unknown_authority(
     ("is_tls", "password"), [(False, "wrong-pa55"), (True, "wrong-pa55"), (True, "right")]
 )
 async def test_a_proxy_that_wants_a_password(
-    sandbox: Sandbox,
-    tls: ssl.SSLContext,
-    authority: trustme.CA,
-    tmp_path: Path,
-    *,
-    is_tls: bool,
-    password: str,
+    shell: Shell, authority: trustme.CA, *, is_tls: bool, password: str
 ) -> None:
-    config, ca_file = tmp_path / "config.toml", tmp_path / "ca.pem"
-    (payment,) = sandbox.seed(1)
-    authority.cert_pem.write_to_path(ca_file)
-    async with (
-        Proxy(sandbox.base_url, tls=tls if is_tls else None) as gateway,
-        Proxy(login="me:right") as proxy,
-    ):
-        config.write_text(
-            f'proxy = "{proxy.with_login(f"me:{password}")}"\nca_file = "{ca_file}"\n'
-        )
-        network = ("--base-url", gateway.base_url, "--config", config)
-        ended, found = await check(sandbox, *network, "--order-no", payment.order_no)
+    (payment,) = shell.sandbox.seed(1)
+    tls = tls_of(authority) if is_tls else None
+    async with Proxy(shell.sandbox.base_url, tls=tls) as gateway, Proxy(login="me:right") as proxy:
+        url = proxy.with_login(f"me:{password}")
+        (shell.folder / "config.toml").write_text(f'proxy = "{url}"\nca_file = "ca.pem"\n')
+        options = f"--base-url {gateway.base_url} --config config.toml"
+        ended, found = await check(shell, f"{options} --order-no {payment.order_no}")
     assert password not in ended.stdout
     if password == "right":
         assert (ended.code, {*statuses_of(found).values()}) == (0, {"ask"})
@@ -157,37 +140,34 @@ async def test_a_proxy_that_wants_a_password(
         assert ended.code == 3
         assert "407" in found["proxy"]["seen"]
         assert "GATEWAY_PROXY" in found["proxy"]["advice"]
-        assert not sandbox.requests.total()
+        assert not shell.sandbox.requests.total()
 
 
 # What answers
 
 
-async def rewritten(
-    sandbox: Sandbox, change: Callable[[bytes], bytes]
-) -> tuple[Ended, dict[str, dict[str, Any]]]:
-    async with Proxy(sandbox.base_url) as gateway:
+async def rewritten(shell: Shell, change: Callable[[bytes], bytes]) -> Found:
+    async with Proxy(shell.sandbox.base_url) as gateway:
         gateway.always(Trouble(said=change))
-        return await check(sandbox, "--base-url", gateway.base_url)
+        return await check(shell, f"--base-url {gateway.base_url}")
 
 
 @pytest.mark.parametrize(
     ("date", "shown"), [("1994 08:49:37", "behind"), ("2094 08:49:37", "ahead of")]
 )
-async def test_clocks_that_differ(sandbox: Sandbox, date: str, shown: str) -> None:
+async def test_clocks_that_differ(shell: Shell, date: str, shown: str) -> None:
     def change(reply: bytes) -> bytes:
         return re.sub(rb"Date: [^\r]*", f"Date: 06 Nov {date} GMT".encode(), reply)
 
-    ended, found = await rewritten(sandbox, change)
+    ended, found = await rewritten(shell, change)
     assert (ended.code, statuses_of(found)) == (1, {"time": "wrong"})
     assert shown in found["time"]["seen"]
 
 
-async def test_a_web_site_answers(sandbox: Sandbox) -> None:
+async def test_a_web_site_answers(shell: Shell) -> None:
     page = b"<html><title>Welcome\x1b[2J</title><body>4111 1111 1111 1111</body></html>"
-    ended, found = await rewritten(sandbox, lambda reply: with_body(reply, page))
-    assert ended.code == 3
-    assert found["reply"]["status"] == "unknown"
+    ended, found = await rewritten(shell, lambda reply: with_body(reply, page))
+    assert (ended.code, found["reply"]["status"]) == (3, "unknown")
     assert "Welcome [2J" in found["reply"]["seen"]
     assert found["credentials"]["status"] == found["registered address"]["status"] == "skipped"
     assert "\x1b" not in ended.stdout
@@ -201,7 +181,7 @@ ANOTHER = {**UNREAD, "credentials": "wrong"}
 @pytest.mark.parametrize(
     ("options", "faulty", "code", "statuses", "line", "seen", "advice"),
     [
-        ("--secret-file SECRET", "", 1, REFUSED, "signature", "return_status '0'", "[signer]"),
+        ("--secret-file secret", "", 1, REFUSED, "signature", "return_status '0'", "[signer]"),
         (
             *("--merchant-id M9", "", 1, ANOTHER, "credentials"),
             *("for another merchant_id: expected 'M9'", "compare merchant_id and account_id"),
@@ -221,8 +201,7 @@ ANOTHER = {**UNREAD, "credentials": "wrong"}
     ],
 )
 async def test_what_is_refused_names_what_to_do(
-    sandbox: Sandbox,
-    tmp_path: Path,
+    shell: Shell,
     options: str,
     faulty: str,
     code: int,
@@ -231,13 +210,12 @@ async def test_what_is_refused_names_what_to_do(
     seen: str,
     advice: str,
 ) -> None:
-    secret = tmp_path / "secret"
+    secret = shell.folder / "secret"
     secret.write_text("another-secret")
     secret.chmod(0o600)
     if faulty:
-        sandbox.faults.add(faulty, Status(403))
-    given = options.replace("SECRET", str(secret)).replace("URL", sandbox.base_url)
-    ended, found = await check(sandbox, *given.split())
+        shell.sandbox.faults.add(faulty, Status(403))
+    ended, found = await check(shell, options.replace("URL", shell.sandbox.base_url))
     assert (ended.code, statuses_of(found)) == (code, statuses)
     assert seen in found[line]["seen"]
     assert advice in found[line]["advice"]
@@ -248,22 +226,21 @@ async def test_what_is_refused_names_what_to_do(
 
 
 async def test_file_and_folder_are_for_their_user_alone_and_the_file_loads_again(
-    sandbox: Sandbox, tmp_path: Path
+    shell: Shell,
 ) -> None:
-    given, path = tmp_path / "given.toml", tmp_path / "new" / "gateway-async" / "config.toml"
+    given = shell.folder / "given.toml"
+    path = shell.folder / "new" / "gateway-async" / "config.toml"
     given.write_text(
         '[dialect]\npayment_states = { "3000" = "captured" }\namount_places = 3\n'
         "[recovery]\nhold_alike_hours = 48\n[policy]\nconcurrency = 3\n"
         "[signer]\nuppercase = false\n"
     )
-    command = ("check", "--config", given, "--write", path)
-    process = await start(sandbox, *command, env={"XDG_CONFIG_HOME": str(tmp_path / "new")})
-    _, stderr = await process.communicate()
-    assert process.returncode == 0, stderr
+    here = {"XDG_CONFIG_HOME": str(shell.folder / "new")}
+    await shell(f"check --config given.toml --write {path}", env=here)
     assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]
-    assert sandbox.secret not in path.read_text()
+    assert shell.sandbox.secret not in path.read_text()
     before, after = (read_settings({"config": one}, {}) for one in (given, path))
-    assert after.who["merchant_id"] == sandbox.merchant_id
+    assert after.who["merchant_id"] == shell.sandbox.merchant_id
     for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
         assert getattr(after, name) == getattr(before, name), name
 

@@ -18,8 +18,7 @@ from gateway_async.cli.outcomes import Kept
 from gateway_async.cli.settings import VARIABLES
 from gateway_async.errors import NotSentError
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
-from gateway_async.sandbox import Sandbox
-from tests.cli.running import REFUND_COLUMNS, Shell, names, run, start, write, write_refunds
+from tests.cli.running import NOWHERE, REFUND_COLUMNS, Shell, names, write
 from tests.interface_fields import RESULT_FIELDS
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
@@ -51,14 +50,11 @@ def test_every_command_has_help_with_an_example_and_none_takes_a_secret(
         assert (f"--{name.replace('_', '-')}" in told) <= (variable in told)
 
 
-async def test_completion_is_installed_for_a_shell(tmp_path: Path) -> None:
-    place = tmp_path / "completion"
-    command = ("--install-completion", "--shell", "bash", "--output", place)
-    process = await start(None, *command, env={"HOME": str(tmp_path)})
-    stdout, _ = await process.communicate()
-    assert process.returncode == 0
-    assert str(place) in stdout.decode()
-    text = place.read_text()
+async def test_completion_is_installed_for_a_shell(shell: Shell) -> None:
+    line = "--install-completion --shell bash --output completion"
+    told = await shell(line, env={"HOME": str(shell.folder)})
+    assert "completion" in told.stdout
+    text = (shell.folder / "completion").read_text()
     assert all(word in text for word in (*COMMANDS, "--stop-after-unknown", "resolve"))
 
 
@@ -139,12 +135,10 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 # Dry runs
 
 
-async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    orders = write_refunds(sandbox, tmp_path / "orders.csv", 120)
-    ended = await run(None, "refund", orders, "--dry-run", "--chunk-size", 40)
-    assert (ended.code, ended.stderr) == (0, "")
+async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(shell: Shell) -> None:
+    shell.refunds(120)
+    ended = await shell("refund orders.csv --dry-run --chunk-size 40", env=NOWHERE)
+    assert ended.stderr == ""
     assert "refund: 120 orders, EUR 120.00\ncolumns that are not sent: 'customer'" in ended.stdout
     to = "to /v1/refund of a gateway that is not named yet: at least 3 requests, of 40 orders at"
     assert (
@@ -156,8 +150,8 @@ async def test_a_dry_run_shows_what_would_be_sent_and_needs_no_gateway(
         assert len(sent.splitlines()) == 41  # an order a line
         assert len(json.loads(sent)) == 40, number
     assert ended.stdout.endswith("nothing was sent\n")
-    assert sandbox.requests.total() == 0
-    assert names(tmp_path) == ["orders.csv"]
+    assert shell.sandbox.requests.total() == 0
+    assert names(shell.folder) == ["orders.csv"]
 
 
 def test_a_dry_run_of_payouts_shows_the_first_and_no_account(

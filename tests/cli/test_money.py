@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import signal
 import stat
 from datetime import UTC, datetime, timedelta
@@ -12,7 +11,7 @@ import pytest
 from gateway_async.cli.jobs import name_of_orders
 from gateway_async.cli.settings import Settings
 from gateway_async.sandbox.faults import DropReply, Latency
-from tests.cli.running import COLUMNS, Shell, names, run_installed, start, write
+from tests.cli.running import COLUMNS, Shell, names, write
 
 UTC_TEXT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 KEPT = "--journal sqlite:///jobs.db"
@@ -20,11 +19,11 @@ STOPPING = "--concurrency 1 --stop-after-unknown 1"
 
 
 async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell: Shell) -> None:
-    orders, out, sandbox = shell.refunds(120), shell.folder / "out.csv", shell.sandbox
-    kept = ("--journal", f"sqlite:///{shell.folder}/jobs.db")
+    shell.refunds(120)
+    sandbox = shell.sandbox
     sandbox.faults.add("refund", DropReply(times=1))  # which the run settles by itself
-    first = await run_installed(sandbox, "refund", orders, "--out", out, "--yes", *kept)
-    assert (first.code, first.stdout) == (0, ""), first.stderr
+    first = await shell.installed(f"refund orders.csv --out out.csv --yes {KEPT}")
+    assert first.stdout == ""
     assert "columns that are not sent: 'customer'\nnew job refund-" in first.stderr
     assert sandbox.secret not in first.stderr
     rows = shell.rows()
@@ -239,8 +238,7 @@ async def test_the_same_line_goes_on_after_a_kill(shell: Shell) -> None:
         process.send_signal(signal.SIGKILL)
         await ended
         assert not (shell.folder / "out.csv").exists()
-    last = await start(sandbox, *shlex.split(line), cwd=shell.folder)
-    _, stderr = await last.communicate()
+    stderr = (await shell(line, None)).stderr
     assert shell.effects() <= {0, 1}, stderr
     for row in shell.rows():
         done = sandbox.ledger.effects("refund", row["transaction_id"])

@@ -9,7 +9,7 @@ import pytest
 from gateway_async.reconciliation import LedgerEntry
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ExtraItems, Status
-from tests.cli.running import Shell, run, write
+from tests.cli.running import Shell, write
 from tests.reconciliation.planting import PLANTS, entry_of, pay
 
 LINES = 6_000
@@ -106,7 +106,7 @@ async def test_states_that_cannot_be_compared_are_warned_of(
     shell: Shell, header: tuple[str, ...], options: str, warning: str
 ) -> None:
     line = cells(entry_of(pay(shell.sandbox, "N1")), "Ann")
-    file = write(shell.folder / "ledger.csv", header, [line])
-    ended = await run(shell.sandbox, "reconcile", file, *options.split())
-    assert warning in ended.stderr
-    assert ("warning: " in ended.stderr) == bool(warning)
+    write(shell.folder / "ledger.csv", header, [line])
+    told = (await shell(f"reconcile ledger.csv {options}", None)).stderr
+    assert warning in told
+    assert ("warning: " in told) == bool(warning)

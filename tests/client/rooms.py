@@ -13,7 +13,7 @@ from gateway_async import BatchPolicy, GatewayClient, Journal
 from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox import Sandbox, Transaction
 from gateway_async.sandbox.faults import DropReply
-from tests.cli.running import COLUMNS, run, statuses, write
+from tests.cli.running import COLUMNS, Shell, write
 from tests.orders import client_of, orders_for
 
 
@@ -32,10 +32,10 @@ async def keep_refunds(folder: Path) -> None:
         assert (await gateway.refund(orders, job=journal.job("before"))).ok
 
 
-def write_orders(path: Path, orders: list[Transaction], **more: str) -> Path:
+def write_orders(path: Path, orders: list[Transaction], **more: str) -> None:
     """Write a file of orders as they are seeded, with more columns."""
     rows = [[*(getattr(one, name) for name in COLUMNS), *more.values()] for one in orders]
-    return write(path, [*COLUMNS, *more], rows)
+    write(path, [*COLUMNS, *more], rows)
 
 
 async def use_the_operation(sandbox: Sandbox, journal: Journal, folder: Path) -> None:
@@ -55,11 +55,11 @@ async def use_the_operation(sandbox: Sandbox, journal: Journal, folder: Path) ->
         again = await gateway.resume(job)
         assert (len(again.unknown), [outcome.order for outcome in again]) == (4, orders)
         assert sandbox.requests["adjust"] == 4
-    path, out = write_orders(folder / "orders.csv", seeded, adjusted_amount="9.00"), folder / "out"
-    ended = await run(sandbox, "adjust", path, "--out", out, "--yes")
-    assert ended.code == 0, ended
-    assert statuses(out) == {"succeeded": 6}
-    assert "Adjust orders." in (await run(sandbox, "--help")).stdout
+    shell = Shell(sandbox, folder)
+    write_orders(folder / "orders.csv", seeded, adjusted_amount="9.00")
+    await shell("adjust orders.csv --out out.csv --yes")
+    assert shell.statuses() == {"succeeded": 6}
+    assert "Adjust orders." in (await shell("--help")).stdout
     assert {sandbox.ledger.effects("adjust", one.transaction_id) for one in seeded} == {3}
 
 
@@ -74,8 +74,8 @@ async def use_the_field(sandbox: Sandbox, journal: Journal, folder: Path) -> Non
         kept = await gateway.resume(journal.job("after"))
     assert [outcome.order for outcome in kept] == orders
     more = {"refund_amount": "1.00", "refund_note": "torn at the seam"}
-    path = write_orders(folder / "refunds.csv", seeded, **more)
-    ended = await run(sandbox, "refund", path, "--dry-run")
+    write_orders(folder / "refunds.csv", seeded, **more)
+    ended = await Shell(sandbox, folder)("refund refunds.csv --dry-run")
     assert '"refund_note":"torn at the seam"' in ended.stdout, ended
 
 

@@ -232,13 +232,16 @@ def test_of_a_payout_only_its_key_and_amount_are_shown() -> None:
 
 
 def test_foreign_texts_are_shown_as_they_are() -> None:
-    found = read(hostile())
-    assert {"script", "img", "b"}.isdisjoint(found.tags)
+    names = ("command", "gateway", "source", "out", "job", "failure")
+    attack: dict[str, Any] = dict(zip(names, HOSTILE, strict=False))
+    found = read(hostile(), **attack, next_lines=HOSTILE)
+    assert {"script", "img", "b", "iframe"}.isdisjoint(found.tags)
+    assert found.texts["title"] == [f"{HOSTILE[0]}: 0 of 13 refunds done"]
     assert found.column("Order")[1 : len(HOSTILE) + 1] == list(HOSTILE)
-    summaries = "\n".join(found.texts["summary"])
-    for text in (*HOSTILE, *KINDLY[:-1]):
-        assert f"1 time: {text}" in summaries
-    assert "a\u202eb\ufffdc\ufffdd" in summaries
+    assert found.tags["h1"] == 1
+    for text in (*HOSTILE, *KINDLY[:-1], "a\u202eb\ufffdc\ufffdd"):
+        assert f"1 time: {text}" in "\n".join(found.texts["summary"])
+    assert all(text in found.text for text in HOSTILE)
     found.text.encode()
 
 

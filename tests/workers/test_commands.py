@@ -1,7 +1,6 @@
 """`submit`, `worker` and `watch`: once as a user runs them, on a real RabbitMQ."""
 
 import asyncio
-import functools
 import os
 import signal
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from gateway_async.cli.app import run
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import COLUMNS, start, write, write_refunds
+from tests.cli.running import COLUMNS, Shell, write
 from tests.journal.tables import Tables
 from tests.orders import refunds
 from tests.workers.rabbit import own_queue, server_url
@@ -22,23 +21,19 @@ from tests.workers.rabbit import own_queue, server_url
 async def test_a_file_is_submitted_worked_on_and_watched(
     sandbox: Sandbox, url: str, tmp_path: Path
 ) -> None:
-    file = write_refunds(sandbox, tmp_path / "refunds.csv", 30)
+    shell = Shell(sandbox, tmp_path)
+    shell.refunds(30)
+    env = {"GATEWAY_JOURNAL": url, "GATEWAY_BROKER": server_url()}
     async with own_queue() as name:
-        begin = functools.partial(
-            start, sandbox, env={"GATEWAY_JOURNAL": url, "GATEWAY_BROKER": server_url()}
-        )
-        worker = await begin("worker", "--slices", 2, "--queue", name)
+        worker = await shell.start(f"worker --slices 2 --queue {name}", env=env)
         try:
             assert f"working for queue {name}".encode() in await worker.stderr.readline()
-            submit = ("submit", file, "--job", "month-end", "--slice-size", 10, "--yes")
-            submitting = await begin(*submit, "--queue", name)
-            said = (await submitting.communicate())[1].decode()
-            assert (submitting.returncode, said.startswith("new job month-end in ")) == (0, True)
+            submit = "submit orders.csv --job month-end --slice-size 10 --yes"
+            said = (await shell(f"{submit} --queue {name}", env=env)).stderr
+            assert said.startswith("new job month-end in ")
             assert "; workers alone run it from now on, all of its 30 orders (start" in said
-            watching = await begin("watch", "month-end")
-            said = (await watching.communicate())[1].decode()
-            assert watching.returncode == 0
-            assert said.splitlines()[-1] == "job month-end: 30 succeeded"
+            watched = (await shell("watch month-end", env=env)).stderr
+            assert watched.splitlines()[-1] == "job month-end: 30 succeeded"
             worker.send_signal(signal.SIGTERM)
             _, rest = await worker.communicate()
             assert worker.returncode == 0
@@ -47,7 +42,7 @@ async def test_a_file_is_submitted_worked_on_and_watched(
             if worker.returncode is None:
                 worker.kill()
                 await worker.communicate()
-    assert {payment.effects["refund"] for payment in sandbox.ledger} == {1}
+    assert shell.effects() == {1}
 
 
 @pytest.fixture
@@ -91,9 +86,9 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     assert first.startswith("new job month-end in ")
     assert first.endswith(f"; workers alone run it from now on, all of its 5 orders {how}")
     assert " is left to workers: 5 new; workers alone run it" in again
-    refund = ["refund", str(settings), "--job", "month-end", "--yes", "--out", "out.csv"]
-    assert run(refund) == 2
-    assert "is left to workers: 5 new. `submit` cut it into slices" in capsys.readouterr().err
+    for command in (["refund", str(settings), "--job"], ["jobs", "resume"]):
+        assert run([*command, "month-end", "--yes", "--out", "out.csv"]) == 2
+        assert "is left to workers: 5 new. `submit` cut it into slices" in capsys.readouterr().err
 
     async def totals() -> list[int]:
         async with Journal.open(url) as journal:
