@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
-from gateway_async.batching.feed import Chunk, OrderFeed, Source
+from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed
 from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner
@@ -152,7 +152,7 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     known = _checked(job)
     operation = codec_of(name).operation
     check_batch(operation, orders, policy)
-    feed = OrderFeed(operation, session.dialect, policy, orders)
+    feed = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
     try:
         await feed.check_all()
         return await _submit(session, operation, known, feed, policy, slice_size)
@@ -196,11 +196,11 @@ async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
     """Yield the orders of an input; those of a collection were checked before."""
     source, position = feed.source, 0
     while not source.ended:
-        _, orders = await source.pull(_ROWS_AT_ONCE)
+        orders: list[Any] = []
+        await source.pull(orders, _ROWS_AT_ONCE)
         problems = feed.check_page(position, orders) if source.collection is None else {}
         for index, error in problems.items():
             raise type(error)(f"order {index}: {error}; this run sent nothing")
-        source.raise_again()
         yield orders
         position += len(orders)
         await asyncio.sleep(0)
@@ -598,7 +598,7 @@ class JobRunner(BatchRunner):
 # The orders that are new
 
 
-class NewOrders(Source):
+class NewOrders:
     """The orders of a job that are new, read page by page.
 
     Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
@@ -609,28 +609,32 @@ class NewOrders(Source):
         given: All orders of the job, as they were handed in; None where only the journal has them.
     """
 
+    collection: "tuple[object, ...] | None" = None
+    waits = False
     is_stored = True
 
     def __init__(self, lease: "Lease", given: "Sequence[object] | None") -> None:
+        self.ended: bool = False
         self._lease = lease
         self._given = given
         self._last = -1
         self._page: deque[Group] = deque()
 
-    async def pull(self, most: int) -> "tuple[Sequence[int], Sequence[Any]]":
-        """Return the next orders, as many chunks as are at hand and fit."""
+    async def pull(self, orders: list[Any], most: int) -> "Sequence[int]":
+        """Add the next orders, as many chunks as are at hand and fit; return their positions."""
         if not self._page:
             self._page.extend(await self._lease.read(self._read))
             if not self._page:
                 self.ended = True
-                return (), ()
+                return ()
             self._last = self._page[-1][-1][0]
         pulled: Group = []
         while self._page and len(pulled) + len(self._page[0]) <= most:
             pulled += self._page.popleft()
         if not pulled:  # a smaller `chunk_size` than the job was submitted with
             pulled, self._page[0] = self._page[0][:most], self._page[0][most:]
-        return [index for index, _ in pulled], [order for _, order in pulled]
+        orders += [order for _, order in pulled]
+        return [index for index, _ in pulled]
 
     def _read(self, orders: Orders) -> "list[Group]":
         given, page = self._given, orders.new(after=self._last, limit=_NEW_AT_ONCE)

@@ -4,11 +4,10 @@ Every order that is pulled leaves once: in a chunk, or refused with its error. O
 identity never share a chunk and keep their order. This module does not know how a chunk is sent.
 """
 
-import abc
 import asyncio
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
 
     Identity = str | tuple[str, str]
-    Pulled = tuple[Sequence[int], Sequence[Any]]
-    """The positions of orders that were pulled, ascending, and the orders."""
 
+_END = object()
 _CHECKED_AT_ONCE = 200
 _LEFT_IN_A_CHUNK = 1000
 _PROBLEMS_SHOWN = 20
@@ -117,7 +115,7 @@ class Chunk:
         return FailedChunk(indices=self.indices, orders=self.orders, error=error)
 
 
-class Source(abc.ABC):
+class Source(Protocol):
     """Where the orders of a batch come from.
 
     Attributes:
@@ -126,95 +124,71 @@ class Source(abc.ABC):
         waits: Whether pulling may wait for the caller's code.
         is_stored: Whether a journal has the orders: each pull gives those of one request, which
             others may not join, and what was not pulled need not become an outcome.
-        raised: What the input raised.
     """
 
-    ended: bool = False
-    collection: tuple[object, ...] | None = None
-    waits: bool = False
-    is_stored: bool = False
-    raised: BaseException | None = None
+    ended: bool
+    collection: tuple[object, ...] | None
+    waits: bool
+    is_stored: bool
 
-    @abc.abstractmethod
-    async def pull(self, most: int) -> "Pulled":
-        """Return the next orders, `most` of them at most, and their positions.
+    async def pull(self, orders: list[Any], most: int) -> "Sequence[int] | None":
+        """Add the next orders, `most` of them at most; set `ended` at the end of the input.
 
-        At the end of the input, `ended` is set. An exception of the caller's iterable is kept in
-        `raised`, and the orders before it are returned.
+        Returns:
+            Their positions, ascending; None where they follow those before.
+
+        Raises:
+            Exception: What the input raised; the orders before it are added.
         """
+        ...
 
-    def raise_again(self) -> None:
-        """Raise the exception of the input, once the orders before it are taken in."""
-        error, self.raised = self.raised, None
-        if error is not None:
-            raise error
-
-    @abc.abstractmethod
     async def aclose(self) -> None:
         """Close the input."""
+        ...
 
 
-class _Iterated(Source):
-    """Orders from an iterable."""
+class GivenOrders:
+    """Orders as the caller gives them; a collection is copied, so that it stays the same.
 
-    def __init__(self, iterable: Iterable[object]) -> None:
-        if isinstance(iterable, Collection):
-            self.collection = iterable = tuple(iterable)
-        self._iterator = iter(iterable)
-        self._next = 0
+    Args:
+        orders: An iterable or asynchronous iterable; see `check_orders`.
+    """
 
-    async def pull(self, most: int) -> "Pulled":
-        orders: list[Any] = []
+    is_stored = False
+
+    def __init__(self, orders: Any) -> None:  # noqa: ANN401  # one of two kinds
+        self.ended: bool = False
+        self.waits: bool = isinstance(orders, AsyncIterable)
+        self.collection: tuple[object, ...] | None = None
+        if isinstance(orders, Collection) and not self.waits:
+            self.collection = orders = tuple(orders)
+        self._iterator = aiter(orders) if self.waits else iter(orders)
+
+    async def pull(self, orders: list[Any], most: int) -> None:
+        """Add the next orders."""
         try:
-            orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
-        except BaseException as error:  # noqa: BLE001  # raised by the feed, which takes these in
-            # Nothing is awaited, so no cancellation came from outside.
-            is_cancelled = isinstance(error, asyncio.CancelledError)
-            self.raised = _from(error) if is_cancelled else error
-        first = self._next
-        self._next = end = first + len(orders)
-        self.ended = end < first + most and self.raised is None
-        return range(first, end), orders
+            if self.waits:
+                while len(orders) < most and not self.ended:
+                    order = await anext(self._iterator, _END)
+                    if order is _END:
+                        self.ended = True
+                    else:
+                        orders.append(order)
+            else:
+                orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
+                self.ended = len(orders) < most
+        except (asyncio.CancelledError, StopAsyncIteration) as error:
+            if self.waits and is_cancelled():
+                raise
+            # Either would end a worker or a stream as if nothing had happened.
+            raise RuntimeError(f"the input raised {type(error).__name__}") from error
 
     async def aclose(self) -> None:
-        close = getattr(self._iterator, "close", None)
-        if close is not None:
-            close()
-
-
-class _Awaited(Source):
-    """Orders from an asynchronous iterable."""
-
-    waits = True
-
-    def __init__(self, iterable: AsyncIterable[object]) -> None:
-        self._iterator = aiter(iterable)
-        self._next = 0
-
-    async def pull(self, most: int) -> "Pulled":
-        orders: list[Any] = []
-        try:
-            while len(orders) < most:
-                orders.append(await anext(self._iterator))
-        except StopAsyncIteration:
-            self.ended = True
-        except BaseException as error:  # noqa: BLE001  # likewise
-            is_within = isinstance(error, asyncio.CancelledError) and not is_cancelled()
-            self.raised = _from(error) if is_within else error
-        first, self._next = self._next, self._next + len(orders)
-        return range(first, self._next), orders
-
-    async def aclose(self) -> None:
-        aclose = getattr(self._iterator, "aclose", None)
-        if aclose is not None:
-            await aclose()
-
-
-def _from(error: BaseException) -> RuntimeError:
-    """Return an error for a cancellation that the input itself raised: it ends no worker."""
-    within = RuntimeError("the input was cancelled from within")
-    within.__cause__ = error
-    return within
+        """Close an iterator that can be closed."""
+        close = getattr(self._iterator, "aclose" if self.waits else "close", lambda: None)
+        closing = close()
+        if self.waits and closing is not None:
+            await closing
 
 
 def check_orders(orders: object, order_class: type[Any], name: str = "orders") -> None:
@@ -229,15 +203,6 @@ def check_orders(orders: object, order_class: type[Any], name: str = "orders") -
             f"{name}: expected an iterable or asynchronous iterable of {order_class.__name__}, "
             f"got {type(orders).__name__}; put a single order into a list"
         )
-
-
-def open_source(orders: Any) -> Source:  # noqa: ANN401  # see `check_orders`
-    """Return the orders as a source; a collection is copied, so that it stays the same."""
-    if isinstance(orders, Source):
-        return orders
-    if isinstance(orders, AsyncIterable):
-        return _Awaited(orders)
-    return _Iterated(orders)
 
 
 class OrderFeed:
@@ -268,13 +233,13 @@ class OrderFeed:
         operation: "Operation",
         dialect: "Dialect",
         policy: "BatchPolicy",
-        orders: object,
+        orders: Source,
         *,
         marker: str | None = None,
         checked: bool = False,
     ) -> None:
         limit = operation.limit or 1
-        self.source: Source = open_source(orders)
+        self.source: Source = orders
         self.is_broken: bool = False
         self._pulling = asyncio.Lock()
         self._marker = marker
@@ -306,16 +271,13 @@ class OrderFeed:
     @property
     def room(self) -> int:
         """How many orders to pull now."""
-        if self._ready is not None or self.source.ended or self.is_broken:
+        if self._ready is not None or self.refused or self.source.ended or self.is_broken:
             return 0
-        if not (self._waiting or self.refused):
-            return self.chunk_size
         fitting = len(self._fitting())
         if self.source.is_stored and fitting:
             return 0
         others = len(self._waiting) - fitting
-        most = self.chunk_size - max(fitting, len(self.refused))
-        return min(most, self._most_waiting - others)
+        return min(self.chunk_size - fitting, self._most_waiting - others)
 
     @property
     def is_exhausted(self) -> bool:
@@ -378,12 +340,17 @@ class OrderFeed:
     # Chunks
 
     async def fill(self) -> None:
-        """Pull orders until a chunk is full, as far as the input has any; one caller at a time."""
+        """Pull orders until a chunk is full or an order is refused; one caller at a time."""
         async with self._pulling:
             try:
-                while self._ready is None and (room := self.room) > 0:
-                    self._take_in(*await self.source.pull(room))
-                    self.source.raise_again()
+                while (room := self.room) > 0:
+                    orders: list[Any] = []
+                    indices = None
+                    try:
+                        indices = await self.source.pull(orders, room)
+                    finally:  # also those before an error of the input
+                        first = self._pulled
+                        self._take_in(indices or range(first, first + len(orders)), orders)
             except BaseException:  # raised again; also a cancellation leaves orders behind
                 self.is_broken = True
                 raise

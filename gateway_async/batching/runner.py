@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.alike import SECONDS_AN_HOUR
 from gateway_async.batching.baseline import Baseline
-from gateway_async.batching.feed import OrderFeed
+from gateway_async.batching.feed import GivenOrders, OrderFeed
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Sender
 from gateway_async.errors import (
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from gateway_async.batching.alike import References
-    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.feed import Chunk, Source
     from gateway_async.batching.recorder import IntentRecorder
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
     from gateway_async.operations import Operation
@@ -106,11 +106,13 @@ class BatchRunner:
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._failed_in_a_row = 0
         self._alarm: asyncio.TimerHandle | None = None
-        self._open_feed(orders, policy, marker=uuid.uuid4().hex[:12], began_at=time.time())
+        self._open_feed(
+            GivenOrders(orders), policy, marker=uuid.uuid4().hex[:12], began_at=time.time()
+        )
 
     def _open_feed(
         self,
-        orders: object,
+        orders: "Source",
         policy: BatchPolicy,
         *,
         marker: str,
@@ -412,14 +414,15 @@ class BatchRunner:
             finally:
                 if feed.is_broken:
                     self._stop("the input failed")
-            for refused in feed.take_refused():
-                self._show(refused)
+            if refused := feed.take_refused():
+                for each in refused:
+                    self._show(each)
+                await asyncio.sleep(0)  # let other tasks run, however many orders are wrong
+                continue
             chunk = feed.take()
             if chunk is not None or feed.is_done:
                 return chunk
-            if feed.room <= 0:
-                await self.change()
-            await asyncio.sleep(0)  # let other tasks run, however many orders are wrong
+            await self.change()
         return None
 
     @property

@@ -16,7 +16,7 @@ import orjson
 from cyclopts import Parameter
 
 from gateway_async.batching.batch import check_size
-from gateway_async.batching.feed import Chunk, OrderFeed
+from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import counted, print_json, standard_output
@@ -277,7 +277,7 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob | None = None) -> int:
 async def _first_requests(run: Run, file: OrderFile) -> list[dict[str, str]]:
     """Cut the first orders into chunks as a batch does, and encode them."""
     settings = run.settings
-    feed = OrderFeed(file.operation, settings.dialect, settings.policy, file.orders())
+    feed = OrderFeed(file.operation, settings.dialect, settings.policy, GivenOrders(file.orders()))
     first = list[dict[str, str]]()
     while len(first) < _REQUESTS_SHOWN and not feed.is_done:
         await feed.fill()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from gateway_async.batching.batch import UsedOnce, check_size
-from gateway_async.batching.feed import check_orders, open_source, refusal
+from gateway_async.batching.feed import GivenOrders, check_orders, refusal
 from gateway_async.client import GatewayClient
 from gateway_async.errors import (
     GatewayError,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.feed import Source
     from gateway_async.batching.results import Outcome
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
@@ -61,10 +60,11 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     """
 
     _gateway: GatewayClient
-    _source: "Source"
+    _source: GivenOrders
     _make_case: "Callable[..., Case]"
     _policy: "BatchPolicy"
     _window: int
+    _taken: int = attrs.field(default=0, init=False)
     _summary: Summary = attrs.field(factory=Summary, init=False)
     _ready: deque[Difference] = attrs.field(factory=deque, init=False)
     _failure: Exception | None = attrs.field(default=None, init=False)
@@ -182,11 +182,13 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         try:
             async with asyncio.timeout_at(None if deadline == math.inf else deadline) as limit:
                 while len(window) < self._window and not source.ended:
-                    for index, entry in zip(*await source.pull(1), strict=True):
+                    pulled: list[Any] = []
+                    await source.pull(pulled, 1)
+                    for entry in pulled:
                         if not isinstance(entry, LedgerEntry):
-                            raise _no_entry(index, entry)  # noqa: TRY301  # caught as the ledger's
-                        window.append((index, entry))
-                    source.raise_again()
+                            raise _no_entry(self._taken, entry)  # noqa: TRY301  # caught as the ledger's
+                        window.append((self._taken, entry))
+                        self._taken += 1
         except Exception as error:  # noqa: BLE001  # raised once what came before it is compared
             self._failure = None if limit.expired() else error
 
@@ -306,7 +308,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     }
     make_case = functools.partial(Case, states=words, refund_statuses=statuses)
     size = expect("window", window, COUNT)
-    return Reconciliation(gateway, open_source(ledger), make_case, policy, size)
+    return Reconciliation(gateway, GivenOrders(ledger), make_case, policy, size)
 
 
 def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:
