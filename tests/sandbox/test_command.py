@@ -4,7 +4,6 @@ import csv
 import os
 import re
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from gateway_async.cli import app
-from gateway_async.cli.console import Console
 from gateway_async.cli.settings import read_settings
-from gateway_async.cli.trying import how_to_reach, write_orders
+from gateway_async.cli.trying import how_to_reach
 from gateway_async.sandbox import Sandbox, faults
 from tests.cli.running import SCRIPT
 
@@ -85,23 +83,6 @@ def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(tmp_pa
     assert "add the heading only if it has none" in said
     config.write_text(said[said.index("[dialect]\n") :])
     assert read_settings({"config": config}, {}).dialect == Sandbox().dialect
-
-
-def test_a_file_that_exists_already_is_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    listed = tmp_path / "orders.csv"
-    listed.write_text("older\n")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert app.run(["sandbox", "--port", str(port), "--orders-csv", str(listed)]) == 2
-    assert "cannot listen" in capsys.readouterr().err
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["older\n"]
-    write_orders(Sandbox().seed(2), listed, Console(), can_refund=False)
-    head, *lines = listed.read_text().splitlines()
-    assert ("refund_amount" in head, len(lines)) == (False, 2)
-    assert (tmp_path / "orders.csv.1").read_text() == "older\n"
-    assert "it is now" in capsys.readouterr().err
 
 
 def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> None:
