@@ -82,11 +82,6 @@ async def _is_repeated(scene: Scene) -> None:
     await scene.client.query(orders_for("query", scene.sandbox.seed(1)))
 
 
-async def _is_not_repeated_any_more(scene: Scene) -> None:
-    scene.sandbox.faults.add("query", faults.DropReply())
-    await scene.client.query(orders_for("query", scene.sandbox.seed(1)))
-
-
 async def _stops(scene: Scene) -> None:
     scene.sandbox.faults.add("*", faults.DropReply())
     policy = BatchPolicy(concurrency=1, chunk_size=2, stop_after_unknown=2)
@@ -117,17 +112,6 @@ async def _is_cancelled(scene: Scene) -> None:
     scene.sandbox.faults.add("*", faults.NoReply())
     policy = BatchPolicy(concurrency=2, chunk_size=1, drain_seconds=0)
     await scene.cancelled(scene.client.refund(seeded(scene.sandbox, 5), policy=policy), 2)
-
-
-async def _is_answered_while_draining(scene: Scene) -> None:
-    def answer(asked: Asked) -> Any:
-        task.cancel()
-        return asked.done()
-
-    client = client_over(MemoryTransport(answer, steps=1), telemetry=scene.recorder.telemetry)
-    task = asyncio.ensure_future(client.refund(refunds(1)))
-    await asyncio.wait({task})
-    assert task.cancelled()
 
 
 async def _is_refused(scene: Scene) -> None:
@@ -207,16 +191,6 @@ SCENES: dict[Act, str] = {
         DEBUG requests: query of 1 order: answered (N s, N s, N s)
         INFO batches: query ended after N s: 1 succeeded; 3 requests, 2 retries
         """,
-    _is_not_repeated_any_more: """
-        query batch orders=1 requests=4 retries=3 unknown=1 ! 1 unknown
-          query attempts=4 orders=1 sent=4 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
-        INFO batches: query began: 1 order
-        WARNING requests: query is tried again: LOST
-        WARNING requests: query is tried again: LOST
-        WARNING requests: query is tried again: LOST
-        WARNING requests: query of 1 order: found nothing out: LOST
-        INFO batches: query ended after N s: 1 unknown; 4 requests, 3 retries
-        """,
     _stops: """
         refund batch orders=4 requests=2 retries=0 unknown=4 ! 4 unknown
           refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 ! OutcomeUnknownError
@@ -256,10 +230,6 @@ query([OrderRef(order_no='N2')]), and never send it again before you know
 ! CancelledError
           refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
           refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
-        """,
-    _is_answered_while_draining: """
-        refund batch orders=1 requests=1 retries=0 succeeded=1 type=CancelledError ! CancelledError
-          refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
         """,
     _is_refused: """
         refund batch orders=4 requests=0 retries=0 type=DuplicateOrderError ! DuplicateOrderError
