@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.coverage import FLOORS, shares
 from tests.support.slow import missing, server_is_used
 
 
@@ -24,13 +23,3 @@ def test_without_a_server_a_test_is_skipped_but_fails_in_ci(
     monkeypatch.setenv("CI", ci)
     with pytest.raises(outcome.Exception, match="no Chromium"):
         missing("no Chromium")
-
-
-def test_a_room_is_measured_by_lines_and_branches() -> None:
-    counts = ("covered_lines", "num_statements", "covered_branches", "num_branches")
-    files = {
-        "gateway_async/jobs.py": {"summary": dict(zip(counts, (8, 10, 1, 2), strict=True))},
-        "gateway_async/journal/a.py": {"summary": dict(zip(counts, (4, 4, 0, 0), strict=True))},
-        "gateway_async/journal/b.py": {"summary": dict(zip(counts, (0, 4, 0, 0), strict=True))},
-    }
-    assert shares(files) == {**dict.fromkeys(FLOORS, 0), "jobs": 75, "journal": 50}
