@@ -6,16 +6,19 @@ A look-up is repeated; money is `unknown` and sent once, unless the reply is the
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from gateway_async import OutcomeStatus, ReplyStatusError
-from gateway_async.sandbox import Sandbox, faults
-from tests.faults.trial import ATTEMPTS, SUCCEEDED, UNKNOWN, Trial, error_of, status_of
-from tests.support.clock import Clock
-from tests.support.servers import PLACES, End, Proxy, Trouble, body_of, cut, serving
+from gateway_async import OutcomeStatus, OutcomeUnknownError, ReplyStatusError, Timeouts
+from gateway_async.sandbox import faults
+from tests.faults.trial import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Trial, error_of, status_of
+from tests.orders import client_at
+from tests.support.books import statuses
+from tests.support.clock import BEYOND, PATIENT, Clock
+from tests.support.servers import PLACES, End, Proxy, Trouble, body_of, cut, read_message, serving
 
 
 def _share(percent: int, message: bytes) -> int:
@@ -46,20 +49,6 @@ async def test_an_exchange_that_breaks_off_once(trial: Trial, proxy: Proxy, cloc
         assert trial.reads or set(trial.effects) == {effects}
         is_late = trouble.end is End.SILENCE and not trial.reads
         assert ("reply_seconds=60" in str(result[0].error)) is is_late
-
-
-@pytest.mark.parametrize("end", BREAKS)
-@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"])
-async def test_a_body_that_is_cut_while_it_is_written(
-    sandbox: Sandbox, proxy: Proxy, end: End, says: bytes
-) -> None:
-    """It fits no socket buffer. An early reply may be seen or not; it is `unknown` all the same."""
-    trial = Trial(sandbox, "refund")
-    proxy.always(Trouble(None, lambda _: says, end))
-    async with trial.client(proxy.base_url) as gateway:
-        orders = trial.orders(10, refund_reason="x" * 1_000_000)
-        result = await trial.run_with(gateway, orders)
-    assert (status_of(result), proxy.requests, trial.requests) == (UNKNOWN, 1, 0)
 
 
 def _status(status: bytes) -> Callable[[bytes], bytes]:
@@ -120,3 +109,127 @@ async def test_a_redirect_is_not_followed_and_not_one_byte_goes_elsewhere(
             assert f"HTTP {status}" in str(result[0].error)
             assert "redirects are not followed" in str(result[0].error)
     assert trial.sandbox.requests.total() == 2 * trial.by_kind(read=ATTEMPTS, money=1)
+
+
+# The time limits of a request: each ends the request alone, and swallows no cancellation
+
+
+async def test_a_reply_that_drips_beyond_the_total_time_is_not_asked_for_again(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pause is short enough, and together they are too long."""
+    read, waits, requests = aiohttp.StreamReader.readany, asyncio.Event(), 0
+
+    async def noted(stream: aiohttp.StreamReader) -> bytes:
+        waits.set()
+        return await read(stream)
+
+    async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        await read_message(reader)
+        requests += 1
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n")
+        while await waits.wait():
+            waits.clear()
+            clock.advance(30)
+            writer.write(b"x")
+
+    monkeypatch.setattr(aiohttp.StreamReader, "readany", noted)
+    limits = Timeouts(connect_seconds=60, reply_seconds=60, total_seconds=600)
+    async with serving(drips) as url, client_at(url, timeouts=limits) as gateway:
+        with pytest.raises(OutcomeUnknownError, match="the time for this call was over"):
+            await gateway.call("/v1/x", {}, repeatable=True)
+    assert requests == 1
+
+
+async def test_a_body_may_take_longer_to_write_than_a_silence(clock: Clock) -> None:
+    async def read_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clock.advance()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await read_message(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    async with serving(read_late) as url, client_at(url, timeouts=PATIENT) as gateway:
+        reply = await gateway.call("/v1/x", {"text": "x" * 16 * 1024 * 1024}, reply="text")
+    assert reply.data == "ok"
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_swallowed(
+    clock: Clock, *, is_before: bool
+) -> None:
+    loop, has_come = asyncio.get_running_loop(), asyncio.Event()
+
+    async def note(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        has_come.set()
+        await reader.read()
+
+    async with serving(note) as url, client_at(url, timeouts=PATIENT) as gateway:
+        task = asyncio.create_task(gateway.call("/v1/x", {}, repeatable=True))
+        await has_come.wait()
+        if is_before:  # what is ready is run before the timers that have come due
+            loop.call_soon(task.cancel)
+        else:
+            loop.call_later(BEYOND - 0.5, task.cancel)
+        clock.advance()
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert task.cancelling() == 1
+
+
+# A session of the caller's own changes nothing of what the client promises, and stays open
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [faults.GzipReply(), faults.DropReply(), faults.Status(500), faults.InvalidBody()],
+)
+async def test_the_settings_of_a_given_session_change_nothing(
+    trial: Trial, fault: faults.Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login merchant password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    trial.sandbox.faults.add(trial.operation, fault)
+    plain = await trial.run()
+    before, used = trial.requests, list[object]()
+
+    async def note(request: aiohttp.ClientRequest, handler: Any) -> aiohttp.ClientResponse:
+        used.append(request)
+        made: aiohttp.ClientResponse = await handler(request)
+        return made
+
+    async with aiohttp.ClientSession(
+        base_url="http://127.0.0.1:1/elsewhere/",
+        timeout=aiohttp.ClientTimeout(total=0.000001),
+        headers={"Content-Type": "text/plain"},
+        skip_auto_headers=["Content-Type", "User-Agent"],
+        cookies={"a": "b"},
+        version=aiohttp.HttpVersion10,
+        read_bufsize=1,
+        auto_decompress=False,
+        raise_for_status=True,
+        middlewares=(note,),
+        trust_env=True,
+        connector_owner=False,
+    ) as session:
+        other = await trial.run(session=session)
+        assert not session.closed
+        await session.connector.close()  # type: ignore[union-attr]  # it is open, so it has one
+    assert statuses(other) == statuses(plain)
+    assert type(other[0].error) is type(plain[0].error)
+    assert (used, trial.requests) == ([], 2 * before)
+
+
+async def test_a_given_session_that_is_closed_as_a_request_begins(trial: Trial) -> None:
+    async def close(session: aiohttp.ClientSession, *_: object) -> None:
+        await session.close()
+
+    hooks = aiohttp.TraceConfig()
+    hooks.on_request_start.append(close)
+    async with aiohttp.ClientSession(trace_configs=[hooks]) as session:
+        assert status_of(await trial.run(session=session)) is NOT_SENT
+    assert trial.requests == 0

@@ -1,7 +1,6 @@
 """Proxies and private authorities: what is sent by them is proved as well as without them."""
 
 import asyncio
-import ssl
 import traceback
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import trustme
 
 from gateway_async import (
-    BatchPolicy,
     CertificateError,
     ConfigurationError,
     NotSentError,
@@ -22,7 +20,6 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
 from tests.faults.trial import (
     ATTEMPTS,
-    NOT_SENT,
     UNKNOWN,
     Result,
     Trial,
@@ -176,21 +173,6 @@ async def test_a_tunnel_that_is_not_opened(
     assert len(way.proxy.lines) == ATTEMPTS
 
 
-@only(*TUNNELS)
-async def test_a_place_behind_a_tunnel_is_not_waited_for_beyond_the_time_to_connect(
-    way: Way, clock: Clock
-) -> None:
-    way.proxy.always(Trouble(NOTHING, end=End.SILENCE))
-    way.proxy.on_silence = clock.advance
-    policy = BatchPolicy(concurrency=1, chunk_size=1)
-    async with way.client(max_connections=1, policy=policy) as gateway:
-        batches = [gateway.refund([order]) for order in way.trial.orders(4)]
-        results = await asyncio.gather(*batches)
-    assert [result.counts[NOT_SENT] for result in results] == [1] * 4
-    assert len(way.proxy.lines) == ATTEMPTS  # as all four give up when the first does
-    assert way.trial.requests == 0
-
-
 @only("http by http", "http by https")
 @pytest.mark.parametrize("status", [407, 502])
 async def test_what_a_proxy_answers_in_the_place_of_the_gateway_proves_nothing(
@@ -230,21 +212,6 @@ async def test_a_certificate_that_nobody_vouches_for(way: Way) -> None:
             result = await way.trial.run(way.gateway.base_url, session=session)
         assert type(error_of(result)) is CertificateError
         check_hidden(error_of(result))
-
-
-async def test_a_gateway_that_wants_a_certificate_of_ours(
-    sandbox: Sandbox, authority: trustme.CA
-) -> None:
-    demanding, ours, trial = tls_of(authority), trust_in(authority), Trial(sandbox, "refund")
-    demanding.verify_mode = ssl.CERT_REQUIRED
-    authority.configure_trust(demanding)
-    authority.issue_cert("merchant.example").configure_cert(ours)
-    async with Proxy(sandbox.base_url, tls=demanding) as gateway:
-        assert (await trial.run(gateway.base_url, ssl=ours)).ok
-        result = await trial.run(gateway.base_url, ssl=trust_in(authority))
-    # With TLS 1.3 the refusal comes only once the request was written.
-    assert status_of(result) in (NOT_SENT, UNKNOWN)
-    assert trial.requests == 1
 
 
 # The environment
