@@ -10,25 +10,13 @@ from gateway_async import (
     BatchPolicy,
     ConfigurationError,
     Dialect,
-    Outcome,
     PaymentState,
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
-from tests.memory import QUICK
 from tests.orders import orders_for
-from tests.recovery.books import REFERENCES, MakeClient, losing, lost, refunds
+from tests.recovery.books import REFERENCES, MakeClient, lost, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
-
-
-async def test_reviews_and_look_ups_stay_as_they_were(sandbox: Sandbox, client: MakeClient) -> None:
-    gateway = client(retry=QUICK)
-    seeded = sandbox.seed(1, status="authorised")
-    sandbox.faults.add("*", DropReply())
-    reviewed = await gateway.review(orders_for("review", seeded))
-    queried = await gateway.query(orders_for("query", seeded))
-    unknown: list[Outcome[Any, Any]] = [*reviewed, *queried]
-    assert statuses(await gateway.recover(unknown)) == [UNKNOWN, UNKNOWN]
 
 
 async def test_recovery_takes_outcomes_of_another_process_and_then_asks_no_more(
@@ -130,18 +118,3 @@ async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
     record: Any = outcome.record
     assert (record is not None and record.payment_status == "3000") is is_listed
     assert problem in str(outcome.error)
-
-
-@pytest.mark.parametrize("operation", ["capture", "cancel"])
-async def test_a_state_is_no_proof_where_it_may_be_an_earlier_siblings(
-    sandbox: Sandbox, client: MakeClient, operation: str
-) -> None:
-    gateway = client(dialect=STATES)
-    (order,) = orders_for(operation, sandbox.seed(1, status="authorised"))
-    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="serialize")
-    orders = losing(sandbox, operation, order, order)
-    result = await getattr(gateway, operation)(orders, policy=policy)
-
-    assert statuses(await gateway.recover(list(result.unknown))) == [UNKNOWN]
-    if operation == "capture":
-        assert statuses(await gateway.recover(result)) == [SUCCEEDED, UNKNOWN]

@@ -65,19 +65,6 @@ async def test_a_batch_with_a_baseline_is_settled_without_any_setting(sandbox: S
     assert sandbox.requests["refund"] == 3
 
 
-async def test_an_unclear_refund_shows_no_other_one_that_look_ups_work(sandbox: Sandbox) -> None:
-    """Nothing of this batch is known to exist, though a record has a reference."""
-    sandbox.faults.add("refund", UnknownItemStatus("2", PENDING))
-    (done, *refused) = pending_and_refused(sandbox)[3:]
-    async with client(sandbox) as gateway:
-        result = await gateway.refund([done, *refused])
-        assert statuses(result) == [UNKNOWN] * 3
-        assert result[0].record.refund_reference_id
-        recovered = await gateway.recover(list(result[1:]))
-        assert statuses(recovered) == [UNKNOWN] * 2
-        assert statuses(await gateway.recover(result)) == [SUCCEEDED, NOT_SENT, NOT_SENT]
-
-
 async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path / 'journal.db'}"
     orders, waits = pending_and_refused(sandbox), RecoveryPolicy(settle_seconds=60)
