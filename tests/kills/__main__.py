@@ -4,15 +4,10 @@ import argparse
 import itertools
 import multiprocessing
 import sys
-from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.kills.driver import DATABASES, Tally, run_part
 from tests.support.books import Wrong
-
-
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
 
 
 def main() -> int:
@@ -23,22 +18,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes beside each other")
     parser.add_argument("--database", default="both", choices=("both", *DATABASES))
     options = parser.parse_args()
-    tally = Tally()
+    tally, failures = Tally(), list[str]()
     seeds = range(options.start, options.start + options.runs)
     parts = [seeds[number :: options.jobs] for number in range(options.jobs)]
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        for one in pool.map(run_part, parts, itertools.repeat(options.database)):
-            tally.merge(one)
-    wrong = "/".join(str(tally.problems[kind]) for kind in Wrong)
-    lines = [
-        *tally.failures,
-        f"{_listed(tally.counts)}",
-        f"killed at: {_listed(tally.deaths)}",
-        f"orders: {_listed(tally.statuses)}; in the journal: {_listed(tally.states)}",
-        f"doubled/lost/wrongly reported: {wrong}; failed runs: {tally.problems['failed']}",
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
-    return 1 if tally.problems else 0
+        for counted, failed in pool.map(run_part, parts, itertools.repeat(options.database)):
+            tally.update(counted)
+            failures += failed
+    wrong = "/".join(str(tally[kind]) for kind in Wrong)
+    counts = ", ".join(f"{count} {name}" for name, count in tally.items())
+    last = f"doubled/lost/wrongly reported: {wrong}; failed runs: {tally['failed']}"
+    sys.stdout.write("\n".join([*failures, counts, last, ""]))
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

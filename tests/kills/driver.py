@@ -29,22 +29,8 @@ _TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
 
 
-@attrs.define
-class Tally:
-    """What came of one run, or of several."""
-
-    counts: Counter[str] = attrs.field(factory=Counter)
-    deaths: Counter[str] = attrs.field(factory=Counter)  # by the kind of step
-    statuses: Counter[str] = attrs.field(factory=Counter)  # of orders, as the last process said
-    states: Counter[str] = attrs.field(factory=Counter)  # the same, as the journal calls it
-    problems: Counter[str] = attrs.field(factory=Counter)
-    failures: list[str] = attrs.field(factory=list)  # what to show of runs with a problem
-
-    def merge(self, other: "Tally") -> None:
-        """Count what another run, or another process, counted."""
-        for name in ("counts", "deaths", "statuses", "states", "problems"):
-            getattr(self, name).update(getattr(other, name))
-        self.failures += other.failures
+Tally = Counter[str]
+"""What came of runs, counted under names such as "kills", "succeeded" and "doubled"."""
 
 
 @attrs.define(kw_only=True)
@@ -55,12 +41,11 @@ class Running:
     gateway: Gateway
     url: str
     folder: Path
-    ousted: int = attrs.field(default=0, init=False)
     told: list[list[Told]] = attrs.field(factory=list, init=False)  # by each process
     deaths: list[str] = attrs.field(factory=list, init=False)  # at which step; "" if at none
 
-    async def complete(self) -> Tally:
-        """Run it to its end and judge it."""
+    async def complete(self) -> tuple[Tally, str]:
+        """Run it to its end; return what came of it, and what to show if anything is wrong."""
         failure = ""
         for kill in (*self.plan.kills, None):
             failure = await self._live(kill)
@@ -68,23 +53,19 @@ class Running:
                 break
         if self.plan.again and not failure:
             failure = await self._live(None)
-        tally = Tally(deaths=Counter(filter(None, self.deaths)))
-        problems = [("failed", failure)] if failure else await self._judge(tally)
-        tally.counts.update(
+        sandbox = self.gateway.sandbox
+        tally = Tally(
             runs=1,
-            kills=tally.deaths.total(),
-            ousted=self.ousted,
-            requests=self.gateway.sandbox.requests[self.plan.operation],
-            faults=self.gateway.sandbox.faults.struck.total(),
+            kills=sum(map(bool, self.deaths)),
+            requests=sandbox.requests[self.plan.operation],
+            faults=sandbox.faults.struck.total(),
         )
-        tally.statuses.update(str(one.status) for one in self.told[-1])
-        tally.problems.update(kind for kind, _ in problems)
-        if problems:
-            said = "\n".join(f"  {kind}: {text}" for kind, text in problems)[:_LONGEST_STORY]
-            database = self.url.partition(":")[0]
-            again = f"python -m tests.kills --runs 1 --start {self.plan.seed} --database {database}"
-            tally.failures.append(f"{self.plan}\n{self.deaths}\n{said}\n  again: {again}")
-        return tally
+        problems = [("failed", failure)] if failure else await self._judge(tally)
+        tally.update(kind for kind, _ in problems)
+        said = "\n".join(f"  {kind}: {text}" for kind, text in problems)[:_LONGEST_STORY]
+        again = f"python -m tests.kills --runs 1 --start {self.plan.seed} --database "
+        again += self.url.partition(":")[0]
+        return tally, f"{self.plan}\n{self.deaths}\n{said}\n  again: {again}" if problems else ""
 
     async def _live(self, kill: Kill | None) -> str:
         """Run one process until it dies or is done, and return what went wrong."""
@@ -94,7 +75,6 @@ class Running:
             status, said = await self._run_process(kill)
             if status != OUSTED:
                 break
-            self.ousted += 1
         for _ in range(_TURNS_TO_READ):  # all that was sent is read before anybody starts anew
             await asyncio.sleep(0)
         number = len(self.told)
@@ -145,8 +125,9 @@ class Running:
         async with Journal.open(self.url) as journal:
             kept = [told_of(outcome) async for outcome in journal.outcomes(job)]
             counts = (await journal.status(job)).counts
-        tally.states = Counter({str(state): count for state, count in counts.items() if count})
         *before, last = self.told
+        tally.update(str(one.status) for one in last)
+        tally["held"] += counts[JobState.HELD]
         earlier = [one for told in before for one in told]
         in_flight = counts[JobState.INTENT]
         found = judge(self.gateway.books(), kept, last, earlier, in_flight=in_flight)
@@ -157,9 +138,12 @@ class Running:
         return [(str(kind), text) for kind, text in found]
 
 
-async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
-    """Carry runs out, some at a time, since they wait for leases most of it."""
-    tally, left = Tally(), iter(seeds)
+async def run_seeds(seeds: Iterable[int], database: str) -> tuple[Tally, list[str]]:
+    """Carry runs out, some at a time, since they wait for leases most of it.
+
+    Return what came of them, and what to show of those with a problem.
+    """
+    tally, failures, left = Tally(), list[str](), iter(seeds)
     wanted = DATABASES if database == "both" else (database,)
 
     async def work(folder: Path, postgres: str) -> None:
@@ -170,16 +154,18 @@ async def run_seeds(seeds: Iterable[int], database: str) -> Tally:
             gateway = make_gateway(plan)
             async with gateway.sandbox:
                 running = Running(plan=plan, gateway=gateway, url=url, folder=folder)
-                tally.merge(await running.complete())
+                counted, failure = await running.complete()
+                tally.update(counted)
+                failures.extend(filter(None, [failure]))
 
     with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         postgres = stack.enter_context(postgres_url()) if "postgresql" in wanted else ""
         async with asyncio.TaskGroup() as group:
             for _ in range(_TOGETHER):
                 group.create_task(work(Path(name), postgres))
-    return tally
+    return tally, failures
 
 
-def run_part(seeds: range, database: str) -> Tally:
+def run_part(seeds: range, database: str) -> tuple[Tally, list[str]]:
     """Carry runs out in a process of a pool."""
     return asyncio.run(run_seeds(seeds, database))
