@@ -4,15 +4,9 @@ import csv
 import io
 import json
 import re
-from collections.abc import AsyncIterator
 
-import pytest
-
-from gateway_async import RefundOrder
-from gateway_async.journal import Journal
 from gateway_async.sandbox.faults import ResetBeforeEffect
-from tests.cli.running import NOWHERE, Ended, Shell, names, write
-from tests.journal.tables import submit
+from tests.cli.running import NOWHERE, Ended, Shell, names
 
 KEPT = "--journal sqlite:///j.db"
 UTC = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
@@ -127,33 +121,6 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
     await resolve("declined --state held --state unknown --note no")
     await shell(f"jobs resume night --out end.csv --yes {CONFIGURED}", 1)
     assert shell.statuses("end.csv") == {"succeeded": 20, "declined": 40}
-
-    line = "jobs outcomes night --state declined --out declined.csv --report declined.html"
-    await shell(f"{line} {CONFIGURED}")
-    rows = shell.rows("declined.csv")
-    assert {row["error"] for row in rows} == {
-        "decided by a person: no",
-        "decided by a person: not theirs",
-    }
-    page = (shell.folder / "declined.html").read_text(encoding="utf-8")
-    assert "or a person decided so" in page
-    columns = [name for name in rows[0] if name != "in_job"]  # what was declined may be sent
-    write(shell.folder / "again.csv", columns, [[row[name] for name in columns] for row in rows])
-    await shell(f"refund again.csv --yes --out o.csv {CONFIGURED}")
-    assert shell.statuses("o.csv") == {"succeeded": 40}
-
-
-async def test_a_job_that_was_never_submitted_to_its_end_is_not_done(shell: Shell) -> None:
-    async def killed() -> AsyncIterator[list[RefundOrder]]:
-        yield []
-        raise EOFError
-
-    whose = shell.sandbox.merchant_id, shell.sandbox.account_id, ""
-    async with Journal.open(f"sqlite:///{shell.folder}/j.db") as journal:
-        with pytest.raises(EOFError):
-            await submit(journal.job("night"), killed(), whose=whose)
-    resumed = await shell(f"jobs resume night --out out.csv --yes {KEPT}", 3)
-    assert "was not submitted to its end: submit all of its orders again" in resumed.stderr
 
 
 async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell: Shell) -> None:

@@ -116,35 +116,6 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell
             assert (shell.sandbox.requests["refund"], names(shell.folder)) == (before, there)
 
 
-@pytest.mark.parametrize("left_out", [["in_job"], []])
-async def test_what_a_file_of_outcomes_says_was_done_is_not_sent_again(
-    shell: Shell, left_out: list[str]
-) -> None:
-    """With a row less, so that it is no job that is there; another operation takes its orders."""
-    sandbox = shell.sandbox
-    payments = sandbox.seed(3, status="authorised", amount="9.00")
-    rows = [(p.transaction_id, p.order_no, p.currency, p.amount, "1.00") for p in payments]
-    write(shell.folder / "orders.csv", (*COLUMNS, "refund_amount"), rows)
-    await shell(f"capture orders.csv --yes --out out.csv {KEPT}")
-
-    def without(*columns: str) -> None:
-        done = shell.rows()[1:]
-        kept = [name for name in done[0] if name not in columns]
-        write(shell.folder / "fewer.csv", kept, [[row[name] for name in kept] for row in done])
-
-    without(*left_out)
-    for command in ("capture", "refund"):
-        refused = await shell(f"{command} fewer.csv --yes --out out.csv {KEPT}", 2)
-        assert "only for another operation, take out the columns" in refused.stderr
-        assert ("this order succeeded in the run that wrote" in refused.stderr) == bool(left_out)
-    assert (sandbox.requests["capture"], sandbox.requests["refund"]) == (1, 0)
-    without("status", "code", "error", "in_job", "decision_note")
-    await shell(f"refund fewer.csv --yes --out out.csv {KEPT}")
-    for payment in payments[1:]:
-        assert sandbox.ledger.effects("refund", payment.transaction_id) == 1
-        assert sandbox.ledger.effects("capture", payment.transaction_id) == 1
-
-
 async def test_captures_cancels_and_reviews(shell: Shell) -> None:
     payments = shell.sandbox.seed(3, status="authorised")
     for command, one in zip(("capture", "cancel", "review"), payments, strict=True):
