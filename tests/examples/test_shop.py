@@ -147,14 +147,6 @@ async def test_what_nobody_can_settle_stays_in_doubt_and_is_not_offered_again(ti
         assert order.state == "unknown"
 
 
-async def test_a_refund_that_is_declined_is_explained(till: Till) -> None:
-    order = await captured(till)
-    await till.press(order, "refund", refund_amount="12.00")
-    page = await till.press(order, "refund", refund_amount="2.00")
-    assert "above what is left" in page
-    assert (order.state, str(order.refunded)) == ("captured", "12.00")
-
-
 @pytest.mark.parametrize(
     ("action", "fields", "said"),
     [

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -169,24 +168,3 @@ async def test_an_importer_that_was_overtaken_changes_nothing(
         await submit(journal.job("job"), overtaken())
     assert [o.order async for o in other.outcomes("job")] == refunds(5)
     assert (await other.status("job")).imported
-
-
-@pytest.mark.parametrize("length", [499, 8000])
-async def test_an_order_is_found_by_a_long_transaction_id(
-    journal: Journal, tables: Tables, length: int
-) -> None:
-    random = Random(length)
-    start = "\0" + "".join(random.choices("\U0001f4b6äxyz0123456789", k=length - 1))
-    orders = [
-        *orders_for("refund", made_up(1), transaction_id=start),
-        *orders_for("refund", made_up(1), transaction_id=f"{start}a"),
-        *orders_for("refund", made_up(1), transaction_id=f"{start}b"),
-    ]
-    for _ in range(2):
-        await submitted(journal, orders)
-    tables.put(state="held")
-    await journal.resolve("job", orders[1], "succeeded", "seen")
-    assert tables.states() == ["held", "succeeded", "held"]
-    (strange,) = orders_for("refund", made_up(1), transaction_id=start[:498])
-    with pytest.raises(JournalError, match="no order equal to"):
-        await journal.resolve("job", strange, "succeeded", "seen")

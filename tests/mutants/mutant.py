@@ -1,15 +1,14 @@
 """A rule of the library, and how one function looks without it.
 
 A mutant names a function and what in its syntax tree is replaced, by the names that this part
-mentions. So it survives reformatting, renamed modules and code around it, and fails where the part
-is gone or is not the only one.
+mentions. So it survives reformatting and code around it, and fails where the part is gone or is not
+the only one.
 """
 
 import ast
 import builtins
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import TypeGuard
 
@@ -44,8 +43,8 @@ class Mutant:
 
     Attributes:
         rule: What no longer holds.
-        place: The module below the package and the qualified name in it: `session:Call._send`; the
-            name alone where the module is the only one that has it; `module:` for its top level.
+        place: The module below the package and the qualified name in it: `session:Call._send`;
+            `module:` for its top level.
         part: The kind of what is replaced: a `condition`, a simple `statement`, an `operand` (of
             "and", "or" or a call), a `keyword` argument, or the error of an `except`.
         names: What the part mentions: names, attributes, arguments, constants. Where
@@ -85,16 +84,13 @@ class Mutant:
         return path, tree
 
     def _find_place(self, package: Path) -> tuple[Path, ast.Module, ast.AST]:
-        module, _, name = self.place.rpartition(":")
-        named = package.joinpath(*module.split(".")).with_suffix(".py")
-        if named.is_file() and name in _names(named.read_text()):
-            found = [named]
-        else:
-            found = [path for path in package.rglob("*.py") if name in _names(path.read_text())]
-        if len(found) != 1:
-            raise ValueError(f"{self.rule}: {self.place} is there {len(found)} times")
-        tree = ast.parse(found[0].read_text())  # a copy of its own, to be changed
-        return found[0], tree, _functions(tree)[name]
+        module, _, name = self.place.partition(":")
+        path = package.joinpath(*module.split(".")).with_suffix(".py")
+        tree = ast.parse(path.read_text() if path.is_file() else "")
+        functions = _functions(tree)
+        if not path.is_file() or name not in functions:
+            raise ValueError(f"{self.rule}: {self.place} is not there")
+        return path, tree, functions[name]
 
 
 @attrs.frozen
@@ -147,12 +143,6 @@ def _walk(scope: ast.AST) -> Iterator[ast.AST]:
 
 def _is_simple(node: object) -> TypeGuard[ast.stmt]:
     return isinstance(node, ast.stmt) and not isinstance(node, (*_COMPOUND, *_DEFINITIONS))
-
-
-@cache
-def _names(source: str) -> frozenset[str]:
-    """Return the qualified name of every function."""
-    return frozenset(_functions(ast.parse(source)))
 
 
 def _functions(node: ast.AST, around: str = "") -> dict[str, ast.AST]:

@@ -80,6 +80,8 @@ def test_every_entry_is_counted_once(
     assert summary.entries == len(ledger)
     assert summary.matched == len(ledger) - len(with_some)
     assert summary.unanswered == len(unanswered)
+    gateway = sum(totals.gateway_count for totals in summary.currencies.values())
+    assert gateway <= len(ledger) - len(unanswered)
     assert sum(summary.differences.values()) == len(result)
     assert [d.index for d in result] == sorted(d.index for d in result)
     with localcontext(prec=500):

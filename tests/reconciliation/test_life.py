@@ -237,19 +237,6 @@ async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for
         assert result.summary.exhausted is bool(exhausted)
 
 
-@pytest.mark.parametrize("operation", ["query", "search_refunds"])
-async def test_a_look_up_without_an_answer(operation: str) -> None:
-    def answer(asked: Any) -> Any:
-        is_lost = asked.operation.name == operation and "T000002" in asked.transactions
-        return LOST if is_lost else Books({"T000002": {"amount": "1.00"}})(asked)
-
-    result = await begin([*entries(5)], answer, policy=BatchPolicy(chunk_size=1))
-    assert found(result) == [(2, "unanswered")]
-    assert "302" in str(result[0])
-    totals = result.summary.currencies["EUR"]
-    assert (totals.ledger_count, totals.gateway_count) == (5, 4)
-
-
 @pytest.mark.parametrize(("lost", "unanswered", "asked"), [({0, 1, 2}, 30, 6), ({0, 2, 4}, 15, 12)])
 async def test_a_gateway_that_is_gone_is_not_asked_for_ever(
     lost: set[int], unanswered: int, asked: int

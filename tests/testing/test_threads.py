@@ -1,10 +1,7 @@
 """A sandbox on a thread of its own is asked from others as if it were here."""
 
 import asyncio
-import contextlib
-import gc
 import threading
-import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -100,22 +97,3 @@ class TestSettings:
         assert gateway_sandbox.merchant_id == "M7"
         assert gateway_client.dialect.notification_answer == "taken"
         assert asyncio.run(gateway_client.recent_transactions()).records == ()
-
-
-async def _use(sandbox: Sandbox) -> None:
-    with sandbox_client(sandbox) as gateway:
-        await gateway.recent_transactions()
-    await asyncio.sleep(0.01)
-
-
-def test_a_client_is_closed_on_a_loop_that_goes_on_after_it(gateway_sandbox: Sandbox) -> None:
-    loop = asyncio.new_event_loop()
-    with warnings.catch_warnings(record=True) as warned, contextlib.closing(loop):
-        warnings.simplefilter("always")
-        with sandbox_client(gateway_sandbox) as gateway:
-            loop.run_until_complete(gateway.recent_transactions())
-        del gateway
-        gc.collect()
-        loop.run_until_complete(_use(gateway_sandbox))
-        gc.collect()
-    assert [str(one.message) for one in warned] == []

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -56,24 +55,6 @@ def settings(monkeypatch: pytest.MonkeyPatch, url: str, tmp_path: Path) -> Path:
     columns = (*COLUMNS, "refund_amount")
     rows = [[getattr(order, name) for name in columns] for order in refunds(5)]
     return write(tmp_path / "refunds.csv", columns, rows)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["worker", "submit"])
-def test_a_virtual_host_that_is_not_there(
-    settings: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-) -> None:
-    url = urlsplit(server_url())
-    monkeypatch.setenv("GATEWAY_BROKER", url._replace(path="/nothing-like-it").geturl())
-    given = ("submit", str(settings), "--job", "month-end", "--yes")
-    assert run(given if command == "submit" else (command,)) == 2
-    told = capsys.readouterr().err
-    assert "gateway-async: broker: RabbitMQ refused (InvalidFrameError): check that" in told
-    assert "Traceback" not in told
-    assert f":{url.password}@" not in told
 
 
 def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(

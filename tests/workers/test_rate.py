@@ -118,12 +118,6 @@ async def test_other_event_loops_take_turns_as_long_as_the_first_one_runs(
         await asyncio.to_thread(asyncio.run, limiter.__aenter__())
 
 
-def test_nothing_is_sent_once_the_first_event_loop_has_ended(url: str) -> None:
-    limiter = asyncio.run(shared_rate(url, "M1", requests=1).__aenter__())
-    with pytest.raises(NotSentError, match="could not be asked"):
-        asyncio.run(limiter.__aenter__())
-
-
 async def test_a_store_that_is_away() -> None:
     with pytest.raises(JournalError, match="the shared rate 'M1' cannot be opened"):
         async with shared_rate("postgresql://me:secret@127.0.0.1:1/none", "M1", requests=1):
