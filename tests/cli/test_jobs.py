@@ -97,7 +97,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
 
     before = ["held"] * 50 + ["succeeded"] * 10
     for words, reason in (
-        ("45-55 declined --note no", "order 50 of job 'night' is 'succeeded'"),
+        ("45-55 declined --note no", "order 50 is 'succeeded'"),
         ("0 60 declined --note no", "no order '60'; its 60 orders count from 0 to 59"),
         ("9-3 declined --note no", "job night has no order '9-3'"),
         ("3- declined --note no", "job night has no order '3-'"),
