@@ -342,8 +342,8 @@ class JobRunner(BatchRunner):
         return made
 
     async def _work_through(self) -> None:
-        head, key = await self._job.head(), self._lease.key
-        self._begin_positions(key.span, key.total)
+        head = await self._job.head()
+        self._begin_positions(self._lease.span, self._lease.total)
         # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")

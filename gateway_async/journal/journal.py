@@ -4,9 +4,7 @@ What a method records is on the disk when it returns. Every statement runs on th
 thread that a journal owns; nothing of a database is imported before a journal is entered.
 """
 
-import asyncio
 import functools
-import uuid
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
@@ -30,6 +28,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import expect, is_count, is_duration
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from gateway_async.batching.results import Outcome
@@ -321,21 +320,10 @@ class Job:
             JobBusyError: If another process has it.
             JournalError: If not all of its orders were submitted.
         """
-        database, seconds = self.journal.database, self.journal.lease_seconds
-        asked_at = leases.read_clocks()
-        key = leases.LeaseKey(
-            self.name,
-            0,
-            expect("slice_number", slice_number, _SLICE),
-            f"{owner} {uuid.uuid4()}",
-        )
-        what = f"cannot take job {self.name!r}"
-        try:
-            key = await database.run(what, lambda tx: leases.take_job(tx, key, seconds, whose))
-        except (asyncio.CancelledError, JournalError):  # it may have been taken, and has no owner
-            database.post(what, lambda tx: leases.release(tx, key))
-            raise
-        return Lease(database, key, seconds, asked_at)
+        journal, number = self.journal, expect("slice_number", slice_number, _SLICE)
+        lease = Lease(journal.database, journal.lease_seconds, self.name, number, owner)
+        await lease.take(whose)
+        return lease
 
 
 # In a transaction

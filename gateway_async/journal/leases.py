@@ -7,10 +7,10 @@ view of how long a lease runs is always shorter than the database's, as long as 
 goes on.
 """
 
+import asyncio
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import attrs
 
 from gateway_async.errors import (
     JobBusyError,
@@ -25,7 +25,6 @@ from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from gateway_async.journal.database import Database, Transaction
@@ -75,108 +74,73 @@ def read_clocks() -> tuple[float, float]:
     return awake, time.time()
 
 
-@attrs.frozen
-class LeaseKey:
-    """What names a lease that was taken.
+def find_job(transaction: "Transaction", name: str) -> JobRow:
+    """Return the row of a job.
 
-    Attributes:
-        name: The name of the job.
-        job_id: The job's number in the database.
-        slice_number: Which slice of the job.
-        owner: Who took it; nobody else, and no other time.
-        epoch: How often this lease was taken, by any process.
-        first: The position of the first order that it is about.
-        last: The position of the last; of a slice, not all between them need be its own.
-        total: How many they are.
+    Raises:
+        JobNotFoundError: If there is none of this name.
     """
-
-    name: str
-    job_id: int
-    slice_number: int = 0
-    owner: str = ""
-    epoch: int = 0
-    first: int = 0
-    last: int = -1
-    total: int = 0
-
-    @property
-    def span(self) -> range:
-        """From its first position to its last; of a slice, not all of them need be its own."""
-        return range(self.first, self.last + 1)
-
-    @property
-    def place(self) -> "dict[str, Any]":
-        """The slice, as parameters of a statement."""
-        return {"job": self.job_id, "slice": self.slice_number}
-
-    def orders(self, transaction: "Transaction") -> Orders:
-        """Return the orders that it is about."""
-        return Orders(transaction, self.job_id, self.slice_number)
-
-    def verify(self, transaction: "Transaction", *, alive: bool = False) -> None:
-        """Make sure that the lease is still ours, until the transaction ends.
-
-        Args:
-            transaction: The transaction.
-            alive: Whether it must not have run out either.
-
-        Raises:
-            LeaseLostError: If it is not.
-        """
-        is_alive = transaction.leases.get(self)
-        if is_alive is None:
-            row = transaction.run(_VERIFY, **self.place, epoch=self.epoch).fetchone()
-            if row is None:
-                raise self._lost(_TAKEN)
-            is_alive = transaction.leases[self] = bool(row[0])
-        if alive and not is_alive:
-            raise self._lost("it ran out")
-
-    def renew(self, transaction: "Transaction", seconds: float) -> None:
-        """Let the lease run for so long from now.
-
-        Raises:
-            LeaseLostError: If it is no longer ours.
-        """
-        transaction.leases.clear()
-        named = {**self.place, "epoch": self.epoch}
-        if transaction.run(_RENEW, **named, seconds=seconds).rowcount != 1:
-            raise self._lost(_TAKEN)
-
-    def _lost(self, reason: str) -> LeaseLostError:
-        return LeaseLostError(
-            f"the lease on job {self.name!r} is lost: {reason}; nothing was changed", job=self.name
-        )
+    row = transaction.run(_JOB, name=name).fetchone()
+    if row is None:
+        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
+    return JobRow(*row)
 
 
 class Lease:
-    """The right to write to a job, or to one slice of it.
+    """The right to write to a job, or to one slice of it; the slice -1 is that of its import.
 
     Attributes:
-        key: What names it.
+        job_id: The job's number in the database.
+        span: From the position of its first order to that of its last; of a slice, not all
+            between them need be its own.
+        total: How many orders it has.
         failure: Why a change could not be recorded, the first time that happened.
         on_lost: Called when the lease turns out to be lost, by any of its methods.
 
     Args:
         database: Where operations run.
-        key: What names it.
         seconds: How long it runs after it was taken or renewed.
-        taken_at: What `read_clocks` said before it was asked for.
+        name: The name of the job.
+        slice_number: Which slice, from 1; 0 for a job that is in one piece.
+        owner: Who takes it, for others to read.
     """
 
     def __init__(
-        self, database: "Database", key: LeaseKey, seconds: float, taken_at: tuple[float, float]
+        self, database: "Database", seconds: float, name: str, slice_number: int, owner: str
     ) -> None:
         self._database = database
-        self.key = key
         self._seconds = seconds
-        self._runs_from = taken_at
+        self._name = name
+        self._slice_number = slice_number
+        self._owner = f"{owner} {uuid.uuid4()}"  # and no other time
+        self._epoch = 0
+        self._runs_from = read_clocks()
         self._is_lost = False
+        self.job_id = 0
+        self.span = range(0)
+        self.total = 0
         self.failure: JournalError | None = None
         self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
 
     def __repr__(self) -> str:
-        return f"<Lease on job {self.key.name!r}, slice {self.key.slice_number}>"
+        return f"<Lease on job {self._name!r}, slice {self._slice_number}>"
+
+    async def take(self, whose: "Whose | None") -> None:
+        """Take it, on a job whose orders are all there; see `Job.take`."""
+
+        def take(transaction: "Transaction") -> None:
+            job = self._find(transaction, whose)
+            self.acquire(transaction, job.id)
+            if whose and not job.gateway:  # a job of an earlier version
+                transaction.run(_ADOPT, job=job.id, gateway=whose[-1])
+            can_look_up = bool(OPERATIONS[job.operation].recovered_by)
+            self._orders(transaction).reopen(look_up=can_look_up)
+
+        try:
+            await self._run("take it", take)
+        except (asyncio.CancelledError, JournalError):  # it may have been taken, and has no owner
+            self._database.post("release it", self.end)
+            raise
 
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
@@ -190,8 +154,8 @@ class Lease:
             LeaseLostError: If it ran out, or was found to be lost.
         """
         if self.expires_in() <= 0:
-            text = f"the lease on job {self.key.name!r} ran out or is lost"
-            error = self.failure = LeaseLostError(text, job=self.key.name)
+            text = f"the lease on job {self._name!r} ran out or is lost"
+            error = self.failure = LeaseLostError(text, job=self._name)
             self.on_lost(error)
             raise error
 
@@ -202,7 +166,7 @@ class Lease:
             LeaseLostError: If another process took it.
         """
         asked_at = read_clocks()
-        await self._run("keep the lease", lambda tx: self.key.renew(tx, self._seconds))
+        await self._run("keep the lease", self.extend)
         self._runs_from = max(self._runs_from, asked_at)
 
     async def release(self, *, is_through: bool = False) -> None:
@@ -214,24 +178,24 @@ class Lease:
                 has passed, or longer after each run.
         """
 
-        def end(transaction: "Transaction") -> None:
+        def release(transaction: "Transaction") -> None:
             if is_through:
-                self.key.verify(transaction)
+                self.verify(transaction)
                 # Locked before it is looked at: an operator may decide at this very moment.
-                (tries,) = transaction.run(LOCK, **self.key.place).fetchone()
-                if self.key.orders(transaction).rows(UNFINISHED, limit=1):
+                (tries,) = transaction.run(LOCK, **self._place).fetchone()
+                if self._orders(transaction).rows(UNFINISHED, limit=1):
                     seconds = self._seconds * 2 ** min(tries, _MOST_DOUBLINGS)
-                    transaction.run(_LEAVE, **self.key.place, seconds=seconds)
+                    transaction.run(_LEAVE, **self._place, seconds=seconds)
                 else:
-                    transaction.run(_FINISH, **self.key.place)
-            release(transaction, self.key)
+                    transaction.run(_FINISH, **self._place)
+            self.end(transaction)
 
-        await self._run("release the lease", end)
+        await self._run("release the lease", release)
         self._is_lost = True
 
     def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
-        return self._run("read the orders", lambda tx: operation(self.key.orders(tx)))
+        return self._run("read the orders", lambda tx: operation(self._orders(tx)))
 
     def change(
         self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
@@ -248,8 +212,8 @@ class Lease:
         """
 
         def change(transaction: "Transaction") -> T:
-            self.key.verify(transaction, alive=alive)
-            return operation(self.key.orders(transaction))
+            self.verify(transaction, alive=alive)
+            return operation(self._orders(transaction))
 
         return self._run(what, change, is_change=True)
 
@@ -264,81 +228,107 @@ class Lease:
             if is_change and isinstance(error, JournalError):
                 self.failure = self.failure or error
 
-        done = self._database.run(f"job {self.key.name!r}: cannot {what}", operation)
+        done = self._database.run(f"job {self._name!r}: cannot {what}", operation)
         done.add_done_callback(note)
         return done
 
+    # In a transaction
 
-# In a transaction
+    @property
+    def _place(self) -> dict[str, Any]:
+        """The slice, as parameters of a statement."""
+        return {"job": self.job_id, "slice": self._slice_number}
 
+    def _orders(self, transaction: "Transaction") -> Orders:
+        return Orders(transaction, self.job_id, self._slice_number)
 
-def find_job(transaction: "Transaction", name: str) -> JobRow:
-    """Return the row of a job.
+    def _find(self, transaction: "Transaction", whose: "Whose | None") -> JobRow:
+        """Return the job, if a client may run it.
 
-    Raises:
-        JobNotFoundError: If there is none of this name.
-    """
-    row = transaction.run(_JOB, name=name).fetchone()
-    if row is None:
-        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
-    return JobRow(*row)
+        Raises:
+            JobConflictError: If it is another client's, or was cut into slices, and none is named.
+            JournalError: If not all of its orders were submitted.
+        """
+        name = self._name
+        job = find_job(transaction, name)
+        if not job.imported:
+            raise JournalError(
+                f"job {name!r} was not submitted to its end: submit all of its orders again",
+                job=name,
+            )
+        if job.slice_size and not self._slice_number:
+            raise JobConflictError(
+                f"job {name!r} was cut into slices: name one, or let workers run them", job=name
+            )
+        if difference := job.difference(dict(zip(SUBJECT[1:], whose or (), strict=False))):
+            raise JobConflictError(
+                f"job {name!r} is not this client's: {difference}; resume it with its own",
+                job=name,
+            )
+        return job
 
+    def acquire(self, transaction: "Transaction", job_id: int) -> None:
+        """Take it, whatever its epoch was.
 
-def take_job(
-    transaction: "Transaction", wanted: LeaseKey, seconds: float, whose: "Whose | None"
-) -> LeaseKey:
-    """Take a lease on a job whose orders are all there, and reopen what was left in doubt.
+        Raises:
+            JobNotFoundError: If there is no such slice.
+            JobBusyError: If another process has it.
+        """
+        transaction.leases.clear()
+        self.job_id, self._epoch, name = job_id, 0, self._name
+        taking = {**self._place, "owner": self._owner, "seconds": self._seconds}
+        is_taken = transaction.run(_TAKE, **taking).rowcount == 1
+        row = transaction.run(_LOOK, **self._place).fetchone()
+        if row is None:
+            raise JobNotFoundError(f"job {name!r} has no slice {self._slice_number}", job=name)
+        first, last, total, epoch, holder, seconds_left = row
+        if not is_taken:
+            raise JobBusyError(
+                f"job {name!r} is with {holder!r}, whose lease runs for another "
+                f"{seconds_left:.1f} s unless it is renewed",
+                job=name,
+                seconds_left=seconds_left,
+            )
+        self._epoch, self.span, self.total = epoch, range(first, last + 1), total
 
-    See `Job.take`.
-    """
-    name = wanted.name
-    job = find_job(transaction, name)
-    if not job.imported:
-        raise JournalError(
-            f"job {name!r} was not submitted to its end: submit all of its orders again", job=name
+    def verify(self, transaction: "Transaction", *, alive: bool = False) -> None:
+        """Make sure that it is still ours, until the transaction ends.
+
+        Args:
+            transaction: The transaction.
+            alive: Whether it must not have run out either.
+
+        Raises:
+            LeaseLostError: If it is not.
+        """
+        is_alive = transaction.leases.get(self)
+        if is_alive is None:
+            row = transaction.run(_VERIFY, **self._place, epoch=self._epoch).fetchone()
+            if row is None:
+                raise self._lost(_TAKEN)
+            is_alive = transaction.leases[self] = bool(row[0])
+        if alive and not is_alive:
+            raise self._lost("it ran out")
+
+    def extend(self, transaction: "Transaction") -> None:
+        """Let it run for its whole time from now.
+
+        Raises:
+            LeaseLostError: If it is no longer ours.
+        """
+        transaction.leases.clear()
+        named = {**self._place, "epoch": self._epoch, "seconds": self._seconds}
+        if transaction.run(_RENEW, **named).rowcount != 1:
+            raise self._lost(_TAKEN)
+
+    def end(self, transaction: "Transaction") -> None:
+        """End it, if it is its owner's still, also where it is not known whether it was taken."""
+        transaction.leases.clear()  # else a later operation of the transaction takes it for live
+        named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
+        transaction.run(_RELEASE, **named)
+
+    def _lost(self, reason: str) -> LeaseLostError:
+        return LeaseLostError(
+            f"the lease on job {self._name!r} is lost: {reason}; nothing was changed",
+            job=self._name,
         )
-    if job.slice_size and not wanted.slice_number:
-        raise JobConflictError(
-            f"job {name!r} was cut into slices: name one, or let workers run them", job=name
-        )
-    subject = dict(zip(SUBJECT[1:], whose or (), strict=False))
-    if difference := job.difference(subject):
-        raise JobConflictError(
-            f"job {name!r} is not this client's: {difference}; resume it with its own", job=name
-        )
-    key = acquire(transaction, attrs.evolve(wanted, job_id=job.id), seconds)
-    if subject and not job.gateway:  # a job of an earlier version
-        transaction.run(_ADOPT, job=job.id, gateway=subject["gateway"])
-    key.orders(transaction).reopen(look_up=bool(OPERATIONS[job.operation].recovered_by))
-    return key
-
-
-def acquire(transaction: "Transaction", wanted: LeaseKey, seconds: float) -> LeaseKey:
-    """Take a lease, whatever its epoch was.
-
-    Raises:
-        JobNotFoundError: If there is no such slice.
-        JobBusyError: If another process has it.
-    """
-    transaction.leases.clear()
-    name = wanted.name
-    taking = {**wanted.place, "owner": wanted.owner, "seconds": seconds}
-    is_taken = transaction.run(_TAKE, **taking).rowcount == 1
-    row = transaction.run(_LOOK, **wanted.place).fetchone()
-    if row is None:
-        raise JobNotFoundError(f"job {name!r} has no slice {wanted.slice_number}", job=name)
-    first, last, total, epoch, holder, seconds_left = row
-    if not is_taken:
-        raise JobBusyError(
-            f"job {name!r} is with {holder!r}, whose lease runs for another "
-            f"{seconds_left:.1f} s unless it is renewed",
-            job=name,
-            seconds_left=seconds_left,
-        )
-    return attrs.evolve(wanted, epoch=epoch, first=first, last=last, total=total)
-
-
-def release(transaction: "Transaction", key: LeaseKey) -> None:
-    """End a lease, if it is its owner's still, also where it is not known whether it was taken."""
-    transaction.leases.clear()  # else a later operation of the transaction takes it for live
-    transaction.run(_RELEASE, name=key.name, slice=key.slice_number, owner=key.owner)

@@ -1,13 +1,11 @@
 """How the orders of a job come into the journal, and how they are shared out among slices.
 
 A job has all of its orders or is not imported. What an import left that was killed, or came to a
-wrong order, is dropped, in pieces; an imported job is never written to again, and only compared
-with.
+wrong order, is dropped; an imported job is never written to again, and only compared with.
 """
 
 import contextlib
 import struct
-import uuid
 from array import array
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,8 +14,16 @@ import attrs
 
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
 from gateway_async.journal.chunks import Orders
-from gateway_async.journal.leases import LeaseKey, acquire, find_job, release
-from gateway_async.journal.rows import BLOCK, SUBJECT, OrderCodec, codec_of, lookup_key, storable
+from gateway_async.journal.leases import Lease, find_job
+from gateway_async.journal.rows import (
+    BLOCK,
+    SUBJECT,
+    JobRow,
+    OrderCodec,
+    codec_of,
+    lookup_key,
+    storable,
+)
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
@@ -35,7 +41,6 @@ T = TypeVar("T")
 
 # The lease of a process that submits a job.
 _IMPORT_SLICE = -1
-_DROPPED_AT_ONCE = 5000
 _CHUNKS_AT_ONCE = 200
 _POSITION_BITS = 32
 
@@ -63,12 +68,6 @@ _ADD_CHUNKS = """
 INSERT INTO gateway_chunks (job_id, first, last, slice, state)
 VALUES (:job, :first, :last, :slice, 'new')"""
 _ADD_PAYOUTS = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
-_FIRST = "SELECT min(first) FROM gateway_orders WHERE job_id = :job"
-_DROP = (
-    "DELETE FROM gateway_chunks WHERE job_id = :job AND first <= :last",
-    "DELETE FROM gateway_orders WHERE job_id = :job AND first <= :last",
-    "DELETE FROM gateway_payout_keys WHERE job_id = :job AND position <= :last",
-)
 
 
 @attrs.frozen(kw_only=True)
@@ -82,7 +81,6 @@ class Submission:
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
         repeats: Whether payouts may have a `request_id` that another job has.
-        owner: Which process submits, for others to read.
     """
 
     job: "Job"
@@ -91,7 +89,6 @@ class Submission:
     chunk_size: int
     slice_size: int
     repeats: bool
-    owner: str = attrs.field(factory=lambda: f"import {uuid.uuid4()}", init=False)
 
     async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
         """Keep the orders, or find that they are the ones it has.
@@ -110,21 +107,22 @@ class Submission:
             JobBusyError: If another process is submitting it.
             LeaseLostError: If submitting took so long that another process began anew.
         """
-        key = LeaseKey(self.job.name, 0, _IMPORT_SLICE, self.owner)
+        name, journal = self.job.name, self.job.journal
+        lease = Lease(journal.database, journal.lease_seconds, name, _IMPORT_SLICE, "import")
         try:
-            key = await self._run(self._begin)
-            if key.epoch:
-                await self._drop(key)
-                return await self._import(key, pages)
-        except BaseException as error:
-            if isinstance(error, InvalidOrderError | JobConflictError) and key.epoch:
-                with contextlib.suppress(JournalError):  # else the next import drops it
-                    await self._drop(key)
-            # Also where a cancellation left it open whether the lease was taken.
-            self.job.journal.database.post(self._what, lambda tx: release(tx, key))
+            job = await self._run(lambda tx: self._begin(tx, lease))
+            if not job.imported:
+                return await self._import(lease, pages)
+        except (InvalidOrderError, JobConflictError):
+            with contextlib.suppress(JournalError):  # else the next import drops it
+                await self._run(lambda tx: _undo(tx, lease))
             raise
-        await self._compare(key, pages)
-        return key.total
+        except BaseException:
+            # Also where a cancellation left it open whether the lease was taken.
+            journal.database.post(self._what, lease.end)
+            raise
+        await self._compare(job, pages)
+        return job.total
 
     @property
     def _is_keyed(self) -> bool:
@@ -139,8 +137,8 @@ class Submission:
 
     # An import
 
-    def _begin(self, transaction: "Transaction") -> LeaseKey:
-        """Take the lease of an import; without an epoch, the job is imported already.
+    def _begin(self, transaction: "Transaction", lease: Lease) -> JobRow:
+        """Take the lease of an import, unless the job is imported already; return the job.
 
         Raises:
             JobConflictError: If it is, and is for something else.
@@ -151,39 +149,25 @@ class Submission:
         job = find_job(transaction, name)
         if not job.imported:
             transaction.run(_MAKE_LEASE, job=job.id)
-            key = LeaseKey(name, job.id, _IMPORT_SLICE, self.owner)
-            return acquire(transaction, key, self.job.journal.lease_seconds)
-        if difference := job.difference(subject):
+            lease.acquire(transaction, job.id)
+            _drop(transaction, job.id)  # what an import left that did not come to its end
+            lease.extend(transaction)
+        elif difference := job.difference(subject):
             raise self._conflict(difference)
-        if bool(job.slice_size) != bool(self.slice_size):
+        elif bool(job.slice_size) != bool(self.slice_size):
             kind = "was cut into slices" if job.slice_size else "is in one piece"
             raise self._conflict(f"it {kind}, and is run as such only")
-        return LeaseKey(name, job.id, total=job.total)
+        return job
 
-    async def _drop(self, key: LeaseKey) -> None:
-        """Drop what an import left that did not come to its end."""
-
-        def drop(transaction: "Transaction") -> bool:
-            first = transaction.run(_FIRST, job=key.job_id).fetchone()[0]
-            if first is None:
-                return False  # without a lock on the lease: others may wait for it with the job's
-            key.renew(transaction, self.job.journal.lease_seconds)
-            for statement in _DROP:
-                transaction.run(statement, job=key.job_id, last=first + _DROPPED_AT_ONCE - 1)
-            return True
-
-        while await self._run(drop):
-            pass
-
-    async def _import(self, key: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> int:
+    async def _import(self, lease: Lease, pages: "AsyncIterator[Sequence[Any]]") -> int:
         def add(statement: str, rows: "list[dict[str, Any]]") -> "asyncio.Future[None]":
             def insert(transaction: "Transaction") -> None:
-                key.renew(transaction, self.job.journal.lease_seconds)
+                lease.extend(transaction)
                 transaction.run_many(statement, rows)
 
             return self._run(insert)
 
-        total, seen, job_id, codec = 0, array("I"), key.job_id, codec_of(self.operation.name)
+        total, seen, codec = 0, array("I"), codec_of(self.operation.name)
         async for piece in pages:
             blocks, payouts = [], []
             for start in range(0, len(piece), BLOCK):
@@ -193,13 +177,14 @@ class Submission:
                 keys = list(map(lookup_key, names))
                 seen.extend(keys)
                 packed = struct.pack(f"<{len(keys)}I", *keys)
-                blocks.append({"job": job_id, "first": first, "keys": packed, "bodies": bodies})
+                place = {"job": lease.job_id, "first": first}
+                blocks.append({**place, "keys": packed, "bodies": bodies})
                 payouts += [
-                    {"request_id": storable(name), "job": job_id, "position": position}
+                    {"request_id": storable(name), "job": lease.job_id, "position": position}
                     for position, name in enumerate(names if self._is_keyed else (), first)
                 ]
             await add(_ADD_ORDERS, blocks)
-            if payouts:  # after their orders, by which an import that died is dropped
+            if payouts:
                 await add(_ADD_PAYOUTS, payouts)
             total += len(piece)
         # Chunks are made in the end: an order may belong to an earlier slice.
@@ -212,23 +197,26 @@ class Submission:
                 run = [*grouped]
                 for first in range(run[0], run[-1] + 1, self.chunk_size):
                     last = min(first + self.chunk_size - 1, run[-1])
-                    chunks.append({"job": job_id, "first": first, "last": last, "slice": number})
+                    place = {"job": lease.job_id, "first": first}
+                    chunks.append({**place, "last": last, "slice": number})
             await add(_ADD_CHUNKS, chunks)
-        await self._run(lambda tx: self._finish(tx, key, total))
+        await self._run(lambda tx: self._finish(tx, lease, total))
         return total
 
-    def _finish(self, transaction: "Transaction", key: LeaseKey, total: int) -> None:
+    def _finish(self, transaction: "Transaction", lease: Lease, total: int) -> None:
         """End an import: the job is there, with all of its orders, for any process to run.
 
         Raises:
             JobConflictError: If another job of this gateway and merchant has one of its payouts,
                 and may have paid it.
         """
-        transaction.run(_FINISH, job=key.job_id, total=total)  # locks the job before the lease
-        key.renew(transaction, 0.0)
+        job_id = lease.job_id
+        transaction.run(_FINISH, job=job_id, total=total)  # locks the job before the lease
+        lease.extend(transaction)
+        lease.end(transaction)
         if self._is_keyed and not self.repeats:
             # One that the gateway declined there was not paid.
-            orders = Orders(transaction, key.job_id)
+            orders = Orders(transaction, job_id)
             for position, request_id, name, known in orders.paid_elsewhere(0, total - 1):
                 if known.state != JobState.DECLINED:
                     raise JobConflictError(
@@ -238,17 +226,15 @@ class Submission:
                         "its own",
                         job=self.job.name,
                     )
-        transaction.run(_LIST if self.slice_size else _WHOLE, job=key.job_id, total=total)
+        transaction.run(_LIST if self.slice_size else _WHOLE, job=job_id, total=total)
 
     # A job that is there
 
-    async def _compare(self, job: LeaseKey, pages: "AsyncIterator[Sequence[Any]]") -> None:
+    async def _compare(self, job: JobRow, pages: "AsyncIterator[Sequence[Any]]") -> None:
         def read(first: int, last: int) -> "asyncio.Future[list[str]]":
-            return self._run(lambda tx: Orders(tx, job.job_id).blocks(first, last))
+            return self._run(lambda tx: Orders(tx, job.id).blocks(first, last))
 
         given, codec = 0, codec_of(self.operation.name)
-        for block in await read(0, 0):  # this release may not know what it has
-            codec.decode(block, job.name)
         async for piece in pages:
             end = given + len(piece)
             if end > job.total:
@@ -281,6 +267,18 @@ class Submission:
             "orders: those of this job would be sent again under another name",
             job=self.job.name,
         )
+
+
+def _undo(transaction: "Transaction", lease: Lease) -> None:
+    """End an import, and keep none of its orders."""
+    lease.extend(transaction)
+    _drop(transaction, lease.job_id)
+    lease.end(transaction)
+
+
+def _drop(transaction: "Transaction", job_id: int) -> None:
+    for table in ("chunks", "orders", "payout_keys"):
+        transaction.run(f"DELETE FROM gateway_{table} WHERE job_id = :job", job=job_id)
 
 
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":

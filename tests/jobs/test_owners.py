@@ -113,8 +113,9 @@ async def test_one_that_is_refused_a_job_does_not_hold_up_its_owner(
     is_refused, is_renewed = threading.Event(), threading.Event()
 
     def refused(transaction: Transaction) -> None:
+        job_id = leases.find_job(transaction, "job").id
         with pytest.raises(JobBusyError):
-            leases.take_job(transaction, leases.LeaseKey("job", 0), 15, None)
+            Lease(other.database, 15, "job", 0, "other").acquire(transaction, job_id)
         is_refused.set()
         is_renewed.wait()  # as a process that is frozen within its transaction
 

@@ -262,7 +262,10 @@ async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_
             "'new two': .* unexpected .* 'urgency'.*; finish the job with the release that stored"
         )
         assert (await journal.status(job.name)).counts[JobState.NEW] == 3
-        for refused in (gateway.resume(job, slice_number=1), gateway.submit("refund", [], job=job)):
+        for refused in (
+            gateway.resume(job, slice_number=1),
+            gateway.submit("refund", orders, job=job),
+        ):
             with pytest.raises(JournalError, match=words) as caught:
                 await refused
             assert caught.value.job == job.name
