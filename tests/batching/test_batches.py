@@ -372,13 +372,3 @@ async def test_a_batch_that_is_not_awaited_warns_and_is_told_from_its_result() -
         _ = batch.count_all
     assert not hasattr(batch, "_no_such_thing")
     assert (await batch).ok
-
-
-async def test_progress_grows_to_the_whole() -> None:
-    async with client_over(MemoryTransport(), policy=TEN).refund(refunds(40)) as batch:
-        assert batch.progress.total == 40
-        done = [batch.progress.done async for _ in batch]
-        assert batch.progress.requests == 4
-    assert done == sorted(done)
-    assert done[-1] == 40
-    assert list(batch.result) == []

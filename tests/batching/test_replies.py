@@ -307,14 +307,6 @@ async def test_what_a_look_up_lists(operation: str, name: str) -> None:
     assert (statuses(result), result.unexpected.count, result.requests) == (expected, strangers, 1)
 
 
-@pytest.mark.parametrize("operation", LOOK_UPS)
-async def test_a_look_up_without_the_list_proves_no_absence(operation: str) -> None:
-    reply = reply_to(operation, [])
-    del reply[LIST_FIELDS[operation]]
-    gateway = client_over(MemoryTransport(lambda _: reply))
-    assert statuses(await gateway.batch(operation, references(1))) == [UNKNOWN]
-
-
 NO_MEANING = "query_result is '7', which has no meaning in the Dialect"
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RecoveryPolicy
+from gateway_async import BatchPolicy, HmacSigner, RecoveryPolicy
 from gateway_async.journal import Journal
-from gateway_async.sandbox import Sandbox, faults
+from gateway_async.sandbox import Sandbox
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import client_at, direct_payment, refunds, seeded
+from tests.orders import client_at, client_of, direct_payment, refunds, seeded
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
 SIGNER = HmacSigner("sandbox-secret")
@@ -65,44 +65,11 @@ def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has
         gc.collect()
 
 
-def test_a_run_that_is_cancelled_leaves_nothing_behind(port: int, new_loop: NewLoop) -> None:
-    complaints: list[object] = []
-    client = client_at(f"http://127.0.0.1:{port}", signer=SIGNER)
-
-    async def work() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda *what: complaints.append(what))
-        async with Sandbox(port=port) as sandbox, client:
-            sandbox.faults.add("*", faults.NoReply(times=1))
-            for turns in range(30):
-                task = asyncio.create_task(client.pay_direct(direct_payment(f"P-{turns}")))
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                while not task.done():
-                    task.cancel()
-                    await asyncio.sleep(0)
-                await asyncio.gather(task, return_exceptions=True)
-                assert len(sandbox.ledger.payments_of(f"P-{turns}")) <= 1
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(work())
-        gc.collect()
-    assert complaints == []
-
-
-def test_a_client_that_is_left_open_warns(port: int) -> None:
-    credentials = Credentials(merchant_id="M1", account_id="A1", signer=SIGNER)
-    client = GatewayClient(f"http://127.0.0.1:{port}", credentials)
-
-    async def work(client: GatewayClient) -> None:
-        async with Sandbox(port=port):
-            await client.pay_direct(direct_payment())
-
-    with asyncio.Runner() as runner:
-        runner.run(work(client))
-        with pytest.warns(ResourceWarning, match="GatewayClient http://.* was left open"):
-            del client
+async def test_a_client_that_is_left_open_warns(sandbox: Sandbox) -> None:
+    client = client_of(sandbox)
+    await client.pay_direct(direct_payment())
+    with pytest.warns(ResourceWarning, match="GatewayClient http://.* was left open"):
+        del client
 
 
 # What nobody left does not keep its loop from ending

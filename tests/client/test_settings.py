@@ -27,7 +27,6 @@ from gateway_async import (
 from gateway_async.telemetry import Telemetry
 from gateway_async.workers import WorkerPolicy
 from tests.coalescer.held import HeldReplies, settle_down
-from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import refunds
 
 URL = "https://gateway.example"
@@ -251,14 +250,6 @@ def test_a_wrong_policy_of_a_call_is_refused(client: Callable[..., GatewayClient
         assert f"{limit + 1} is above the {limit} orders" in said
     said = refusal(client().refund, orders=[], policy={})
     assert "policy: expected BatchPolicy, got dict" in said
-
-
-async def test_the_policy_of_a_call_is_used_instead_of_the_client_s() -> None:
-    transport = MemoryTransport(all_done)
-    gateway = client_over(transport, policy=BatchPolicy(chunk_size=5))
-    await gateway.refund(refunds(10))
-    await gateway.refund(refunds(10), policy=BatchPolicy(chunk_size=10))
-    assert [len(asked.transactions) for asked in transport.asked] == [5, 5, 10]
 
 
 @pytest.mark.parametrize(

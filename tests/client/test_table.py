@@ -1,6 +1,5 @@
 """A new operation is its models and one row, and a new field one line: shown on a copy."""
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -8,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from tests.client import rooms
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,7 +47,6 @@ ROW = """            Operation(
 
 @pytest.mark.slow
 def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_path: Path) -> None:
-    asyncio.run(rooms.keep_refunds(tmp_path))
     package = tmp_path / "gateway_async"
     shutil.copytree(ROOT / "gateway_async", package)
     for name, behind, within, at_the_end in (

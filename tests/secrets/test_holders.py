@@ -1,5 +1,6 @@
 """What holds a secret is not pickled with it, and shows nothing of it."""
 
+import logging
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests
 Make = Callable[[], object]
 ADDRESS, PROXY = "https://gateway.example", f"http://user:{SIGNER_SECRET}@proxy.example"
 SIGNER = HmacSigner(SIGNER_SECRET)
+SPACED = " ".join(CARD[start : start + 4] for start in range(0, 16, 4))
 
 
 @attrs.frozen
@@ -49,6 +51,27 @@ def credentials(signer: Any = SIGNER, merchant_id: str = "M1") -> Credentials:
 
 def client(address: str = ADDRESS, **settings: Any) -> GatewayClient:
     return GatewayClient(address, credentials(), **settings)
+
+
+def lost(secret: str) -> None:
+    """Raise an error that shows nothing, from a frame that has a secret."""
+    raise GatewayError(f"lost, {len(secret)} characters long")
+
+
+def test_the_net_finds_secrets_in_values_frames_and_logs_and_nowhere_else() -> None:
+    net, signature = Dragnet(), "f00dfeed" * 8
+    net.signatures.add(signature)
+    net.add("here", f"<object at 0x7f{SECURITY_CODE}0>, 0.{SECURITY_CODE} s, Task-{SECURITY_CODE}")
+    assert net.hits() == []
+    for secret in (CARD, SPACED, SECURITY_CODE, SIGNER_SECRET, signature):
+        net.catch(secret, [secret])
+    with pytest.raises(GatewayError) as caught:
+        lost(CARD)
+    net.catch("raised", caught.value)
+    net.handle(logging.makeLogRecord({"msg": "%s", "args": (CARD,)}))
+    found = " ".join(net.hits())
+    for label in (SPACED, SECURITY_CODE, SIGNER_SECRET, signature, "traceback", "rich", "log:"):
+        assert label in found
 
 
 HOLDERS: list[Make] = [
@@ -107,7 +130,7 @@ WRONG: list[Make] = [
     _changed(cart_items="no list"),
     _changed(nonsense=1),
     *(_payment(card=card) for card in (int(CARD), f"{CARD}\ud800", CARD.encode())),
-    _payment(card=" ".join(CARD[start : start + 4] for start in range(0, 16, 4))),
+    _payment(card=SPACED),
     _payment(card=CARD, security_code=int(SECURITY_CODE)),
     _payment(card=CARD, security_code=f"{SECURITY_CODE}\udfff"),
     _payment(card=CARD, security_code=SECURITY_CODE, nonsense="x"),
