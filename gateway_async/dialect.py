@@ -80,13 +80,6 @@ def _are_names(value: "Mapping[str, str]") -> bool:
     return is_free and len({*names}) == len(names)
 
 
-def _are_echoes(value: "Mapping[str, Any]") -> bool:
-    return OPERATIONS.keys() >= value.keys() and all(
-        _are_texts(fields) and {*fields} <= {*_ECHO_FIELDS.get(name, ())}
-        for name, fields in value.items()
-    )
-
-
 # What cannot be converted is passed on as it is: the validators refuse it and explain why.
 
 
@@ -123,8 +116,10 @@ def _table(
         expected: To what it is a mapping, for the error.
         read: What converts a value.
         key: What converts a key.
-        defaults: What stands in it unless another value is given for the key.
+        defaults: What stands in it unless another value is given for the key; it has no other keys.
     """
+    if defaults:
+        expected = f"{expected}, by names out of {', '.join(defaults)}"
 
     def is_table(value: object) -> bool:
         return isinstance(value, Mapping) and _are_full_texts(value)
@@ -134,8 +129,9 @@ def _table(
             return value
         return {**defaults, **{key(name): read(one) for name, one in value.items()}}
 
-    def is_right(value: object) -> bool:
-        return is_table(value) and accepts(value)
+    def is_right(value: Any) -> bool:  # noqa: ANN401  # likewise
+        has_its_keys = is_table(value) and (not defaults or value.keys() == defaults.keys())
+        return has_its_keys and accepts(value)
 
     return _field({}, is_right, f"a mapping from texts to {expected}", convert)
 
@@ -222,21 +218,19 @@ class Dialect:
         lambda value: all(map(is_count, value.values())), "ints of 0 or more", key=str.upper
     )
     selection_fields: "Mapping[str, str]" = _table(
-        lambda value: (
-            value.keys() == _SELECTION_FIELDS.keys()
-            and _are_full_texts(value.values())
-            and not ADDED_FIELDS & {*value.values()}
-        ),
-        "names that are none of identity or signature, by fields out of "
-        f"{', '.join(_SELECTION_FIELDS)}",
+        lambda value: _are_full_texts(value.values()) and not ADDED_FIELDS & {*value.values()},
+        "names that are none of identity or signature",
         defaults=_SELECTION_FIELDS,
     )
     selection_separator: str = _field(
         ",", lambda value: isinstance(value, str) and value != "", "a non-empty str"
     )
     echo_fields: "Mapping[str, Sequence[str]]" = _table(
-        _are_echoes,
-        f"tuples of fields out of those that each operation repeats: {', '.join(_ECHO_FIELDS)}",
+        lambda value: all(
+            _are_texts(fields) and {*fields} <= {*_ECHO_FIELDS[name]}
+            for name, fields in value.items()
+        ),
+        "tuples of fields out of those that each operation repeats",
         read=_text_tuple,
         defaults=_ECHO_FIELDS,
     )
@@ -266,10 +260,8 @@ class Dialect:
     payment_states: "Mapping[str, PaymentState]" = _members(PaymentState)
     payout_deduplicates: bool = attrs.field(default=False, validator=check(*FLAG))
     notification_fields: "Mapping[str, Sequence[str]]" = _table(
-        lambda value: (
-            value.keys() == _NOTIFICATION_FIELDS.keys() and all(map(_are_texts, value.values()))
-        ),
-        f"tuples of names, by {', '.join(_NOTIFICATION_FIELDS)}",
+        lambda value: all(map(_are_texts, value.values())),
+        "tuples of names",
         read=_text_tuple,
         defaults=_NOTIFICATION_FIELDS,
     )

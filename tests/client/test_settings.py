@@ -74,7 +74,8 @@ WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
         (Dialect, "echo_fields", ({"refund": fields},), "tuples of fields out of those that each")
         for fields in ([["amount"]], "amount", ("colour",), 5, None)
     ),
-    (Dialect, "selection_fields", ({"x": "y"},), "fields out of"),
+    (Dialect, "echo_fields", ({"query": ()},), "by names out of .*refund"),
+    (Dialect, "selection_fields", ({"x": "y"},), "by names out of order_no, tr"),
     (Dialect, "selection_fields", ({"order_no": "merchant_id"},), "none of identity or signature"),
     (Dialect, "wire_names", ({"order_no": ""},), "non-empty texts"),
     (Dialect, "wire_names", ({"order_no": "merchant_id"},), "distinct names"),
