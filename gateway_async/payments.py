@@ -6,7 +6,6 @@ the caller is cancelled; then the outcome hangs on the original `CancelledError`
 """
 
 import asyncio
-import functools
 import json
 import re
 from collections.abc import Mapping
@@ -191,10 +190,18 @@ def custom_request(
     if not isinstance(fields, Mapping):
         raise ConfigurationError(f"fields: expected a mapping, got {type(fields).__name__}")
     kind = OperationClass.READ if repeatable else OperationClass.MONEY
+
+    def read(raw: HttpResponse) -> Reply:
+        data = _READERS[reply](raw.body)
+        for part in signed_parts(data):
+            found = part[SIGNATURE_FIELD]  # what is no text signs nothing
+            part[SIGNATURE_FIELD] = SignatureText(found if isinstance(found, str) else "")
+        return Reply(status=raw.status, headers=raw.headers, data=data)
+
     return Request(
         operation=Operation(name="call", path=path, kind=kind, body=_BODIES[body]),
         fields=dict(_text_field(name, value) for name, value in fields.items()),
-        decode=functools.partial(_read_reply, _READERS[reply]),
+        decode=read,
         is_verbatim=reply == "text",
     )
 
@@ -205,14 +212,6 @@ _READERS: "dict[str, Callable[[bytes], Any]]" = {
     "xml": decode_respon,
     "text": lambda body: body.decode(errors="replace"),
 }
-
-
-def _read_reply(decode: "Callable[[bytes], Any]", raw: HttpResponse) -> Reply:
-    data = decode(raw.body)
-    for part in signed_parts(data):
-        found = part[SIGNATURE_FIELD]  # what is no text signs nothing
-        part[SIGNATURE_FIELD] = SignatureText(found if isinstance(found, str) else "")
-    return Reply(status=raw.status, headers=raw.headers, data=data)
 
 
 def _text_field(name: object, value: object) -> tuple[str, str]:

@@ -14,7 +14,6 @@ import inspect
 import itertools
 import json
 import logging
-import math
 import traceback
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -254,8 +253,8 @@ class NotificationReceiver:
                 right = await right
         except Exception as error:  # noqa: BLE001  # the merchant's code: its frames know the signature
             frame = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{frame.filename}:{frame.lineno}"
-            _log.error("the verifier raised %s at %s", type(error).__name__, place)
+            kind = type(error).__name__
+            _log.error("the verifier raised %s at %s:%d", kind, frame.filename, frame.lineno)
             raise _Answer(500, "it could not be verified") from None
         if right is not True:
             raise _Answer(403, "it is not verified")
@@ -300,7 +299,7 @@ class NotificationReceiver:
         subject: object,
         news: bytes,
         name: str,
-        asked_at: float = math.inf,
+        asked_at: int = 0,
     ) -> bool:
         """Give the application what it does not have; False if it may have something later."""
         async with self._turns.setdefault(name, asyncio.Lock()):

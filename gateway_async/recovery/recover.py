@@ -59,16 +59,16 @@ _NOT_SETTLED = "; recovery does not settle it: "
 _BEFORE = "; before: "
 
 
+@attrs.define(eq=False)
 class Recovery:
     """One recovery: what is unknown, and what the look-ups have proved so far."""
 
-    def __init__(self, session: "Session", policy: "RecoveryPolicy", batch: BatchPolicy) -> None:
-        self._session = session
-        self._policy = policy
-        self._batch = batch
-        self._transactions: list[Transaction] = []
-        self._control: ControlRefund | None = None
-        self._requests = 0
+    _session: "Session"
+    _policy: "RecoveryPolicy"
+    _batch: BatchPolicy
+    _transactions: "list[Transaction]" = attrs.field(factory=list, init=False)
+    _control: ControlRefund | None = attrs.field(default=None, init=False)
+    _requests: int = attrs.field(default=0, init=False)
 
     async def recover(
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
