@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import sys
-import traceback
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
 from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import made_up, orders_for, refunds
+from tests.support.dragnet import Dragnet, beyond_tests
 
 
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,14 +56,17 @@ URLS: list[tuple[Any, str]] = [
 ]
 
 
-def locals_of(error: BaseException) -> str:
-    """Return the local variables of the library's frames, as a crash report shows them."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return repr([f.f_locals for f in frames if "gateway_async" in f.f_code.co_filename])
+@pytest.fixture
+def no_password(net: Dragnet) -> Dragnet:
+    """A net that must hold no password at the end."""
+    net.signatures |= {"hush", "hu@sh", "sh@host"}
+    return net
 
 
 @pytest.mark.parametrize(("url", "reason"), URLS)
-def test_other_urls_are_refused_without_their_password(url: Any, reason: str) -> None:
+async def test_other_urls_are_refused_without_their_password(
+    no_password: Dragnet, url: Any, reason: str
+) -> None:
     async def enqueue(*_: object) -> None: ...
 
     for make in (
@@ -73,19 +76,18 @@ def test_other_urls_are_refused_without_their_password(url: Any, reason: str) ->
     ):
         with pytest.raises(ConfigurationError) as caught:
             make()
-        shown = f"{caught.value!r} {locals_of(caught.value)}"
-        assert not any(secret in shown for secret in ("hush", "hu@sh", "sh@host"))
+        no_password.catch("refused", beyond_tests(caught.value))
     with pytest.raises(ConfigurationError, match=f"journal URL: .*{reason}"):
         Journal.open(url)
 
 
-@pytest.mark.parametrize("parameter", ["nonsense=hush", "prepare_threshold=0"])
-async def test_a_password_is_in_no_traceback_of_a_server_that_is_not_there(parameter: str) -> None:
-    url = f"postgresql://user:hush@127.0.0.1:1/db?{parameter}"
-    for given in (url, url.partition("?")[0]):
-        with pytest.raises((ConfigurationError, JournalError)) as caught:
-            await Journal.open(given).__aenter__()
-        assert "hush" not in locals_of(caught.value)
+@pytest.mark.parametrize("parameter", ["?nonsense=hush", "?prepare_threshold=0", ""])
+async def test_a_password_is_in_no_traceback_of_a_server_that_is_not_there(
+    no_password: Dragnet, parameter: str
+) -> None:
+    with pytest.raises((ConfigurationError, JournalError)) as caught:
+        await Journal.open(f"postgresql://user:hush@127.0.0.1:1/db{parameter}").__aenter__()
+    no_password.catch("refused", beyond_tests(caught.value))
 
 
 @pytest.mark.parametrize(

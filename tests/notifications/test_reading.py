@@ -1,8 +1,6 @@
 """Whatever arrives is read whole or refused with a clear error; nothing of it is shown."""
 
 import json
-import pickle
-import traceback
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,6 +10,8 @@ from hypothesis import given, strategies as st
 from gateway_async import ConfigurationError, Dialect, NotificationError, OrderRef
 from gateway_async.notifications import Notification, SignatureVerifier, parse
 from gateway_async.signing import HmacSigner
+from tests.models.examples import CARD
+from tests.support.dragnet import Dragnet, beyond_tests
 
 FIELDS = {
     "order_no": "A-1",
@@ -65,6 +65,8 @@ def test_forms_json_and_xml_are_read_whatever_they_are_called(
 def test_another_charset_is_read_where_it_is_named(text: str, charset: str, named: bool) -> None:
     notification = _parse(text.encode(charset), f'{FORM}; charset="{charset}"' if named else FORM)
     assert notification.ref == OrderRef(order_no="訂單一")
+    with pytest.raises(NotificationError, match="charset that is not known"):
+        _parse(b'{"order_no": "A"}', "application/json; charset=rot13")
 
 
 def test_nested_fields_and_numbers_keep_their_very_text() -> None:
@@ -119,26 +121,13 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
         (b"order_no=A%0aB", "printable text of up to 200"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_a_reason_that_holds_no_signature(
-    body: bytes, reason: str
+async def test_what_cannot_be_read_is_refused_with_a_reason_that_holds_no_signature(
+    net: Dragnet, body: bytes, reason: str
 ) -> None:
+    net.signatures.add("s3cret")
     with pytest.raises(NotificationError, match=reason) as caught:
         _parse(body)
-    seen: list[str] = []
-    error: BaseException | None = caught.value
-    while error is not None:
-        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        ours = [f for f in frames if f.f_globals["__name__"].startswith("gateway_async")]
-        seen += [str(error), *(repr(frame.f_locals) for frame in ours)]
-        error = error.__context__ or error.__cause__
-    assert len(seen) > 1
-    assert "s3cret" not in "".join(seen)
-
-
-def test_a_charset_that_is_announced_and_not_known_is_refused() -> None:
-    for charset in ("rot13", "punycode"):
-        with pytest.raises(NotificationError, match="charset that is not known"):
-            _parse(b'{"order_no": "A"}', f"application/json; charset={charset}")
+    net.catch("refused", beyond_tests(caught.value))
 
 
 @given(
@@ -152,7 +141,7 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     assert notification.order_no or notification.transaction_id or notification.request_id
 
 
-SECRETS = {"order_no": "A-1", "encryption_data": "s3cret", "card": "4111111111111111"}
+SECRETS = {"order_no": "A-1", "encryption_data": "s3cret", "card": CARD}
 
 
 @pytest.mark.parametrize(
@@ -163,12 +152,10 @@ SECRETS = {"order_no": "A-1", "encryption_data": "s3cret", "card": "411111111111
         json.dumps({"order_no": "A-1", "payment": SECRETS}).encode(),
     ],
 )
-def test_a_notification_shows_no_signature_and_no_card(body: bytes) -> None:
+async def test_a_notification_shows_no_signature_and_no_card(net: Dragnet, body: bytes) -> None:
+    net.signatures.add("s3cret")
     notification = _parse(body)
-    shown = [repr(notification), repr(dict(notification.fields)), str(pickle.dumps(notification))]
-    shown.append(" ".join(f"{name}: {text!s}" for name, text in notification.fields.items()))
-    assert "s3cret" not in "".join(shown)
-    assert "411111111" not in "".join(shown)
+    net.catch("read", [notification, dict(notification.fields)])
     assert "A-1" in repr(notification)
 
 
