@@ -114,51 +114,37 @@ def test_a_bad_cell_is_named_by_line_and_column(row: str, column: str, reason: s
     assert reason in found
 
 
+OUTCOME = f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,Unknown ,,"
+REVIEW = "transaction_id,order_no,currency,amount"
+UNUSABLE: list[tuple[str | bytes, str]] = [
+    *((nothing, "line 1: the file is empty") for nothing in (b"", b"\xef\xbb\xbf", b" \r\n\n")),
+    (HEADER, "line 1: there is no row below it"),
+    (f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "column amount: more than one column has"),
+    (f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has no name"),
+    (HEADER.replace(",", ";"), "line 1: separate the cells by ',' in place of ';'"),
+    (rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
+    (rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
+    (rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
+    (rows("T1,Ö1,EUR,1,1,").encode("latin-1"), "line 2, column order_no: is not UTF-8"),
+    (rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
+    (rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: a NUL byte"),
+    (rows(f"T1,O1,EUR,1,1,{'x' * 131_073}"), "line 2: not CSV from here on: field larger than"),
+    (rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
+    (rows('T1,O1,EUR,1,1,"a"b'), "line 2: not CSV from here on"),
+    (f"{HEADER},in_job\nT1,O1,EUR,1,1,,night", "line 2, column in_job: "),
+    (OUTCOME, "line 2, column status: this order may have been done by the run that wrote this"),
+]
+ONE_OF_TWO = "line 2: give order_no or transaction_id, one of the two"
+
+
 @pytest.mark.parametrize(
     ("command", "body", "expected"),
     [
-        ("refund", b"", "line 1: the file is empty"),
-        ("refund", b"\xef\xbb\xbf", "line 1: the file is empty"),
-        ("refund", b" \r\n\n", "line 1: the file is empty"),
-        ("refund", HEADER, "line 1: there is no row below it"),
-        ("refund", f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "column amount: more than one column has"),
-        ("refund", f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has no name"),
-        ("refund", HEADER.replace(",", ";"), "line 1: separate the cells by ',' in place of ';'"),
-        ("refund", rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
-        ("refund", rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
-        ("refund", rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
-        (
-            "refund",
-            rows("T1,Ö1,EUR,1,1,").encode("latin-1"),
-            "line 2, column order_no: is not UTF-8",
-        ),
-        ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
-        ("refund", rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: a NUL byte"),
-        (
-            "refund",
-            rows(f"T1,O1,EUR,1,1,{'x' * 131_073}"),
-            "line 2: not CSV from here on: field larger than field limit",
-        ),
-        ("refund", rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
-        ("refund", rows('T1,O1,EUR,1,1,"a"b'), "line 2: not CSV from here on"),
-        ("refund", f"{HEADER},in_job\nT1,O1,EUR,1,1,,night", "line 2, column in_job: "),
-        (
-            "refund",
-            f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,Unknown ,,",
-            "line 2, column status: this order may have been done by the run that wrote this file",
-        ),
-        ("review", "transaction_id,order_no,currency,amount\nT1,O1,EUR,1", "review_flag: missing"),
-        (
-            "review",
-            "transaction_id,order_no,currency,amount,review_flag\nT,O,EUR,1,",
-            "flag: empty",
-        ),
-        (
-            "query",
-            "order_no,transaction_id\nO1,T1",
-            "line 2: give order_no or transaction_id, one of the two",
-        ),
-        ("query", "note\nx", "line 2: give order_no or transaction_id, one of the two"),
+        *(("refund", *row) for row in UNUSABLE),
+        ("review", f"{REVIEW}\nT1,O1,EUR,1", "review_flag: missing"),
+        ("review", f"{REVIEW},review_flag\nT,O,EUR,1,", "flag: empty"),
+        ("query", "order_no,transaction_id\nO1,T1", ONE_OF_TWO),
+        ("query", "note\nx", ONE_OF_TWO),
     ],
 )
 def test_a_file_that_cannot_be_used(command: str, body: str | bytes, expected: str) -> None:
