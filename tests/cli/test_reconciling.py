@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway_async.reconciliation import LedgerEntry
+from gateway_async.reconciliation import Kind, LedgerEntry
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ExtraItems, Status
 from tests.cli.running import Shell, write
@@ -45,6 +45,7 @@ def write_ledger(shell: Shell, *lines: tuple[object, ...]) -> None:
 async def test_every_planted_difference_is_found_among_many_lines_and_no_other(
     shell: Shell,
 ) -> None:
+    assert {*Kind} == {*PLANTS, "unanswered"}
     planted = [*PLANTS] * 7
     kinds = [*planted, *[""] * (LINES - len(planted))]
     random.Random(7).shuffle(kinds)

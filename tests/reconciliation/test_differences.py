@@ -9,33 +9,12 @@ import pytest
 from gateway_async import Dialect, GatewayClient
 from gateway_async.reconciliation import CurrencyTotals, Difference, Kind, reconcile
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, Status
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import reply_to
 from tests.reconciliation.books import Books, begin, entry
-from tests.reconciliation.planting import PLANTS, STATES, entry_of, found, pay
+from tests.reconciliation.planting import STATES, entry_of, found, pay
 
 STATUSES = {"1": True, "9": False}
-
-
-async def test_each_kind_is_found_in_order_and_none_besides(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    """Faults that go away change nothing; the command line finds them among many lines."""
-    assert {*Kind} == {*PLANTS, "unanswered"}
-    for operation, fault in (
-        ("query", Status(500, times=1)),
-        ("search_refunds", DropReply(times=1)),
-    ):
-        sandbox.faults.add(operation, fault)
-    ledger = [plant(sandbox, f"N-{kind}") for kind, plant in PLANTS.items()]
-    async with reconcile(gateway, iter(ledger), states=STATES, window=3) as reconciliation:
-        seen = [(one.index, one.kind, one.entry) async for one in reconciliation]
-    assert seen == [
-        (n, kind, one) for n, (kind, one) in enumerate(zip(PLANTS, ledger, strict=True))
-    ]
-    assert list(reconciliation.result) == []
-    assert sandbox.faults.struck.total() == 2
 
 
 async def test_a_difference_has_both_values_and_a_result_pickles(
