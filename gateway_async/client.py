@@ -495,7 +495,7 @@ class GatewayClient:
         from gateway_async.coalescer import Coalescer
 
         return Coalescer(
-            self._session,
+            session=self._session,
             linger_seconds=expect("linger_seconds", linger_seconds, SECONDS),
             policy=self._batch_policy(policy),
             recovery=self._recovery,

@@ -112,6 +112,7 @@ class _Queue:
         return leaving
 
 
+@attrs.define(eq=False, repr=False, kw_only=True)
 class Coalescer:
     """Sends single orders of many tasks together; made by `GatewayClient.coalesced`.
 
@@ -143,26 +144,22 @@ class Coalescer:
             the oldest leave first. Each is also logged in full, as a warning.
     """
 
-    def __init__(
-        self,
-        session: "Session",
-        *,
-        linger_seconds: float,
-        policy: "BatchPolicy",
-        recovery: "RecoveryPolicy",
-    ) -> None:
-        self.unclaimed: list[Outcome[Any, Any]] = []
-        self._session = session
-        self._linger_seconds = linger_seconds
+    unclaimed: list[Outcome[Any, Any]] = attrs.field(factory=list, init=False)
+    _session: "Session"
+    _linger_seconds: float
+    _policy: "BatchPolicy"
+    _recovery: "RecoveryPolicy"
+    _places: asyncio.Semaphore = attrs.field(init=False)
+    _queues: dict[tuple[str, str], _Queue] = attrs.field(factory=dict, init=False)
+    _requests: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
+    _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
+    _context: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
+    _is_open: bool = attrs.field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self._policy.concurrency)
         # One chunk has one request at a time; equal orders never meet in it.
-        self._policy = attrs.evolve(policy, concurrency=1, duplicates="reject")
-        self._places = asyncio.Semaphore(policy.concurrency)
-        self._recovery = recovery
-        self._queues: dict[tuple[str, str], _Queue] = {}
-        self._requests: set[asyncio.Task[None]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._context = contextvars.Context()
-        self._is_open = False
+        self._policy = attrs.evolve(self._policy, concurrency=1, duplicates="reject")
 
     def __repr__(self) -> str:
         waiting = sum(len(queue.waiting) for queue in self._queues.values())

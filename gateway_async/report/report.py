@@ -239,6 +239,7 @@ class Step:
             group.examples.append(example)
 
 
+@attrs.define(eq=False, repr=False)
 class Report:
     """Collects a run, one outcome or difference at a time.
 
@@ -252,14 +253,11 @@ class Report:
         steps: What was collected, by kind and by what to do.
     """
 
-    def __init__(
-        self, operation: str, *, job: str | None = None, dialect: Dialect | None = None
-    ) -> None:
-        self.operation = operation
-        self.dialect: Dialect = dialect or Dialect()
-        self.latencies: Latencies = Latencies()
-        self.steps: dict[tuple[str, str], Step] = {}
-        self._job = job
+    operation: str
+    _job: str | None = attrs.field(default=None, kw_only=True)
+    dialect: Dialect = attrs.field(factory=Dialect, kw_only=True)
+    latencies: Latencies = attrs.field(factory=Latencies, init=False)
+    steps: dict[tuple[str, str], Step] = attrs.field(factory=dict, init=False)
 
     @property
     def counts(self) -> Counter[str]:
