@@ -12,7 +12,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.jobs.books import Make, counts, make_client, streamed
 from tests.journal.tables import Tables
-from tests.orders import LOOK_UPS, client_at, references, seeded
+from tests.orders import LOOK_UPS, references, seeded
 
 
 async def _refused(batch: Any, said: str) -> None:
@@ -77,18 +77,6 @@ async def test_another_gateway(
     tables.run("UPDATE gateway_jobs SET gateway = ''")  # of an earlier version: the next client's
     assert (await make().resume(job, slice_number=number)).ok
     assert (await job.head()).gateway == first.gateway
-
-
-@pytest.mark.parametrize(
-    ("base_url", "place"),
-    [
-        ("https://Gateway.Example:443/", "https://gateway.example"),
-        ("https://gateway.example/eu/", "https://gateway.example/eu"),
-        ("http://[::1]:8080", "http://[::1]:8080"),
-    ],
-)
-def test_one_gateway_has_one_name(base_url: str, place: str) -> None:
-    assert client_at(base_url).gateway == place
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

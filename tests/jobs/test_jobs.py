@@ -14,7 +14,7 @@ from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, Make, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables
 from tests.orders import MONEY_OPERATIONS, refunds, seeded
-from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
+from tests.support.books import NOT_SENT, check_conserved, effects, statuses
 
 on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
@@ -51,23 +51,6 @@ async def test_the_same_line_again_sends_nothing_and_says_the_same(  # fixtures
         if operation == "refund":
             assert references_of(again) == references_of(await kept(other)) == references_of(first)
     assert sandbox.requests.total() == before
-
-
-@on_a_file
-@pytest.mark.parametrize("given", INPUTS)
-async def test_a_stream_tells_each_order_once(
-    sandbox: Sandbox, make: Make, journal: Journal, given: Any
-) -> None:
-    orders = seeded(sandbox, 9)
-    for _ in range(2):
-        batch = make().refund(given(orders), job=journal.job("job"))
-        seen = sorted(await streamed(batch), key=lambda outcome: outcome.index)
-        assert [outcome.order for outcome in seen] == orders
-        assert set(statuses(seen)) == {SUCCEEDED}
-        assert batch.progress.total == batch.progress.done == 9
-        assert batch.result.exhausted
-        assert (batch.result.counts[SUCCEEDED], len(batch.result)) == (9, 0)
-    assert effects(sandbox, orders) == [1] * 9
 
 
 @on_a_file

@@ -1,7 +1,6 @@
 """A job has one owner: the others wait, and one that lost it sends and changes nothing."""
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,6 @@ from gateway_async import GatewayClient, jobs
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.jobs import JobRunner
 from gateway_async.journal import JobState, Journal, leases
-from gateway_async.journal.database import Transaction
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import NOT_DONE, noted
 from gateway_async.sandbox import Sandbox
@@ -103,29 +101,6 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     await other.job("job").take("second")
     await lease.release()  # repeatable, and only of one's own
     assert (await other.status("job")).is_running
-
-
-@pytest.mark.parametrize("url", ["postgresql"], indirect=True)  # SQLite has one writer anyway
-async def test_one_that_is_refused_a_job_does_not_hold_up_its_owner(
-    journal: Journal, other: Journal
-) -> None:
-    lease = await (await submitted(journal)).take("me")
-    is_refused, is_renewed = threading.Event(), threading.Event()
-
-    def refused(transaction: Transaction) -> None:
-        job_id = leases.find_job(transaction, "job").id
-        with pytest.raises(JobBusyError):
-            Lease(other.database, 15, "job", 0, "other").acquire(transaction, job_id)
-        is_refused.set()
-        is_renewed.wait()  # as a process that is frozen within its transaction
-
-    asked = other.database.run("cannot take it", refused)
-    await asyncio.to_thread(is_refused.wait)
-    try:
-        await lease.renew()
-    finally:
-        is_renewed.set()
-    await asked
 
 
 async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables: Tables) -> None:

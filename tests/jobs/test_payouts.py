@@ -107,21 +107,6 @@ async def test_a_payout_in_doubt_is_held_until_a_person_decides(
     assert sandbox.requests["payout"] == 7
 
 
-async def test_a_payout_in_flight_when_its_process_ended_is_held(
-    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
-) -> None:
-    orders = payouts_of(3)
-    await make().submit("payout", orders, job=journal.job("job"), slice_size=3)
-    tables.put(1, state="intent", request=1)
-    for _ in range(2):
-        result = await make().resume(journal.job("job"), slice_number=1)
-        assert statuses(result) == [SUCCEEDED, UNKNOWN, SUCCEEDED]
-        said = str(result[1].error)
-        assert f"request_id {orders[1].request_id!r}" in said
-        assert "in flight when its process ended" in said
-    assert paid(sandbox, orders) == [1, 0, 1]
-
-
 async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
     make: Make, journal: Journal, other: Journal
 ) -> None:
