@@ -29,7 +29,7 @@ from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed
 from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
-from gateway_async.batching.runner import BatchRunner
+from gateway_async.batching.runner import BatchRunner, Pool, Tasks
 from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
@@ -44,14 +44,14 @@ from gateway_async.journal.chunks import ANYWHERE, Orders
 from gateway_async.journal.rows import ALIKE, NOT_DONE, Known, StoredChunk, codec_of, known_of
 from gateway_async.journal.submit import Submission
 from gateway_async.models.orders import OutcomeStatus, count_statuses, status_codes
-from gateway_async.operations import OPERATIONS, REFUND, OperationClass
+from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.recovery.recover import Recovery
 from gateway_async.session import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
-    from gateway_async.batching.results import ChunkResult, Outcome, Progress
+    from gateway_async.batching.results import ChunkResult, Outcome
     from gateway_async.journal.leases import Lease, Whose
     from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation
@@ -103,8 +103,8 @@ def job_batch(  # noqa: PLR0913  # one keyword a setting
     codec_of(operation.name)
     check_batch(operation, orders, policy)
 
-    async def open_run() -> JobRunner:
-        return JobRunner(session, operation, known, orders, policy=policy, recovery=recovery)
+    async def open_run() -> BatchRunner:
+        return _open_runner(session, operation, known, orders, policy=policy, recovery=recovery)
 
     return Batch(f"{operation.name} job {known.name!r}", open_run)
 
@@ -124,11 +124,11 @@ def resumed_batch(
     """
     known = _checked(job)
 
-    async def open_run() -> JobRunner:
+    async def open_run() -> BatchRunner:
         operation = OPERATIONS[(await known.head()).operation]
         check_size(operation, policy)
         given = (session, operation, known, None)
-        return JobRunner(*given, policy=policy, recovery=recovery, slice_number=slice_number)
+        return _open_runner(*given, policy=policy, recovery=recovery, slice_number=slice_number)
 
     part = f", slice {slice_number}" if slice_number else ""
     return Batch(f"job {known.name!r}{part}", open_run)
@@ -209,30 +209,53 @@ async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
 # A run
 
 
-class JobRunner(BatchRunner):
-    """A job under way in this process; `_conduct` does all of it, in order."""
+def _open_runner(  # noqa: PLR0913  # one keyword a setting
+    session: "Session",
+    operation: "Operation",
+    job: "Job",
+    orders: object,
+    *,
+    policy: "BatchPolicy",
+    recovery: "RecoveryPolicy",
+    slice_number: int = 0,
+) -> BatchRunner:
+    """Return the run of a job, not started; `orders` is None where the journal has them."""
 
-    def __init__(  # noqa: PLR0913  # one keyword a setting
+    def make_work(run: BatchRunner) -> JobWork:
+        return JobWork(run, job, orders, recovery, slice_number)
+
+    run = BatchRunner(session, operation, policy, make_work)
+    return run.reported(session.observer.batch(operation.name, orders, policy, job=job.name))
+
+
+class JobWork:
+    """What a job does in this process; `_conduct` does all of it, in order."""
+
+    def __init__(
         self,
-        session: "Session",
-        operation: "Operation",
+        run: BatchRunner,
         job: "Job",
         orders: object,
-        *,
-        policy: "BatchPolicy",
         recovery: "RecoveryPolicy",
-        slice_number: int = 0,
+        slice_number: int,
     ) -> None:
-        given = () if orders is None else orders
-        super().__init__(session, operation, given, policy=policy, recovery=recovery)
-        self.reported(session.observer.batch(operation.name, orders, policy, job=job.name))
-        self._needs_baseline |= operation is REFUND and not self._is_marked
+        session, operation, policy = run.session, run.operation, run.policy
+        self._run = run
+        self._gate = run.gate
+        self._session = session
+        self._operation = operation
+        self._policy = policy
+        self._recovery = recovery
         self._job = job
         self._slice_number = slice_number
-        self._input = None if orders is None else self._feed
+        self._input = None
         # The orders as they were handed in, where that is a collection.
-        self._collection = None if orders is None else self._feed.source.collection
-        self._sending_tasks = []
+        self._collection: tuple[object, ...] | None = None
+        if orders is not None:
+            self._input = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
+            self._collection = self._input.source.collection
+        # What sends the orders that are new: another in each round.
+        self._pool: Pool | None = None
         self._lease: Lease
         self._taken_at = 0.0
         # The positions from the first order to the last, how many of them are ours, and which of
@@ -246,20 +269,28 @@ class JobRunner(BatchRunner):
         self._lost: LeaseLostError | None = None
 
     @property
-    def progress(self) -> "Progress":
-        """How far it has come."""
-        return self.results.progress(None if self._positions is None else self._total)
+    def total(self) -> int | None:
+        """How many orders it has; None until its lease is taken."""
+        return None if self._positions is None else self._total
 
-    def _begin(self) -> None:
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every order was yielded."""
+        return self._positions is not None and self._yielded.count(1) == self._total
+
+    async def check(self) -> None:
+        """Check a collection whole."""
+        if self._input is not None:
+            await self._input.check_all()
+
+    def begin(self, tasks: Tasks) -> None:
         """Start the task that conducts the job; it begins the others."""
-        self._start_worker(
-            self._conduct(), f"{self._operation} job {self._job.name}", self._workers
-        )
+        tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
 
     def add_unsent(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it."""
         orders = self._collection
-        if orders is None or (self._positions is None and self.failure is not None):
+        if orders is None or (self._positions is None and self._run.tasks.failure is not None):
             return
         if self._positions is None:
             self._begin_positions(range(len(orders)), len(orders))
@@ -269,29 +300,27 @@ class JobRunner(BatchRunner):
             chunk = Chunk(indices, [orders[index] for index in indices])
             self._add_final(chunk.failed(error))
 
-    @property
-    def _is_exhausted(self) -> bool:
-        return self._positions is not None and self._yielded.count(1) == self._total
-
-    async def close_input(self) -> None:
+    async def aclose(self) -> None:
         """Close the input, if it was not taken to its end."""
         if self._input is not None:
             await self._input.aclose()
 
-    def _end_unsent(self) -> None:
+    def end_unsent(self) -> None:
+        """End what sends nothing: requests that were not written, waits, look-ups."""
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
         elif self._limit is not None:  # cancel once more, uncounted: it still ends by its limit
-            for conductor in self._workers:
+            for conductor in self._run.tasks:
                 conductor.cancel()
                 conductor.uncancel()
-        super()._end_unsent()
+        if self._pool is not None:
+            self._pool.end_unsent()
 
     def abandon(self) -> None:
         """End what is still on its way; the journal still records it."""
-        self._end_unsent()
-        for sender in self._sending_tasks:
-            sender.cancel()
+        self.end_unsent()
+        if self._pool is not None:
+            self._pool.abandon()
 
     # The job, from its first step to its last
 
@@ -337,7 +366,7 @@ class JobRunner(BatchRunner):
         _log.info(said, self._job.name, seconds)
         await self._aside(asyncio.sleep(seconds))
         made = await self._aside(attempt())
-        if made is None and not self._is_leaving:
+        if made is None and not self._run.is_leaving:
             raise busy  # the time of the batch was over before that of the other's lease
         return made
 
@@ -360,39 +389,41 @@ class JobRunner(BatchRunner):
             async for rows in self._rows(_SETTLED):  # by earlier processes
                 await self._yield(StoredChunk(rows), again=True)
             for _ in range(self._session.retry.attempts):
-                if self._is_leaving or self._lost is not None:
+                if self._run.is_leaving or self._lost is not None:
                     break
-                self._open_feed(
+                pool = self._pool = Pool(
+                    self._run,
                     NewOrders(self._lease, self._collection),
-                    policy,
+                    self._recovery,
+                    policy=policy,
+                    add=self._show,
                     marker=marker,
                     began_at=head.created_at,
                     recorder=recorder,
                 )
-                await self._send_new(states)
+                await self._send_new(pool, states)
                 if not await self._recover(hold=True):
                     break
         finally:
             await self._yield_left()
 
-    async def _send_new(self, states: "Sequence[JobState]") -> None:
-        """Send what the feed holds; no order may follow one like it that is in these states."""
+    async def _send_new(self, pool: Pool, states: "Sequence[JobState]") -> None:
+        """Send the orders of a pool; none may follow one like it that is in these states."""
         if states:
             async for rows in self._rows(states):
                 unlike = [row.order for row in rows if row.known.proof != ALIKE]
-                self._feed.note_unknown(unlike)
-        self._sending_tasks = []
+                pool.refuse_like(unlike)
+        senders = Tasks(self._run)
         try:
-            super()._begin()
-            await self._wait_for(self._sending_tasks)
+            pool.begin(senders)
+            await senders.wait()
         finally:  # also if a signal handler raised: what is yielded must stay true
-            if not all(sender.done() for sender in self._sending_tasks):
-                self.gate.stop("the job was interrupted, or its journal or a collaborator failed")
-                self._end_unsent()
-                await self._wait_out(self._sending_tasks)
-            failure = self._failure_of(self._sending_tasks)
-            super().add_unsent()
-            await self._feed.aclose()
+            if not senders.are_over:
+                self._gate.stop("the job was interrupted, or its journal or a collaborator failed")
+                self.end_unsent()
+                await senders.wait_out()
+            failure = senders.failure
+            pool.add_unsent()
         failure = failure or self._lease.failure
         if failure is not None:
             raise failure
@@ -411,13 +442,13 @@ class JobRunner(BatchRunner):
                 found = {row.index: {row.index: _for_a_person(row)} for row in rows}
                 await self._keep(found, {at: {at: JobState.UNKNOWN} for at in found})
                 continue
-            if self._is_leaving or self.gate.is_too_late or self._lost:
+            if self._run.is_leaving or self._gate.is_too_late or self._lost:
                 break
             looked_up = await self._aside(self._look(rows))
             if looked_up is None:
                 break
             result, seen = looked_up
-            self.results.requests += result.requests
+            self._run.results.requests += result.requests
             wanted, found = {row.index for row in rows}, defaultdict(dict)
             for outcome in result:
                 name, index = outcome.order.transaction_id, outcome.index
@@ -489,7 +520,7 @@ class JobRunner(BatchRunner):
     def _gaps(self) -> "Iterator[tuple[int, int]]":
         """Yield first and last position of stretches that hold orders not yielded yet."""
         start = 0 if self._positions is None else self._positions.start
-        first = -1 if self._is_exhausted else self._yielded.find(0)
+        first = -1 if self.is_exhausted else self._yielded.find(0)
         while first >= 0:
             last = min(first + _ROWS_AT_ONCE, len(self._yielded)) - 1
             yield start + first, start + last
@@ -508,27 +539,31 @@ class JobRunner(BatchRunner):
         if block.indices and self._positions is not None:
             for index in block.indices:
                 self._yielded[index - self._positions.start] = 1
-            self.results.add(block, known=again)
-        self.changed.set()
+            self._run.results.add(block, known=again)
+        self._run.changed.set()
 
     async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:
         self._add_final(block, again=again)
         most = self._policy.concurrency
-        while self.streamed and len(self.results.finished) >= most and not self._is_leaving:
+        while (
+            self._run.streamed
+            and len(self._run.results.finished) >= most
+            and not self._run.is_leaving
+        ):
             if is_cancelled():
                 raise asyncio.CancelledError  # perhaps no caller is left to take what is settled
-            await self.change()
+            await self._run.change()
 
     async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
-        if self._is_exhausted:
+        if self.is_exhausted:
             return  # all of it was recorded while the lease was ours
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             await self._renew()
-        reason = self.gate.stop_reason or "the job ended before"
+        reason = self._gate.stop_reason or "the job ended before"
         default = NotSentError(f"nothing was sent: {reason}")
         # What a stream still held is not yielded once it is left.
-        is_whole = self._collection is not None or not self._is_leaving
+        is_whole = self._collection is not None or not self._run.is_leaving
 
         def why_unsent(row: "Row") -> GatewayError | None:
             return self._reasons.get(row.index, default) if row.state is JobState.NEW else None
@@ -573,16 +608,16 @@ class JobRunner(BatchRunner):
         """Send nothing more: the job is another process's."""
         if self._lost is None:
             self._lost = error
-            self.gate.stop("the lease of the job was lost")
-            self._end_unsent()
-            self.changed.set()
+            self._gate.stop("the lease of the job was lost")
+            self.end_unsent()
+            self._run.changed.set()
 
     async def _aside(self, work: "Coroutine[Any, Any, T]") -> T | None:
         """Do what sends nothing, until the job is left or its time is over; then return None."""
-        if self._is_leaving:
+        if self._run.is_leaving:
             work.close()
             return None
-        deadline = None if math.isinf(self.gate.deadline) else self.gate.deadline
+        deadline = None if math.isinf(self._gate.deadline) else self._gate.deadline
         limit = self._limit = asyncio.timeout_at(deadline)
         try:
             async with limit:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from gateway_async.batching.feed import check_orders
 from gateway_async.batching.results import BatchResult, Outcome, Progress, Results
-from gateway_async.batching.runner import BatchRunner
+from gateway_async.batching.runner import open_runner
 from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
+    from gateway_async.batching.runner import BatchRunner
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy, RecoveryPolicy
@@ -158,11 +159,11 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
             if run.results.finished:  # taken once its outcomes are made
                 self._ready = run.results.finished[0].outcomes()[::-1]
                 run.take()
-            elif (failure := run.failure) is not None:
+            elif (failure := run.tasks.failure) is not None:
                 interruption = await self._drain(run, "the input or a collaborator failed")
                 await run.finish(interruption or failure)
-            elif run.is_over:
-                run.add_unsent()
+            elif run.tasks.are_over:
+                run.work.add_unsent()
                 if not run.results.finished:
                     await run.finish()
             else:
@@ -249,8 +250,8 @@ def plain_batch(
     """Make a batch that nothing but this process remembers; see `check_batch`."""
     check_batch(operation, orders, policy)
 
-    async def open_run() -> BatchRunner:
-        run = BatchRunner(session, operation, orders, policy=policy, recovery=recovery)
+    async def open_run() -> "BatchRunner":
+        run = open_runner(session, operation, orders, policy=policy, recovery=recovery)
         return run.reported(session.observer.batch(operation.name, orders, policy))
 
     return Batch(operation.name, open_run)

@@ -1,4 +1,4 @@
-"""A batch under way: `concurrency` workers take chunks from the feed and send them.
+"""A batch under way: its life, from the check of its input to its result, and its workers.
 
 However the batch ends, each order that was pulled gets exactly one outcome. A request that may have
 been sent is waited for until the drain time is over.
@@ -9,7 +9,7 @@ import logging
 import math
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gateway_async.batching.alike import SECONDS_AN_HOUR
 from gateway_async.batching.baseline import Baseline
@@ -27,10 +27,9 @@ from gateway_async.errors import (
 )
 from gateway_async.operations import REFUND
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_cancelled
-from gateway_async.settings import BatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from gateway_async.batching.alike import References
     from gateway_async.batching.feed import Chunk, Source
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
     from gateway_async.operations import Operation
     from gateway_async.session import Session
-    from gateway_async.settings import RecoveryPolicy
+    from gateway_async.settings import BatchPolicy, RecoveryPolicy
     from gateway_async.telemetry import BatchSpan
 
 _log = logging.getLogger("gateway_async.batches")
@@ -52,38 +51,83 @@ _CUT_SHORT = (
 )
 
 
-class BatchRunner:
-    """A batch under way, awaited or streamed; a job is one, too, whose feed reads a journal.
+class Work(Protocol):
+    """What a batch does: its orders are sent by a `Pool`; a job makes one for each of its rounds.
 
-    It ends in two steps. If workers still run, `drain`: take no more orders, end requests of which
-    nothing was sent (`_end_unsent`), wait for the others, and cancel those that are left after the
-    drain time (`abandon`). Then `finish`: add the orders that were never sent (`add_unsent`), make
-    the result, and close the input.
+    Attributes:
+        total: How many orders there are; None where that is not known.
+        is_exhausted: Whether every order of the input was taken.
+    """
+
+    @property
+    def total(self) -> int | None: ...  # noqa: D102  # above
+
+    @property
+    def is_exhausted(self) -> bool: ...  # noqa: D102  # above
+
+    async def check(self) -> None:
+        """Check a collection whole.
+
+        Raises:
+            InvalidOrderError: If any order of it is wrong.
+        """
+        ...
+
+    def begin(self, tasks: "Tasks") -> None:
+        """Start the tasks of the batch."""
+        ...
+
+    def end_unsent(self) -> None:
+        """Take no more orders, and end the requests of which nothing was sent."""
+        ...
+
+    def abandon(self) -> None:
+        """End the others, too: the drain time is over."""
+        ...
+
+    def add_unsent(self) -> None:
+        """Add, once the tasks have ended, the orders that were never sent."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the input, if it was not taken to its end."""
+        ...
+
+
+class BatchRunner:
+    """A batch under way, awaited or streamed.
+
+    It ends in two steps. If its tasks still run, `drain`: take no more orders, end requests of
+    which nothing was sent, wait for the others, and end those that are left after the drain time.
+    Then `finish`: add the orders that were never sent, make the result, and close the input.
 
     Args:
         session: The way to the gateway.
         operation: The operation.
-        orders: The input.
         policy: Concurrency, chunk size, duplicates, time limits.
-        recovery: Whether refunds carry a marker, or their earlier refunds are looked up first.
+        make_work: Makes what the batch does.
 
     Attributes:
         results: The outcomes so far.
         gate: Whether requests may leave.
+        changed: Set when outcomes are added or taken, or a task ends.
         result: The outcome of every order, once it is over.
         streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
+        is_leaving: Whether it takes no more orders, not even to call them `not_sent`.
         span: The telemetry of the batch; None for the look-ups of a recovery.
+        tasks: Its tasks.
     """
 
     def __init__(
         self,
         session: "Session",
         operation: "Operation",
-        orders: object,
-        *,
-        policy: BatchPolicy,
-        recovery: "RecoveryPolicy",
+        policy: "BatchPolicy",
+        make_work: "Callable[[BatchRunner], Work]",
     ) -> None:
+        self.session = session
+        self.operation = operation
+        self.policy = policy
         self.results: Results = Results(operation.record_class)
         self.gate: Gate = Gate(
             deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
@@ -92,146 +136,15 @@ class BatchRunner:
         self.changed: asyncio.Event = asyncio.Event()
         self.result: BatchResult[Any, Any] | None = None
         self.streamed: bool = False
+        self.is_leaving: bool = False
         self.span: BatchSpan | None = None
-        self._policy = policy
-        self._workers: list[asyncio.Task[None]] = []
-        self._is_leaving = False
-        self._session = session
-        self._operation = operation
-        self._recovery = recovery
-        self._is_marked = operation is REFUND and recovery.refund_evidence == "marker"
-        self._needs_baseline = operation is REFUND and recovery.record_baseline
-        self._sending_tasks = self._workers  # in a job, a worker starts them
-        self._no_references: References = {}  # shared: one a chunk would stay with its result
-        self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
-        self._failed_in_a_row = 0
-        self._alarm: asyncio.TimerHandle | None = None
-        self._open_feed(
-            GivenOrders(orders), policy, marker=uuid.uuid4().hex[:12], began_at=time.time()
-        )
-
-    def _open_feed(
-        self,
-        orders: "Source",
-        policy: BatchPolicy,
-        *,
-        marker: str,
-        began_at: float,
-        recorder: "IntentRecorder | None" = None,
-    ) -> None:
-        """Prepare to send some orders.
-
-        Args:
-            orders: The orders.
-            policy: Chunk size, concurrency, duplicates.
-            marker: What tells the refunds' markers, where they are sent, from those of others.
-            began_at: When the orders were handed in, in seconds since the epoch: the guard against
-                alike refunds looks back `hold_alike_hours` from here.
-            recorder: Records each chunk in a job's journal; the job has checked its orders.
-        """
-        begins = f"ga-{marker}" if self._is_marked else None
-        session, operation, is_job = self._session, self._operation, recorder is not None
-        self._recorder = recorder
-        self._feed = OrderFeed(
-            operation, session.dialect, policy, orders, marker=begins, checked=is_job
-        )
-        self._sender = Sender(
-            session,
-            operation,
-            gate=self.gate,
-            results=self.results,
-            add=self._add,
-            recorder=recorder,
-            marker=begins,
-            alone=policy.duplicates == "reject",
-        )
-        hours = self._recovery.hold_alike_hours
-        self._baseline = Baseline(
-            session,
-            self.gate,
-            self.results,
-            recorder=recorder,
-            since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
-            counts_made=not is_job and policy.duplicates != "reject",
-        )
+        self.tasks: Tasks = Tasks(self)
+        self.work: Work = make_work(self)
 
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        collection = self._feed.source.collection
-        return self.results.progress(None if collection is None else len(collection))
-
-    async def start(self, *, streamed: bool = False) -> None:
-        """Check a collection whole, then start the workers.
-
-        Args:
-            streamed: Whether outcomes are taken as they come.
-
-        Raises:
-            InvalidOrderError: If any order of a collection is wrong; nothing is sent.
-            asyncio.CancelledError: The cancellation, once `result` is there; nothing is sent.
-        """
-        self.streamed = streamed
-        try:
-            await self._feed.check_all()
-        except asyncio.CancelledError as cancelled:
-            self.gate.stop(CALL_CANCELLED)
-            await self.finish(cancelled)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Start the workers that take chunks from the feed and send them."""
-        have_begun = False
-        try:
-            for number in range(self._policy.concurrency):
-                name = f"{self._operation} worker {number}"
-                self._start_worker(self._work(), name, self._sending_tasks)
-            have_begun = True
-        finally:
-            if not have_begun:  # nothing waits for the tasks that were made
-                self.gate.stop("the batch could not begin")
-                self.abandon()
-        if self.gate.deadline < math.inf:
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_at(self.gate.deadline, self._end_waiting)
-
-    def add_unsent(self) -> None:
-        """Add, once the workers have ended, what was never sent."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        reason = self.gate.stop_reason or "the batch ended before"
-        for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
-            self._show(chunk)
-
-    @property
-    def _is_exhausted(self) -> bool:
-        return self._feed.is_exhausted
-
-    async def close_input(self) -> None:
-        """Close the input, if it was not taken to its end."""
-        await self._feed.aclose()
-
-    def _end_unsent(self) -> None:
-        self._withdraw_unsent()
-        self._cancel_idle()
-
-    def _end_waiting(self) -> None:
-        """At the deadline, end what waits for its turn or for the input."""
-        self.gate.stop(DEADLINE_PASSED)
-        self._withdraw_unsent()
-        if self._feed.source.waits:
-            self._cancel_idle()
-
-    def _withdraw_unsent(self) -> None:
-        for sender in (self._sender, *self._baseline.senders):
-            sender.withdraw_unsent()
-
-    def _cancel_idle(self) -> None:
-        for worker in self._sending_tasks:
-            if not self._sender.is_busy(worker):
-                worker.cancel()
-
-    # Its life: awaited or streamed, drained, finished
+        return self.results.progress(self.work.total)
 
     def reported(self, span: "BatchSpan") -> Self:
         """Report to a span until the `with` block around the runner is left."""
@@ -244,7 +157,7 @@ class BatchRunner:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self.span is not None:
-            raised = self.failure if error is None else error
+            raised = self.tasks.failure if error is None else error
             made = self.progress
             self.span.end(
                 made.counts,
@@ -254,77 +167,38 @@ class BatchRunner:
                 error=raised,
             )
 
-    def abandon(self) -> None:
-        """Cancel the workers."""
-        for worker in self._workers:
-            worker.cancel()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether every worker has ended."""
-        return all(worker.done() for worker in self._workers)
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The exception that ended a worker: of the input, a collaborator, or a cancellation."""
-        return self._failure_of(self._workers)
-
-    def _failure_of(self, workers: "Sequence[asyncio.Task[None]]") -> BaseException | None:
-        ended = [worker for worker in workers if worker.done()]
-        errors = [worker.exception() for worker in ended if not worker.cancelled()]
-        error = next((error for error in errors if error is not None), None)
-        is_cut = self._may_be_cut and any(worker.cancelled() for worker in ended)
-        return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
-
-    @property
-    def _may_be_cut(self) -> bool:
-        """Whether foreign code cancelled a worker, so that orders were left."""
-        if self.gate.stopped_because == CALL_CANCELLED:
-            return self.is_over and not (self._is_leaving or self._is_exhausted)
-        return self.gate.stop_reason is None
-
-    async def change(self) -> None:
-        """Wait until outcomes are added or taken, or a worker ends."""
-        self.changed.clear()
-        await self.changed.wait()
+    def add(self, chunk: "ChunkResult") -> None:
+        """Add the outcomes of a chunk."""
+        self.results.add(chunk)
+        self.changed.set()
 
     def take(self) -> "ChunkResult":
         """Take the outcomes of the next finished chunk."""
         self.changed.set()
         return self.results.finished.popleft()
 
-    async def drain(self, reason: str) -> asyncio.CancelledError | None:
-        """Take and send no more, and wait up to the drain time for what may have been sent.
+    async def change(self) -> None:
+        """Wait until outcomes are added or taken, or a task ends."""
+        self.changed.clear()
+        await self.changed.wait()
 
-        Returns:
-            The cancellation that cut the waiting short, if one did.
+    async def start(self, *, streamed: bool = False) -> None:
+        """Check a collection whole, then start the tasks.
+
+        Args:
+            streamed: Whether outcomes are taken as they come.
+
+        Raises:
+            InvalidOrderError: If any order of a collection is wrong; nothing is sent.
+            asyncio.CancelledError: The cancellation, once `result` is there; nothing is sent.
         """
-        self._is_leaving = True
-        self.gate.stop(reason)
-        self.changed.set()
-        self._end_unsent()
-        return await self._wait_out(self._workers)
-
-    async def _wait_out(
-        self, workers: "Sequence[asyncio.Task[None]]"
-    ) -> asyncio.CancelledError | None:
-        """Wait for workers up to the drain time, then cancel them."""
-        interruption: asyncio.CancelledError | None = None
-        seconds: float | None = self._policy.drain_seconds
-        while pending := [worker for worker in workers if not worker.done()]:
-            if seconds is None:
-                self.abandon()
-            try:
-                await asyncio.wait(pending, timeout=seconds)
-            except asyncio.CancelledError as cancelled:
-                interruption = cancelled
-            seconds = None
-        return interruption
-
-    async def _wait_for(self, workers: "Sequence[asyncio.Task[None]]") -> None:
-        """Wait until every worker has ended, or one has failed."""
-        if not all(worker.done() for worker in workers):
-            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+        self.streamed = streamed
+        try:
+            await self.work.check()
+        except asyncio.CancelledError as cancelled:
+            self.gate.stop(CALL_CANCELLED)
+            await self.finish(cancelled)
+        self.work.begin(self.tasks)
 
     async def complete(self) -> "BatchResult[Any, Any]":
         """Start, wait for the end, and return the result; a cancellation drains first.
@@ -336,14 +210,26 @@ class BatchRunner:
         await self.start()
         interruption = None
         try:
-            await self._wait_for(self._workers)
+            await self.tasks.wait()
         except asyncio.CancelledError as cancelled:
             interruption = cancelled
-        if interruption is not None or not self.is_over:
+        if interruption is not None or not self.tasks.are_over:
             reason = CALL_CANCELLED if interruption else "the input or a collaborator failed"
             cut_short = await self.drain(reason)
             interruption = interruption or cut_short
         return await self.finish(interruption)
+
+    async def drain(self, reason: str) -> asyncio.CancelledError | None:
+        """Take and send no more, and wait up to the drain time for what may have been sent.
+
+        Returns:
+            The cancellation that cut the waiting short, if one did.
+        """
+        self.is_leaving = True
+        self.gate.stop(reason)
+        self.changed.set()
+        self.work.end_unsent()
+        return await self.tasks.wait_out()
 
     async def finish(
         self, interruption: BaseException | None = None, *, quiet: bool = False
@@ -352,35 +238,239 @@ class BatchRunner:
 
         Args:
             interruption: A cancellation to raise at the end.
-            quiet: Do not raise `failure`, since the caller raises another exception.
+            quiet: Do not raise the failure of a task, since the caller raises another exception.
 
         Raises:
-            BaseException: The interruption, or else `failure`, once `result` is there.
+            BaseException: The interruption, or else the failure, once `result` is there.
         """
-        self.add_unsent()
-        self.result = self.results.result(exhausted=self._is_exhausted)
+        self.work.add_unsent()
+        self.result = self.results.result(exhausted=self.work.is_exhausted)
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
-        failure = self.failure  # read in any case: asyncio logs what is never retrieved
-        await self.close_input()
+        failure = self.tasks.failure  # read in any case: asyncio logs what is never retrieved
+        await self.work.aclose()
         if error := interruption or (None if quiet else failure):
             raise error
         return self.result
 
-    def _start_worker(
-        self, work: "Coroutine[Any, Any, None]", name: str, workers: "list[asyncio.Task[None]]"
+
+class Tasks:
+    """Tasks of a batch that are waited for together: its workers, or the one of a job."""
+
+    def __init__(self, run: BatchRunner) -> None:
+        self._run = run
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __iter__(self) -> "Iterator[asyncio.Task[None]]":
+        return iter(self._tasks)
+
+    def start(self, work: "Coroutine[Any, Any, None]", name: str) -> None:
+        """Start a task in the context of the batch."""
+        run, create = self._run, asyncio.get_running_loop().create_task
+        task = run.span.run(create, work, name=name) if run.span else create(work, name=name)
+        task.add_done_callback(lambda _: run.changed.set())
+        self._tasks.append(task)
+
+    def cancel(self) -> None:
+        """Cancel all of them."""
+        for task in self._tasks:
+            task.cancel()
+
+    @property
+    def are_over(self) -> bool:
+        """Whether all have ended."""
+        return all(task.done() for task in self._tasks)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The exception that ended one: of the input, a collaborator, or a cancellation."""
+        ended = [task for task in self._tasks if task.done()]
+        errors = [task.exception() for task in ended if not task.cancelled()]
+        error = next((error for error in errors if error is not None), None)
+        is_cut = any(task.cancelled() for task in ended) and self._may_be_cut
+        return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
+
+    @property
+    def _may_be_cut(self) -> bool:
+        """Whether foreign code cancelled one, so that orders were left."""
+        run = self._run
+        if run.gate.stopped_because == CALL_CANCELLED:
+            return run.tasks.are_over and not (run.is_leaving or run.work.is_exhausted)
+        return run.gate.stop_reason is None
+
+    async def wait(self) -> None:
+        """Wait until all have ended, or one has failed."""
+        if not self.are_over:
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+
+    async def wait_out(self) -> asyncio.CancelledError | None:
+        """Wait up to the drain time, then end what is left.
+
+        Returns:
+            The cancellation that cut the waiting short, if one did.
+        """
+        interruption: asyncio.CancelledError | None = None
+        seconds: float | None = self._run.policy.drain_seconds
+        while pending := [task for task in self._tasks if not task.done()]:
+            if seconds is None:
+                self._run.work.abandon()
+            try:
+                await asyncio.wait(pending, timeout=seconds)
+            except asyncio.CancelledError as cancelled:
+                interruption = cancelled
+            seconds = None
+        return interruption
+
+
+class Pool:
+    """`concurrency` workers, each of which takes a chunk from the feed, sends it, and so on.
+
+    Args:
+        run: The batch.
+        orders: Where its orders come from.
+        recovery: Whether refunds carry a marker, or their earlier refunds are looked up first.
+        policy: How they are sent.
+        add: Called with the outcomes of each chunk.
+        marker: What tells the refunds' markers, where they are sent, from those of others.
+        began_at: When the orders were handed in, in seconds since the epoch: the guard against
+            alike refunds looks back `hold_alike_hours` from here.
+        recorder: Records each chunk in a job's journal; the job has checked its orders.
+    """
+
+    def __init__(  # noqa: PLR0913  # a job says more than a batch
+        self,
+        run: BatchRunner,
+        orders: "Source",
+        recovery: "RecoveryPolicy",
+        *,
+        policy: "BatchPolicy",
+        add: "Callable[[ChunkResult], None]",
+        marker: str,
+        began_at: float,
+        recorder: "IntentRecorder | None" = None,
     ) -> None:
-        create = asyncio.get_running_loop().create_task
-        worker = self.span.run(create, work, name=name) if self.span else create(work, name=name)
-        worker.add_done_callback(lambda _: self.changed.set())
-        workers.append(worker)
+        session, operation, gate, is_job = (
+            run.session,
+            run.operation,
+            run.gate,
+            recorder is not None,
+        )
+        is_marked = operation is REFUND and recovery.refund_evidence == "marker"
+        begins = f"ga-{marker}" if is_marked else None
+        hours = recovery.hold_alike_hours
+        self._run = run
+        self._policy = policy
+        self._show = add
+        self._recorder = recorder
+        self._needs_baseline = operation is REFUND and (
+            recovery.record_baseline or (is_job and not is_marked)
+        )
+        self._feed = OrderFeed(
+            operation, session.dialect, policy, orders, marker=begins, checked=is_job
+        )
+        self._sender = Sender(
+            session,
+            operation,
+            gate=gate,
+            results=run.results,
+            add=self._add,
+            recorder=recorder,
+            marker=begins,
+            alone=policy.duplicates == "reject",
+        )
+        self._baseline = Baseline(
+            session,
+            gate,
+            run.results,
+            recorder=recorder,
+            since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
+            counts_made=not is_job and policy.duplicates != "reject",
+        )
+        self._no_references: References = {}  # shared: one a chunk would stay with its result
+        self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
+        self._failed_in_a_row = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._workers = Tasks(run)
+
+    @property
+    def total(self) -> int | None:
+        """How many orders there are, where they are a collection."""
+        collection = self._feed.source.collection
+        return None if collection is None else len(collection)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every order of the input was taken."""
+        return self._feed.is_exhausted
+
+    async def check(self) -> None:
+        """Check a collection whole."""
+        await self._feed.check_all()
+
+    def refuse_like(self, orders: "Sequence[Any]") -> None:
+        """Refuse orders of the identity of these, unless the policy allows duplicates."""
+        self._feed.note_unknown(orders)
+
+    def begin(self, tasks: Tasks) -> None:
+        """Start the workers."""
+        self._workers, gate = tasks, self._run.gate
+        have_begun = False
+        try:
+            for number in range(self._policy.concurrency):
+                tasks.start(self._work(), f"{self._run.operation} worker {number}")
+            have_begun = True
+        finally:
+            if not have_begun:  # nothing waits for the tasks that were made
+                gate.stop("the batch could not begin")
+                self.abandon()
+        if gate.deadline < math.inf:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_at(gate.deadline, self._end_waiting)
+
+    def end_unsent(self) -> None:
+        """End the requests of which nothing was sent, and the workers without a request."""
+        self._withdraw_unsent()
+        self._cancel_idle()
+
+    def abandon(self) -> None:
+        """Cancel the workers."""
+        self._workers.cancel()
+
+    def add_unsent(self) -> None:
+        """Add, once the workers have ended, what was never sent."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        reason = self._run.gate.stop_reason or "the batch ended before"
+        for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
+            self._show(chunk)
+
+    async def aclose(self) -> None:
+        """Close the input, if it was not taken to its end."""
+        await self._feed.aclose()
+
+    def _end_waiting(self) -> None:
+        """At the deadline, end what waits for its turn or for the input."""
+        self._run.gate.stop(DEADLINE_PASSED)
+        self._withdraw_unsent()
+        if self._feed.source.waits:
+            self._cancel_idle()
+
+    def _withdraw_unsent(self) -> None:
+        for sender in (self._sender, *self._baseline.senders):
+            sender.withdraw_unsent()
+
+    def _cancel_idle(self) -> None:
+        for worker in self._workers:
+            if not self._sender.is_busy(worker):
+                worker.cancel()
 
     # A worker: take a chunk, send it, add its outcomes
 
     async def _work(self) -> None:
+        gate = self._run.gate
         try:
             while (chunk := await self._next_chunk()) is not None:
-                if not self.gate.is_open and (reason := self.gate.stop_reason) is not None:
+                if not gate.is_open and (reason := gate.stop_reason) is not None:
                     self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
                     await asyncio.sleep(0)  # let other tasks run, however long the input is
                     continue
@@ -398,16 +488,16 @@ class BatchRunner:
 
     async def _next_chunk(self) -> "Chunk | None":
         """Take the next chunk from the feed; None at the end, or after a stop."""
-        feed = self._feed
-        if self._policy.concurrency > _ENCODED_AT_ONCE:
+        run, feed, most = self._run, self._feed, self._policy.concurrency
+        if most > _ENCODED_AT_ONCE:
             await self._turns.acquire()
             asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         while self._may_take:
-            if self.streamed:
+            if run.streamed:
                 if is_cancelled():
                     raise asyncio.CancelledError  # perhaps no caller is left to take outcomes
-                if len(self.results.finished) >= self._policy.concurrency:
-                    await self.change()
+                if len(run.results.finished) >= most:
+                    await run.change()
                     continue
             try:
                 await feed.fill()
@@ -422,7 +512,7 @@ class BatchRunner:
             chunk = feed.take()
             if chunk is not None or feed.is_done:
                 return chunk
-            await self.change()
+            await run.change()
         return None
 
     @property
@@ -431,10 +521,10 @@ class BatchRunner:
 
         An input that may wait for the caller's code is not waited for beyond the deadline.
         """
-        source, gate = self._feed.source, self.gate
+        source, gate = self._feed.source, self._run.gate
         is_too_late = source.waits and gate.is_too_late
         is_kept = source.is_stored and gate.stop_reason is not None
-        return not (self._is_leaving or self._feed.is_broken or is_too_late or is_kept)
+        return not (self._run.is_leaving or self._feed.is_broken or is_too_late or is_kept)
 
     def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
@@ -450,9 +540,10 @@ class BatchRunner:
 
     def _stop(self, reason: str) -> None:
         """Send no more, not even a request that is about to be written."""
-        if self.gate.stop_reason is None:
-            _log.warning("%s sends nothing more: %s", self._operation, reason)
-        self.gate.stop(reason)
+        gate = self._run.gate
+        if gate.stop_reason is None:
+            _log.warning("%s sends nothing more: %s", self._run.operation, reason)
+        gate.stop(reason)
         self._withdraw_unsent()
 
     def _add(self, chunk: "ChunkResult") -> None:
@@ -460,10 +551,6 @@ class BatchRunner:
         self._show(chunk)
         if self._feed.is_serial:
             self._feed.release(chunk)
-
-    def _show(self, chunk: "ChunkResult") -> None:
-        self.results.add(chunk)
-        self.changed.set()
 
     async def _take_baseline(self, chunk: "Chunk") -> "tuple[Chunk | None, References]":
         """Look up the earlier refunds of a chunk.
@@ -489,3 +576,27 @@ class BatchRunner:
             self._note_result(problem)
             return None, references
         return chunk.part([n for n in range(len(chunk)) if n not in barred]), references
+
+
+def open_runner(
+    session: "Session",
+    operation: "Operation",
+    orders: object,
+    *,
+    policy: "BatchPolicy",
+    recovery: "RecoveryPolicy",
+) -> BatchRunner:
+    """Return a batch of orders that nothing but this process remembers; it is not started."""
+
+    def make_work(run: BatchRunner) -> Pool:
+        return Pool(
+            run,
+            GivenOrders(orders),
+            recovery,
+            policy=policy,
+            add=run.add,
+            marker=uuid.uuid4().hex[:12],
+            began_at=time.time(),
+        )
+
+    return BatchRunner(session, operation, policy, make_work)

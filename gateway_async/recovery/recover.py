@@ -15,7 +15,7 @@ import attrs
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.feed import check_order
 from gateway_async.batching.results import AnsweredChunk, BatchResult, ListedOutcomes
-from gateway_async.batching.runner import BatchRunner
+from gateway_async.batching.runner import open_runner
 from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OrderRef, OutcomeStatus, marked, reference_of
 from gateway_async.operations import OPERATIONS, QUERY, REFUND
@@ -183,7 +183,7 @@ class Recovery:
         is_refund = operation is REFUND
         control = self._control if is_refund else None
         asked = dict.fromkeys([*([control.transaction_id] if control else []), *names])
-        run = BatchRunner(
+        run = open_runner(
             self._session,
             OPERATIONS[operation.recovered_by],
             [OrderRef(transaction_id=name) for name in asked],

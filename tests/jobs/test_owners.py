@@ -10,7 +10,7 @@ import pytest
 
 from gateway_async import GatewayClient, jobs
 from gateway_async.errors import JobBusyError, LeaseLostError
-from gateway_async.jobs import JobRunner
+from gateway_async.jobs import JobWork
 from gateway_async.journal import JobState, Journal, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import NOT_DONE, noted
@@ -60,14 +60,14 @@ async def halt(gateway: GatewayClient, journal: Journal, orders: list[Any]) -> H
 @pytest.fixture
 def frozen(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this journal renew nothing, and say nothing of it: as a frozen process does."""
-    real = JobRunner._keep_lease
+    real = JobWork._keep_lease
 
-    async def keep(run: JobRunner) -> None:
+    async def keep(run: JobWork) -> None:
         if run._job.journal is journal:
             await asyncio.Event().wait()
         await real(run)
 
-    monkeypatch.setattr(JobRunner, "_keep_lease", keep)
+    monkeypatch.setattr(JobWork, "_keep_lease", keep)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy
-from gateway_async.jobs import JobRunner
+from gateway_async.batching.runner import Tasks
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, Make, counts, refuse
@@ -92,12 +92,12 @@ class AlarmError(Exception):
 async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_it_not_sent(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def alarmed(run: JobRunner, _: object) -> None:
-        while not run.results.finished:  # noqa: ASYNC110  # the first refund is made; the second waits for its turn
+    async def alarmed(senders: Tasks) -> None:
+        while not senders._run.results.finished:  # noqa: ASYNC110  # the first refund is made; the second waits for its turn
             await asyncio.sleep(0)
         raise AlarmError
 
-    monkeypatch.setattr(JobRunner, "_wait_for", alarmed)
+    monkeypatch.setattr(Tasks, "wait", alarmed)
     orders, turnstile, told = seeded(sandbox, 6), Turnstile(), list[Any]()
     with contextlib.suppress(AlarmError):
         async with make(limiter=turnstile).refund(orders, job=journal.job("job")) as batch:
