@@ -57,7 +57,7 @@ class Asked:
             return {**self.fields, "status": "COMPLETED", "transaction_id": "P1", **changes}
         if name in LOOK_UPS:
             items = [
-                {kind: value, "query_result": "1"}
+                {kind: value, "query_result": "1", "refund_amount": "0.01"}  # of no order here
                 for kind in ("order_no", "transaction_id")
                 for value in str(self.fields.get(kind, "")).split(",")
                 if value
