@@ -18,7 +18,7 @@ from gateway_async.sandbox.faults import (
     NoReply,
     ReturnStatus,
 )
-from tests.recovery.books import EVIDENCE, REFERENCES, MakeClient, lost, refunds
+from tests.recovery.books import EVIDENCE, REFERENCES, MakeClient, losing, lost, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, check_books, statuses
 from tests.support.collaborators import Limiter
 
@@ -140,6 +140,18 @@ async def test_recovery_with_resends_may_be_repeated(
         check_books(sandbox, again)
     assert not (await gateway.recover([*result, *again])).not_sent
     check_books(sandbox, again)
+
+
+async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: MakeClient) -> None:
+    orders = refunds(sandbox, 3)
+    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+    one_by_one = BatchPolicy(chunk_size=1, concurrency=1)
+    result = await gateway.refund(losing(sandbox, "refund", *orders), policy=one_by_one)
+    recovered = await gateway.recover(result)
+    assert statuses(recovered) == [SUCCEEDED] * 3
+    own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
+    assert own == [order.transaction_id for order in orders]
+    check_books(sandbox, recovered)
 
 
 async def test_two_recoveries_at_once_send_nothing_twice(
