@@ -18,16 +18,10 @@ TEXTS = (f"E1:card {CARD} was declined", f"E1:{SIGNATURE} is not right", "E1:a\0
 def _echoing(asked: Asked) -> Any:
     """Answer half of the refunds as done, decline the others, and say too much of each."""
     reply = asked.done(encryption_data=SIGNATURE, card=CARD)
-<<<<<<< Updated upstream
     if asked.operation.name == "search_refunds":  # earlier refunds, unlike those of the job
         for item in reply["refund_orders"]:
             item["refund_amount"] = "0.01"
     if asked.operation.name == "refund":
-=======
-    if asked.operation.name == "search_refunds":
-        reply["refund_orders"] = []
-    else:
->>>>>>> Stashed changes
         for number, item in enumerate(reply["refund_orders"]):
             secrets = {"card": CARD, "encryption_data": SIGNATURE}
             item |= {**secrets, "refund_reference_id": f"R{number}"}

@@ -57,6 +57,5 @@ async def test_a_stream_and_its_resume_stay_small(
             job = journal.job(f"job {count}")
             streams.append(await _peak(gateway.refund(_generated(count), job=job), count))
             resumes.append(await _peak(gateway.resume(job), count))
-    print("GROW", streams, resumes)
     for few, many in (streams, resumes):
         assert many - few < MOST_GROWTH * (MANY - FEW)
