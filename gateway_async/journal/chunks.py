@@ -5,13 +5,12 @@ nothing is changed. Who may change them is checked by `leases`, in the same tran
 """
 
 import struct
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import attrs
 
-from gateway_async.errors import JournalError
+from gateway_async.errors import JobNotFoundError, JournalError
 from gateway_async.journal.rows import (
     ALIKE,
     BLOCK,
@@ -19,7 +18,9 @@ from gateway_async.journal.rows import (
     CHUNK_COLUMNS,
     DONE,
     NOT_DONE,
+    SUBJECT,
     ChunkState,
+    JobRow,
     Known,
     OrderCodec,
     Row,
@@ -50,34 +51,32 @@ _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
 _FOUND = ("code", "text", "said", "reference", "proof")
 
-# The chunks that hold the positions from `start` to `last`, found by the key.
-_CHUNKS = f"""
+_CHUNK = f"""
+SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
+WHERE job_id = :job AND first <= :at ORDER BY first DESC LIMIT 1"""
+_LOCKED_CHUNK = f"{_CHUNK} FOR UPDATE"
+# Of the chunks that hold the positions from `start` to `last`, which are found by the key.
+_IN_STATES = f"""
 SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
 WHERE job_id = :job AND first <= :last AND first >= (
     SELECT max(first) FROM gateway_chunks WHERE job_id = :job AND first <= :start
-)"""
-_LOCKED_CHUNKS = f"{_CHUNKS} ORDER BY first FOR UPDATE"
-_UP_TO = f"{_CHUNKS} ORDER BY first"
-_IN_STATES = f"""{_CHUNKS} AND (slice = :slice OR :slice < 0)
+) AND (slice = :slice OR :slice < 0)
 AND (:states LIKE '%,' || state || ',%' OR exceptions <> '')
 ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
 _ORDERS = """
-SELECT first, bodies FROM gateway_orders
+SELECT bodies FROM gateway_orders
 WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
 _KEYS = f"""
 SELECT first, lookup_keys FROM gateway_orders
 WHERE job_id = :job AND first > :after ORDER BY first LIMIT {_KEYS_AT_ONCE}"""
-_JOB = "SELECT name, operation FROM gateway_jobs WHERE id = :job"
+_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
 _PAID_ELSEWHERE = """
-SELECT mine.position, mine.request_id, theirs.job_id, theirs.position, other.name
-FROM gateway_payout_keys mine
+SELECT mine.position, mine.request_id, theirs.position, other.name FROM gateway_payout_keys mine
 JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
-JOIN gateway_jobs job ON job.id = mine.job_id
 JOIN gateway_jobs other ON other.id = theirs.job_id
 WHERE mine.job_id = :job AND mine.position BETWEEN :first AND :last
-AND theirs.job_id <> :job AND other.imported
-AND other.merchant_id = job.merchant_id AND other.account_id = job.account_id
-AND other.gateway IN (job.gateway, '') ORDER BY mine.position"""
+AND theirs.job_id <> :job AND other.imported AND other.merchant_id = :merchant_id
+AND other.account_id = :account_id AND other.gateway IN (:gateway, '') ORDER BY mine.position"""
 
 # A chunk whose orders are alike, and no person decided on: changed by one statement.
 _WHOLE = """ WHERE job_id = :job AND first = :first AND last = :last AND slice = :slice
@@ -101,19 +100,36 @@ UPDATE gateway_chunks SET {", ".join(f"{name} = :{name}" for name in CHUNK_COLUM
 WHERE job_id = :job_id AND first = :first"""
 
 
+def find_job(transaction: "Transaction", name: str) -> JobRow:
+    """Return the row of a job.
+
+    Raises:
+        JobNotFoundError: If there is none of this name.
+    """
+    row = transaction.run(_JOB, name=name).fetchone()
+    if row is None:
+        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
+    return JobRow(*row)
+
+
 @attrs.frozen
 class Orders:
     """The orders of a job, or of a slice of it, inside a transaction.
 
     Attributes:
         transaction: The transaction.
-        job_id: The job's number in the database.
+        job: The job.
         slice_number: Which slice; -1 for all of them.
     """
 
     transaction: "Transaction"
-    job_id: int
+    job: JobRow
     slice_number: int = -1
+
+    @property
+    def codec(self) -> OrderCodec:
+        """How its orders are stored."""
+        return codec_of(self.job.operation)
 
     # Reading
 
@@ -149,7 +165,7 @@ class Orders:
 
     def of(self, identities: "Collection[str]") -> list[Row]:
         """Return the rows of these transactions, or `request_id`s, of all slices."""
-        asked, identity = frozenset(identities), self._codec()[0].identity
+        asked, identity = frozenset(identities), self.codec.identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []
         last = -1
@@ -173,35 +189,32 @@ class Orders:
 
     def at(self, positions: "Sequence[int]") -> list[Any]:
         """Return the orders at some positions."""
-        if not positions:
-            return []
-        codec, name = self._codec()
-        starts = list(dict.fromkeys(position - position % BLOCK for position in positions))
+        starts = dict.fromkeys(position - position % BLOCK for position in positions)
         blocks = {
-            start: codec.decode(bodies, name)
-            for first, last in _runs(starts, BLOCK)
-            for start, bodies in self._run(_ORDERS, start=first, last=last)
+            start: self.codec.decode(bodies, self.job.name)
+            for start in starts
+            for bodies in self.blocks(start, start)
         }
         return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
 
     def blocks(self, first: int, last: int) -> list[str]:
         """Return the blocks of orders from one position to another, as they are stored."""
-        return [bodies for _, bodies in self._run(_ORDERS, start=first, last=last).fetchall()]
+        return [bodies for (bodies,) in self._run(_ORDERS, start=first, last=last).fetchall()]
 
     def known_at(self, position: int) -> Known:
         """Return what is known of one order."""
         return _known_at(self._chunks_at([position]), [position])[position]
 
-    def find(self, order: object, total: int) -> int:
+    def find(self, order: object) -> int:
         """Return the position of an order that is named by it, itself, or a `request_id`.
 
         Raises:
             InvalidOrderError: If it is neither an order of the job's operation nor a position.
             JournalError: If there is no such order, or more than one.
         """
-        codec, job = self._codec()
+        codec, job = self.codec, self.job.name
         if isinstance(order, int) and not isinstance(order, bool):
-            if not 0 <= order < total:
+            if not 0 <= order < self.job.total:
                 raise JournalError(f"job {job!r} has no order {order}", job=job)
             return order
         is_key = isinstance(order, str | UUID) and codec.operation.kind is OperationClass.KEYED
@@ -236,15 +249,13 @@ class Orders:
                 break
             start = rows[-1][2] + 1
 
-    def _chunks_at(self, positions: "Sequence[int]", *, lock: bool = False) -> list[ChunkState]:
+    def _chunks_at(self, positions: "Iterable[int]", *, lock: bool = False) -> list[ChunkState]:
         """Return the chunks that hold these orders; locked, no other transaction changes them."""
-        statement = _LOCKED_CHUNKS if lock else _UP_TO
         chunks: list[ChunkState] = []
-        for first, last in _runs(positions):
-            start = max(first, chunks[-1].span.stop) if chunks else first
-            if start <= last:
-                rows = self._run(statement, start=start, last=last).fetchall()
-                chunks += map(ChunkState.read, rows)
+        for at in positions:
+            if not chunks or at not in chunks[-1].span:
+                row = self._run(_LOCKED_CHUNK if lock else _CHUNK, at=at).fetchone()
+                chunks.append(ChunkState.read(row))
         return chunks
 
     def _rows(self, picked: "Sequence[tuple[int, Known]]") -> list[Row]:
@@ -254,12 +265,8 @@ class Orders:
             for (position, known), order in zip(picked, orders, strict=True)
         ]
 
-    def _codec(self) -> tuple[OrderCodec, str]:
-        name, operation = self._run(_JOB).fetchone()
-        return codec_of(operation), name
-
     def _run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # a cursor
-        return self.transaction.run(statement, job=self.job_id, **parameters)
+        return self.transaction.run(statement, job=self.job.id, **parameters)
 
     # Changing
 
@@ -272,9 +279,11 @@ class Orders:
             The position of each, its `request_id`, the other job, and what is known of it there.
         """
         self.transaction.lock(_LOCK_OF_PAYOUTS)
-        found = self._run(_PAID_ELSEWHERE, first=first, last=last).fetchall()
-        for position, request_id, job_id, at, name in found:
-            yield position, request_id, name, Orders(self.transaction, job_id).known_at(at)
+        whose = {name: getattr(self.job, name) for name in SUBJECT[1:]}
+        found = self._run(_PAID_ELSEWHERE, first=first, last=last, **whose).fetchall()
+        for position, request_id, at, name in found:
+            theirs = Orders(self.transaction, find_job(self.transaction, name))
+            yield position, request_id, name, theirs.known_at(at)
 
     def _hold_paid(self, index: int) -> str:
         """Hold a payout that another job has begun, or paid; return why, or nothing.
@@ -452,7 +461,7 @@ class Orders:
                 transition, JobState(change(found, at).state)
             ):
                 continue
-            name = self._codec()[1]
+            name = self.job.name
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
             detail = "" if is_same_request else ", of another request"
             if transition is Transition.RESOLVE and found.state == JobState.INTENT:
@@ -476,13 +485,6 @@ class Orders:
             ]
             if known != chunk.known:
                 self.transaction.run(_WRITE, **attrs.evolve(chunk, known=known).row())
-
-
-def _runs(positions: "Sequence[int]", step: int = 1) -> "Iterator[tuple[int, int]]":
-    """Yield first and last of each run of ascending positions without a gap."""
-    for _, run in groupby(enumerate(positions), key=lambda pair: pair[1] - step * pair[0]):
-        found = [position for _, position in run]
-        yield found[0], found[-1]
 
 
 def _known_at(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> dict[int, Known]:

@@ -12,7 +12,7 @@ import orjson
 
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError, hide_given
 from gateway_async.journal import leases, schema
-from gateway_async.journal.chunks import Orders
+from gateway_async.journal.chunks import Orders, find_job
 from gateway_async.journal.database import Database, make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
@@ -201,7 +201,7 @@ class Journal:
             JobNotFoundError: If there is no job of this name.
         """
         return await self.job(name).read(
-            lambda tx, job: Orders(tx, job.id).rows(tuple(JobState), after=after, limit=limit)
+            lambda tx, job: Orders(tx, job).rows(tuple(JobState), after=after, limit=limit)
         )
 
     async def resolve(
@@ -278,7 +278,7 @@ class Job:
     def read(self, operation: "Callable[[Transaction, JobRow], T]") -> "asyncio.Future[T]":
         """Read something of the job; it raises `JobNotFoundError` if there is no such job."""
         what, name = f"cannot read job {self.name!r}", self.name
-        return self.journal.database.run(what, lambda tx: operation(tx, leases.find_job(tx, name)))
+        return self.journal.database.run(what, lambda tx: operation(tx, find_job(tx, name)))
 
     async def head(self) -> JobRow:
         """Return what the job is.
@@ -408,12 +408,12 @@ def decide(
     No lease is needed for that. The slice of an order is due then, and opened again where the order
     is to be sent. See `Journal.resolve`.
     """
-    job = leases.find_job(transaction, name)
+    job = find_job(transaction, name)
     named = order if isinstance(order, list | tuple | range) else [order]
     if not named:
         raise JournalError("no order is named that could be decided on", job=name)
-    orders = Orders(transaction, job.id)
-    positions = sorted({orders.find(each, job.total) for each in named})
+    orders = Orders(transaction, job)
+    positions = sorted({orders.find(each) for each in named})
     numbers = orders.slices(positions)
     for number in numbers:  # before their orders, as a lease does
         transaction.run(leases.LOCK, job=job.id, slice=number)

@@ -19,7 +19,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.chunks import Orders
+from gateway_async.journal.chunks import Orders, find_job
 from gateway_async.journal.rows import SUBJECT, JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
@@ -55,7 +55,6 @@ UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SE
 due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE} AND expires_at <= NOW_SECONDS"""
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {_OF_SLICE}"""
-_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
 LOCK = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
 _FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OF_SLICE}"
@@ -74,23 +73,11 @@ def read_clocks() -> tuple[float, float]:
     return awake, time.time()
 
 
-def find_job(transaction: "Transaction", name: str) -> JobRow:
-    """Return the row of a job.
-
-    Raises:
-        JobNotFoundError: If there is none of this name.
-    """
-    row = transaction.run(_JOB, name=name).fetchone()
-    if row is None:
-        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
-    return JobRow(*row)
-
-
 class Lease:
     """The right to write to a job, or to one slice of it; the slice -1 is that of its import.
 
     Attributes:
-        job_id: The job's number in the database.
+        job: The job, once it was taken.
         span: From the position of its first order to that of its last; of a slice, not all
             between them need be its own.
         total: How many orders it has.
@@ -116,7 +103,7 @@ class Lease:
         self._epoch = 0
         self._runs_from = read_clocks()
         self._is_lost = False
-        self.job_id = 0
+        self.job: JobRow
         self.span = range(0)
         self.total = 0
         self.failure: JournalError | None = None
@@ -130,8 +117,9 @@ class Lease:
 
         def take(transaction: "Transaction") -> None:
             job = self._find(transaction, whose)
-            self.acquire(transaction, job.id)
+            self.acquire(transaction, job)
             if whose and not job.gateway:  # a job of an earlier version
+                self.job = job._replace(gateway=whose[-1])
                 transaction.run(_ADOPT, job=job.id, gateway=whose[-1])
             can_look_up = bool(OPERATIONS[job.operation].recovered_by)
             self._orders(transaction).reopen(look_up=can_look_up)
@@ -237,10 +225,10 @@ class Lease:
     @property
     def _place(self) -> dict[str, Any]:
         """The slice, as parameters of a statement."""
-        return {"job": self.job_id, "slice": self._slice_number}
+        return {"job": self.job.id, "slice": self._slice_number}
 
     def _orders(self, transaction: "Transaction") -> Orders:
-        return Orders(transaction, self.job_id, self._slice_number)
+        return Orders(transaction, self.job, self._slice_number)
 
     def _find(self, transaction: "Transaction", whose: "Whose | None") -> JobRow:
         """Return the job, if a client may run it.
@@ -267,7 +255,7 @@ class Lease:
             )
         return job
 
-    def acquire(self, transaction: "Transaction", job_id: int) -> None:
+    def acquire(self, transaction: "Transaction", job: JobRow) -> None:
         """Take it, whatever its epoch was.
 
         Raises:
@@ -275,7 +263,7 @@ class Lease:
             JobBusyError: If another process has it.
         """
         transaction.leases.clear()
-        self.job_id, self._epoch, name = job_id, 0, self._name
+        self.job, self._epoch, name = job, 0, self._name
         taking = {**self._place, "owner": self._owner, "seconds": self._seconds}
         is_taken = transaction.run(_TAKE, **taking).rowcount == 1
         row = transaction.run(_LOOK, **self._place).fetchone()

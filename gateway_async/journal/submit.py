@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
-from gateway_async.journal.chunks import Orders
-from gateway_async.journal.leases import Lease, find_job
+from gateway_async.journal.chunks import Orders, find_job
+from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import (
     BLOCK,
     SUBJECT,
@@ -113,10 +113,6 @@ class Submission:
             job = await self._run(lambda tx: self._begin(tx, lease))
             if not job.imported:
                 return await self._import(lease, pages)
-        except (InvalidOrderError, JobConflictError):
-            with contextlib.suppress(JournalError):  # else the next import drops it
-                await self._run(lambda tx: _undo(tx, lease))
-            raise
         except BaseException:
             # Also where a cancellation left it open whether the lease was taken.
             journal.database.post(self._what, lease.end)
@@ -149,9 +145,8 @@ class Submission:
         job = find_job(transaction, name)
         if not job.imported:
             transaction.run(_MAKE_LEASE, job=job.id)
-            lease.acquire(transaction, job.id)
-            _drop(transaction, job.id)  # what an import left that did not come to its end
-            lease.extend(transaction)
+            lease.acquire(transaction, job)
+            _drop(transaction, lease)
         elif difference := job.difference(subject):
             raise self._conflict(difference)
         elif bool(job.slice_size) != bool(self.slice_size):
@@ -160,48 +155,63 @@ class Submission:
         return job
 
     async def _import(self, lease: Lease, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        def add(statement: str, rows: "list[dict[str, Any]]") -> "asyncio.Future[None]":
-            def insert(transaction: "Transaction") -> None:
-                lease.extend(transaction)
-                transaction.run_many(statement, rows)
+        try:
+            keys = await self._add_orders(lease, pages)
+            await self._add_chunks(lease, keys)
+            await self._run(lambda tx: self._finish(tx, lease, len(keys)))
+        except (InvalidOrderError, JobConflictError):
+            with contextlib.suppress(JournalError):  # else the next import drops it
+                await self._run(lambda tx: _drop(tx, lease))
+            raise
+        return len(keys)
 
-            return self._run(insert)
-
-        total, seen, codec = 0, array("I"), codec_of(self.operation.name)
+    async def _add_orders(
+        self, lease: Lease, pages: "AsyncIterator[Sequence[Any]]"
+    ) -> "array[int]":
+        """Add the orders; return the lookup key of each."""
+        seen, codec, job = array("I"), codec_of(self.operation.name), lease.job.id
         async for piece in pages:
             blocks, payouts = [], []
             for start in range(0, len(piece), BLOCK):
-                orders, first = piece[start : start + BLOCK], total + start
+                orders, first = piece[start : start + BLOCK], len(seen)
                 bodies = codec.encode(orders)
                 names = list(map(codec.identity, orders))
                 keys = list(map(lookup_key, names))
                 seen.extend(keys)
                 packed = struct.pack(f"<{len(keys)}I", *keys)
-                place = {"job": lease.job_id, "first": first}
-                blocks.append({**place, "keys": packed, "bodies": bodies})
+                blocks.append({"job": job, "first": first, "keys": packed, "bodies": bodies})
                 payouts += [
-                    {"request_id": storable(name), "job": lease.job_id, "position": position}
+                    {"request_id": storable(name), "job": job, "position": position}
                     for position, name in enumerate(names if self._is_keyed else (), first)
                 ]
-            await add(_ADD_ORDERS, blocks)
+            await self._add(lease, _ADD_ORDERS, blocks)
             if payouts:
-                await add(_ADD_PAYOUTS, payouts)
-            total += len(piece)
-        # Chunks are made in the end: an order may belong to an earlier slice.
-        numbers = share_out(seen, self.slice_size) if self.slice_size else bytes(total)
-        step = _CHUNKS_AT_ONCE * self.chunk_size
+                await self._add(lease, _ADD_PAYOUTS, payouts)
+        return seen
+
+    async def _add_chunks(self, lease: Lease, keys: "array[int]") -> None:
+        """Add the chunks: in the end, since an order may belong to an earlier slice."""
+        total, size, job = len(keys), self.chunk_size, lease.job.id
+        numbers = share_out(keys, self.slice_size) if self.slice_size else bytes(total)
+        step = _CHUNKS_AT_ONCE * size
         for start in range(0, total, step):
             span = range(start, min(start + step, total))
             chunks = []
             for number, grouped in groupby(span, key=numbers.__getitem__):
                 run = [*grouped]
-                for first in range(run[0], run[-1] + 1, self.chunk_size):
-                    last = min(first + self.chunk_size - 1, run[-1])
-                    place = {"job": lease.job_id, "first": first}
-                    chunks.append({**place, "last": last, "slice": number})
-            await add(_ADD_CHUNKS, chunks)
-        await self._run(lambda tx: self._finish(tx, lease, total))
-        return total
+                for first in range(run[0], run[-1] + 1, size):
+                    last = min(first + size - 1, run[-1])
+                    chunks.append({"job": job, "first": first, "last": last, "slice": number})
+            await self._add(lease, _ADD_CHUNKS, chunks)
+
+    def _add(
+        self, lease: Lease, statement: str, rows: "list[dict[str, Any]]"
+    ) -> "asyncio.Future[None]":
+        def insert(transaction: "Transaction") -> None:
+            lease.extend(transaction)
+            transaction.run_many(statement, rows)
+
+        return self._run(insert)
 
     def _finish(self, transaction: "Transaction", lease: Lease, total: int) -> None:
         """End an import: the job is there, with all of its orders, for any process to run.
@@ -210,13 +220,13 @@ class Submission:
             JobConflictError: If another job of this gateway and merchant has one of its payouts,
                 and may have paid it.
         """
-        job_id = lease.job_id
-        transaction.run(_FINISH, job=job_id, total=total)  # locks the job before the lease
+        job = lease.job
+        transaction.run(_FINISH, job=job.id, total=total)  # locks the job before the lease
         lease.extend(transaction)
         lease.end(transaction)
         if self._is_keyed and not self.repeats:
             # One that the gateway declined there was not paid.
-            orders = Orders(transaction, job_id)
+            orders = Orders(transaction, job)
             for position, request_id, name, known in orders.paid_elsewhere(0, total - 1):
                 if known.state != JobState.DECLINED:
                     raise JobConflictError(
@@ -226,13 +236,13 @@ class Submission:
                         "its own",
                         job=self.job.name,
                     )
-        transaction.run(_LIST if self.slice_size else _WHOLE, job=job_id, total=total)
+        transaction.run(_LIST if self.slice_size else _WHOLE, job=job.id, total=total)
 
     # A job that is there
 
     async def _compare(self, job: JobRow, pages: "AsyncIterator[Sequence[Any]]") -> None:
         def read(first: int, last: int) -> "asyncio.Future[list[str]]":
-            return self._run(lambda tx: Orders(tx, job.id).blocks(first, last))
+            return self._run(lambda tx: Orders(tx, job).blocks(first, last))
 
         given, codec = 0, codec_of(self.operation.name)
         async for piece in pages:
@@ -269,16 +279,11 @@ class Submission:
         )
 
 
-def _undo(transaction: "Transaction", lease: Lease) -> None:
-    """End an import, and keep none of its orders."""
+def _drop(transaction: "Transaction", lease: Lease) -> None:
+    """Drop what an import left."""
     lease.extend(transaction)
-    _drop(transaction, lease.job_id)
-    lease.end(transaction)
-
-
-def _drop(transaction: "Transaction", job_id: int) -> None:
     for table in ("chunks", "orders", "payout_keys"):
-        transaction.run(f"DELETE FROM gateway_{table} WHERE job_id = :job", job=job_id)
+        transaction.run(f"DELETE FROM gateway_{table} WHERE job_id = :job", job=lease.job.id)
 
 
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":
