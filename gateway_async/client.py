@@ -144,7 +144,6 @@ class GatewayClient:
         trust_env: bool = False,
     ) -> None:
         self._policy = setting("policy", policy, BatchPolicy)
-        self._recovery = setting("recovery", recovery, RecoveryPolicy)
         expect("credentials", credentials, Credentials)
         expect("limiter", limiter, _LIMITER)
         expect("allow_http", allow_http, FLAG)
@@ -184,6 +183,7 @@ class GatewayClient:
             dialect=setting("dialect", dialect, Dialect),
             timeouts=timeouts,
             retry=setting("retry", retry, RetryPolicy),
+            recovery=setting("recovery", recovery, RecoveryPolicy),
             limiter=limiter,
         )
 
@@ -354,10 +354,10 @@ class GatewayClient:
                 f"operation: expected one of {', '.join(names)}, got {operation!r}"
             )
         if job is None:
-            return plain_batch(self._session, row, orders, policy=policy, recovery=self._recovery)
+            return plain_batch(self._session, row, orders, policy)
         from gateway_async.jobs import job_batch
 
-        return job_batch(self._session, row, orders, job, policy=policy, recovery=self._recovery)
+        return job_batch(self._session, row, orders, job, policy)
 
     async def submit(
         self,
@@ -429,7 +429,6 @@ class GatewayClient:
             self._session,
             job,
             policy=self._batch_policy(policy),
-            recovery=self._recovery,
             slice_number=slice_number,
         )
 
@@ -470,8 +469,7 @@ class GatewayClient:
         self._check_open()
         from gateway_async.recovery.recover import Recovery
 
-        recovery = Recovery(self._session, self._recovery, self._batch_policy(None))
-        return await recovery.recover(outcomes)
+        return await Recovery(self._session, self._batch_policy(None)).recover(outcomes)
 
     def coalesced(
         self,
@@ -498,7 +496,6 @@ class GatewayClient:
             session=self._session,
             linger_seconds=expect("linger_seconds", linger_seconds, SECONDS),
             policy=self._batch_policy(policy),
-            recovery=self._recovery,
         )
 
     # Pages

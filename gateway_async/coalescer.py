@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         TransactionRecord,
     )
     from gateway_async.session import Session
-    from gateway_async.settings import BatchPolicy, RecoveryPolicy
+    from gateway_async.settings import BatchPolicy
 
 UNCLAIMED_KEPT = 1000
 
@@ -148,7 +148,6 @@ class Coalescer:
     _session: "Session"
     _linger_seconds: float
     _policy: "BatchPolicy"
-    _recovery: "RecoveryPolicy"
     _places: asyncio.Semaphore = attrs.field(init=False)
     _queues: dict[tuple[str, str], _Queue] = attrs.field(factory=dict, init=False)
     _requests: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
@@ -306,9 +305,7 @@ class Coalescer:
 
     async def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
         operation, orders = queue.operation, [pending.order for pending in leaving]
-        batch: Batch[Any, Any] = plain_batch(
-            self._session, operation, orders, policy=self._policy, recovery=self._recovery
-        )
+        batch: Batch[Any, Any] = plain_batch(self._session, operation, orders, self._policy)
         error, status = OutcomeUnknownError("it could not be read"), OutcomeStatus.UNKNOWN
         outcomes: list[Outcome[Any, Any]] = [
             Outcome(order=order, index=index, status=status, error=error)

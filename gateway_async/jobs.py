@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation
     from gateway_async.session import Session
-    from gateway_async.settings import BatchPolicy, RecoveryPolicy
+    from gateway_async.settings import BatchPolicy
 
     # By transaction, and then by position.
     States = dict[Any, dict[int, JobState]]
@@ -85,14 +85,8 @@ _NOT_OURS = (
 _NOT_READ = "the journal was not read to its end; run the job again, or read journal.outcomes()"
 
 
-def job_batch(  # noqa: PLR0913  # one keyword a setting
-    session: "Session",
-    operation: "Operation",
-    orders: object,
-    job: object,
-    *,
-    policy: "BatchPolicy",
-    recovery: "RecoveryPolicy",
+def job_batch(
+    session: "Session", operation: "Operation", orders: object, job: object, policy: "BatchPolicy"
 ) -> Batch[Any, Any]:
     """Make a batch whose orders are stored in a journal; see `check_batch`.
 
@@ -104,18 +98,13 @@ def job_batch(  # noqa: PLR0913  # one keyword a setting
     check_batch(operation, orders, policy)
 
     async def open_run() -> BatchRunner:
-        return _open_runner(session, operation, known, orders, policy=policy, recovery=recovery)
+        return _open_runner(session, operation, orders, known, policy)
 
     return Batch(f"{operation.name} job {known.name!r}", open_run)
 
 
 def resumed_batch(
-    session: "Session",
-    job: object,
-    *,
-    policy: "BatchPolicy",
-    recovery: "RecoveryPolicy",
-    slice_number: int = 0,
+    session: "Session", job: object, *, policy: "BatchPolicy", slice_number: int = 0
 ) -> Batch[Any, Any]:
     """Make a batch of a job whose orders are in the journal, or of one of its slices.
 
@@ -127,8 +116,7 @@ def resumed_batch(
     async def open_run() -> BatchRunner:
         operation = OPERATIONS[(await known.head()).operation]
         check_size(operation, policy)
-        given = (session, operation, known, None)
-        return _open_runner(*given, policy=policy, recovery=recovery, slice_number=slice_number)
+        return _open_runner(session, operation, None, known, policy, slice_number)
 
     part = f", slice {slice_number}" if slice_number else ""
     return Batch(f"job {known.name!r}{part}", open_run)
@@ -209,20 +197,18 @@ async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
 # A run
 
 
-def _open_runner(  # noqa: PLR0913  # one keyword a setting
+def _open_runner(  # noqa: PLR0913, PLR0917  # what is sent, and how
     session: "Session",
     operation: "Operation",
-    job: "Job",
     orders: object,
-    *,
+    job: "Job",
     policy: "BatchPolicy",
-    recovery: "RecoveryPolicy",
     slice_number: int = 0,
 ) -> BatchRunner:
     """Return the run of a job, not started; `orders` is None where the journal has them."""
 
     def make_work(run: BatchRunner) -> JobWork:
-        return JobWork(run, job, orders, recovery, slice_number)
+        return JobWork(run, job, orders, slice_number)
 
     run = BatchRunner(session, operation, policy, make_work)
     return run.reported(session.observer.batch(operation.name, orders, policy, job=job.name))
@@ -231,21 +217,13 @@ def _open_runner(  # noqa: PLR0913  # one keyword a setting
 class JobWork:
     """What a job does in this process; `_conduct` does all of it, in order."""
 
-    def __init__(
-        self,
-        run: BatchRunner,
-        job: "Job",
-        orders: object,
-        recovery: "RecoveryPolicy",
-        slice_number: int,
-    ) -> None:
+    def __init__(self, run: BatchRunner, job: "Job", orders: object, slice_number: int) -> None:
         session, operation, policy = run.session, run.operation, run.policy
         self._run = run
         self._gate = run.gate
         self._session = session
         self._operation = operation
         self._policy = policy
-        self._recovery = recovery
         self._job = job
         self._slice_number = slice_number
         self._input = None
@@ -394,8 +372,7 @@ class JobWork:
                 pool = self._pool = Pool(
                     self._run,
                     NewOrders(self._lease, self._collection),
-                    self._recovery,
-                    policy=policy,
+                    policy,
                     add=self._show,
                     marker=marker,
                     began_at=head.created_at,
@@ -453,7 +430,7 @@ class JobWork:
             for outcome in result:
                 name, index = outcome.order.transaction_id, outcome.index
                 if index in wanted and seen[name].get(index) is JobState.UNKNOWN:
-                    known = _found(outcome, hold=hold, resend=self._recovery.resend_absent)
+                    known = _found(outcome, hold=hold, resend=self._session.recovery.resend_absent)
                     found[name] |= {} if known is None else {index: known}
             again += await self._keep(found, seen)
         return again
@@ -479,8 +456,9 @@ class JobWork:
         block = ListedOutcomes(tuple(row.outcome(taken_at=self._taken_at) for row in rows_by_index))
         given = BatchResult[Any, Any](counts=count_statuses(block.statuses), chunks=(block,))
         # The run resends by itself: it records an intent first.
-        policy = attrs.evolve(self._recovery, resend_absent=False)
-        return await Recovery(self._session, policy, self._policy).recover(given), seen
+        recovery = attrs.evolve(self._session.recovery, resend_absent=False)
+        session = attrs.evolve(self._session, recovery=recovery)
+        return await Recovery(session, self._policy).recover(given), seen
 
     async def _keep(self, found: "Found", seen: "States") -> int:
         """Record what was found out of orders that are as they were seen; return how many are new.

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from gateway_async.dialect import Dialect
-    from gateway_async.settings import RetryPolicy, Timeouts
+    from gateway_async.settings import RecoveryPolicy, RetryPolicy, Timeouts
     from gateway_async.signing import Credentials
     from gateway_async.telemetry import Instrumentation
     from gateway_async.transport import AiohttpTransport
@@ -193,6 +193,7 @@ class Session:
         dialect: What the interface leaves open.
         timeouts: The time limits of one call.
         retry: How often, and with which pauses, a request is repeated.
+        recovery: How an unknown outcome is settled, and what is recorded for that before.
         limiter: Entered around every attempt, if there is one.
         observer: Logs requests, and reports them to the telemetry.
         resending: Operation and transaction of each order that a recovery may be sending again.
@@ -204,6 +205,7 @@ class Session:
     dialect: "Dialect"
     timeouts: "Timeouts"
     retry: "RetryPolicy"
+    recovery: "RecoveryPolicy"
     limiter: "AbstractAsyncContextManager[object] | None"
     observer: "Instrumentation"
     gateway: str = ""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.runner import BatchRunner
     from gateway_async.operations import Operation
     from gateway_async.session import Session
-    from gateway_async.settings import BatchPolicy, RecoveryPolicy
+    from gateway_async.settings import BatchPolicy
 
 O = TypeVar("O")  # noqa: E741  # an order
 R = TypeVar("R")
@@ -240,18 +240,13 @@ def check_size(operation: "Operation", policy: "BatchPolicy") -> None:
 
 
 def plain_batch(
-    session: "Session",
-    operation: "Operation",
-    orders: object,
-    *,
-    policy: "BatchPolicy",
-    recovery: "RecoveryPolicy",
+    session: "Session", operation: "Operation", orders: object, policy: "BatchPolicy"
 ) -> Batch[Any, Any]:
     """Make a batch that nothing but this process remembers; see `check_batch`."""
     check_batch(operation, orders, policy)
 
     async def open_run() -> "BatchRunner":
-        run = open_runner(session, operation, orders, policy=policy, recovery=recovery)
+        run = open_runner(session, operation, orders, policy)
         return run.reported(session.observer.batch(operation.name, orders, policy))
 
     return Batch(operation.name, open_run)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.results import BatchResult, ChunkResult, Progress
     from gateway_async.operations import Operation
     from gateway_async.session import Session
-    from gateway_async.settings import BatchPolicy, RecoveryPolicy
+    from gateway_async.settings import BatchPolicy
     from gateway_async.telemetry import BatchSpan
 
 _log = logging.getLogger("gateway_async.batches")
@@ -328,7 +328,6 @@ class Pool:
     Args:
         run: The batch.
         orders: Where its orders come from.
-        recovery: Whether refunds carry a marker, or their earlier refunds are looked up first.
         policy: How they are sent.
         add: Called with the outcomes of each chunk.
         marker: What tells the refunds' markers, where they are sent, from those of others.
@@ -341,9 +340,8 @@ class Pool:
         self,
         run: BatchRunner,
         orders: "Source",
-        recovery: "RecoveryPolicy",
-        *,
         policy: "BatchPolicy",
+        *,
         add: "Callable[[ChunkResult], None]",
         marker: str,
         began_at: float,
@@ -355,6 +353,7 @@ class Pool:
             run.gate,
             recorder is not None,
         )
+        recovery = session.recovery
         is_marked = operation is REFUND and recovery.refund_evidence == "marker"
         begins = f"ga-{marker}" if is_marked else None
         hours = recovery.hold_alike_hours
@@ -579,12 +578,7 @@ class Pool:
 
 
 def open_runner(
-    session: "Session",
-    operation: "Operation",
-    orders: object,
-    *,
-    policy: "BatchPolicy",
-    recovery: "RecoveryPolicy",
+    session: "Session", operation: "Operation", orders: object, policy: "BatchPolicy"
 ) -> BatchRunner:
     """Return a batch of orders that nothing but this process remembers; it is not started."""
 
@@ -592,8 +586,7 @@ def open_runner(
         return Pool(
             run,
             GivenOrders(orders),
-            recovery,
-            policy=policy,
+            policy,
             add=run.add,
             marker=uuid.uuid4().hex[:12],
             began_at=time.time(),

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
     from gateway_async.recovery.evidence import Transaction, Unsettled
     from gateway_async.session import Session
-    from gateway_async.settings import RecoveryPolicy
 
     Changed = dict[Unsettled, Outcome[Any, Any]]
 
@@ -64,7 +63,6 @@ class Recovery:
     """One recovery: what is unknown, and what the look-ups have proved so far."""
 
     _session: "Session"
-    _policy: "RecoveryPolicy"
     _batch: BatchPolicy
     _transactions: "list[Transaction]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
@@ -94,7 +92,7 @@ class Recovery:
         try:
             await self._settle()
             changed = {one: _settled(one) for each in self._transactions for one in each.unknown}
-            if self._policy.resend_absent:
+            if self._session.recovery.resend_absent:
                 for operation in RECOVERABLE:
                     changed |= await self._resend(operation, changed)
         except asyncio.CancelledError as cancelled:  # not with the outcome of a look-up or a resend
@@ -110,7 +108,7 @@ class Recovery:
         Raises:
             ConfigurationError: If another recovery of this client may be sending some of it.
         """
-        if not self._policy.resend_absent:
+        if not self._session.recovery.resend_absent:
             return set()
         names = {(each.operation.name, each.name) for each in self._transactions}
         if taken := names & self._session.resending:
@@ -132,10 +130,10 @@ class Recovery:
         if not left:
             return
         # Where absences are resent, an earlier recovery may have: its request ended by now, too.
-        ended = [started] if self._policy.resend_absent else []
+        ended = [started] if self._session.recovery.resend_absent else []
         # None ended after this began: a later time is of a clock that is ahead, or is not known.
         ended += [min(o.sending.ended_at, started) if o.sending else started for o in left]
-        seconds = max(ended) + self._policy.settle_seconds - steady_time()
+        seconds = max(ended) + self._session.recovery.settle_seconds - steady_time()
         if seconds >= _WORTH_SAYING_SECONDS:
             _log.info(
                 "recovery: %d unknown so far; the gateway's records are looked at again in %.0f s, "
@@ -187,8 +185,7 @@ class Recovery:
             self._session,
             OPERATIONS[operation.recovered_by],
             [OrderRef(transaction_id=name) for name in asked],
-            policy=BatchPolicy(concurrency=1, drain_seconds=0),
-            recovery=self._policy,
+            BatchPolicy(concurrency=1, drain_seconds=0),
         )
         result = await run.complete()
         self._requests += result.requests
@@ -227,15 +224,15 @@ class Recovery:
         ]
         if not absent:
             return {}
+        # Two look-ups have just proved that none of the refunds listed is one of these.
+        recovery = attrs.evolve(
+            self._session.recovery, refund_evidence="references", hold_alike_hours=None
+        )
         result = await plain_batch(
-            self._session,
+            attrs.evolve(self._session, recovery=recovery),
             operation,
             [_as_sent(one.outcome) for one in absent],
-            policy=attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
-            # Two look-ups have just proved that none of the refunds listed is one of these.
-            recovery=attrs.evolve(
-                self._policy, refund_evidence="references", hold_alike_hours=None
-            ),
+            attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
         )
         self._requests += result.requests
         return {
