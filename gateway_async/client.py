@@ -357,7 +357,7 @@ class GatewayClient:
             return plain_batch(self._session, row, orders, policy)
         from gateway_async.jobs import job_batch
 
-        return job_batch(self._session, row, orders, job, policy)
+        return job_batch(self._session, job, policy, operation=row, orders=orders)
 
     async def submit(
         self,
@@ -423,14 +423,10 @@ class GatewayClient:
             ConfigurationError: If `job` is no `Job`.
         """
         self._check_open()
-        from gateway_async.jobs import resumed_batch
+        from gateway_async.jobs import job_batch
 
-        return resumed_batch(
-            self._session,
-            job,
-            policy=self._batch_policy(policy),
-            slice_number=slice_number,
-        )
+        policy = self._batch_policy(policy)
+        return job_batch(self._session, job, policy, slice_number=slice_number)
 
     @overload
     async def recover(self, outcomes: "Iterable[Outcome[O, _Kept]]") -> "BatchResult[O, _Kept]": ...

@@ -85,41 +85,42 @@ _NOT_OURS = (
 _NOT_READ = "the journal was not read to its end; run the job again, or read journal.outcomes()"
 
 
-def job_batch(
-    session: "Session", operation: "Operation", orders: object, job: object, policy: "BatchPolicy"
+def job_batch(  # noqa: PLR0913  # what is sent, and how
+    session: "Session",
+    job: object,
+    policy: "BatchPolicy",
+    *,
+    operation: "Operation | None" = None,
+    orders: object = None,
+    slice_number: int = 0,
 ) -> Batch[Any, Any]:
-    """Make a batch whose orders are stored in a journal; see `check_batch`.
+    """Make a batch of a job, or of one of its slices.
+
+    Args:
+        session: The way to the gateway.
+        job: The job.
+        policy: How it is sent.
+        operation: The operation; None, as the orders, where the journal has them.
+        orders: The orders, to be stored first; see `check_batch`.
+        slice_number: Which slice; 0 for all of a job that has none.
 
     Raises:
         ConfigurationError: If `job` is none, or the operation is none of a job.
     """
     known = _checked(job)
-    codec_of(operation.name)
-    check_batch(operation, orders, policy)
+    name = f"job {known.name!r}{f', slice {slice_number}' if slice_number else ''}"
+    if operation is not None:
+        name = f"{codec_of(operation.name).operation} {name}"
+        check_batch(operation, orders, policy)
 
     async def open_run() -> BatchRunner:
-        return _open_runner(session, operation, orders, known, policy)
+        row = operation or OPERATIONS[(await known.head()).operation]
+        check_size(row, policy)
+        make_work = functools.partial(JobWork, job=known, orders=orders, slice_number=slice_number)
+        run = BatchRunner(session, row, policy, make_work)
+        return run.reported(session.observer.batch(row.name, orders, policy, job=known.name))
 
-    return Batch(f"{operation.name} job {known.name!r}", open_run)
-
-
-def resumed_batch(
-    session: "Session", job: object, *, policy: "BatchPolicy", slice_number: int = 0
-) -> Batch[Any, Any]:
-    """Make a batch of a job whose orders are in the journal, or of one of its slices.
-
-    Raises:
-        ConfigurationError: If `job` is none.
-    """
-    known = _checked(job)
-
-    async def open_run() -> BatchRunner:
-        operation = OPERATIONS[(await known.head()).operation]
-        check_size(operation, policy)
-        return _open_runner(session, operation, None, known, policy, slice_number)
-
-    part = f", slice {slice_number}" if slice_number else ""
-    return Batch(f"job {known.name!r}{part}", open_run)
+    return Batch(name, open_run)
 
 
 async def submit_orders(  # noqa: PLR0913  # one keyword a setting
@@ -197,23 +198,6 @@ async def _pages(feed: "OrderFeed") -> "AsyncIterator[Sequence[Any]]":
 # A run
 
 
-def _open_runner(  # noqa: PLR0913, PLR0917  # what is sent, and how
-    session: "Session",
-    operation: "Operation",
-    orders: object,
-    job: "Job",
-    policy: "BatchPolicy",
-    slice_number: int = 0,
-) -> BatchRunner:
-    """Return the run of a job, not started; `orders` is None where the journal has them."""
-
-    def make_work(run: BatchRunner) -> JobWork:
-        return JobWork(run, job, orders, slice_number)
-
-    run = BatchRunner(session, operation, policy, make_work)
-    return run.reported(session.observer.batch(operation.name, orders, policy, job=job.name))
-
-
 class JobWork:
     """What a job does in this process; `_conduct` does all of it, in order."""
 
@@ -256,13 +240,10 @@ class JobWork:
         """Whether every order was yielded."""
         return self._positions is not None and self._yielded.count(1) == self._total
 
-    async def check(self) -> None:
-        """Check a collection whole."""
+    async def begin(self, tasks: Tasks) -> None:
+        """Check a collection whole, then start the task that conducts the job."""
         if self._input is not None:
             await self._input.check_all()
-
-    def begin(self, tasks: Tasks) -> None:
-        """Start the task that conducts the job; it begins the others."""
         tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
 
     def add_unsent(self) -> None:
@@ -392,7 +373,7 @@ class JobWork:
                 pool.refuse_like(unlike)
         senders = Tasks(self._run)
         try:
-            pool.begin(senders)
+            await pool.begin(senders)
             await senders.wait()
         finally:  # also if a signal handler raised: what is yielded must stay true
             if not senders.are_over:

@@ -8,6 +8,8 @@ import functools
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from gateway_async.batching.alike import (
     NOT_LOOKED_UP,
     find_alike,
@@ -23,9 +25,11 @@ from gateway_async.models.orders import OrderRef
 from gateway_async.operations import SEARCH_REFUNDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gateway_async.batching.alike import References
     from gateway_async.batching.recorder import IntentRecorder
-    from gateway_async.batching.results import BatchResult
+    from gateway_async.batching.results import BatchResult, FailedChunk
     from gateway_async.session import Gate, Session
 
 _SEND_ANYWAY = (
@@ -33,64 +37,67 @@ _SEND_ANYWAY = (
 )
 
 
+@attrs.define(eq=False)
 class Baseline:
     """Looks up the earlier refunds of each chunk, and finds the orders that must not be sent.
 
-    Args:
+    Attributes:
         session: The way to the gateway.
         gate: Whether requests may leave.
         results: Where its requests are counted.
+        add: Called with the outcomes of orders that must not be sent.
         recorder: Has alike refunds of a job held; None without a job.
         since: From when on a refund counts as recent, in seconds since the epoch; None if alike
             refunds are made again.
         counts_made: Whether the batch may have several alike refunds of its own.
-
-    Attributes:
         senders: Those of the look-ups under way.
     """
 
-    def __init__(  # noqa: PLR0913  # what a look-up and the guard need
-        self,
-        session: "Session",
-        gate: "Gate",
-        results: Results,
-        *,
-        recorder: "IntentRecorder | None",
-        since: float | None,
-        counts_made: bool,
-    ) -> None:
-        self.senders: list[Sender] = []
-        self._session = session
-        self._gate = gate
-        self._results = results
-        self._recorder = recorder
-        self._since = since
-        self._counts_made = counts_made
-        self._made: Counter[int] = Counter()
+    _session: "Session"
+    _gate: "Gate"
+    _results: Results
+    _add: "Callable[[FailedChunk], None]"
+    _recorder: "IntentRecorder | None"
+    _since: float | None
+    _counts_made: bool
+    senders: list[Sender] = attrs.field(factory=list, init=False)
+    _made: Counter[int] = attrs.field(factory=Counter, init=False)
 
-    async def look_up(
-        self, chunk: Chunk
-    ) -> "tuple[References, dict[int, GatewayError], GatewayError | None]":
-        """Look up the earlier refunds of a chunk.
+    async def look_up(self, chunk: Chunk) -> "tuple[Chunk | None, References, GatewayError | None]":
+        """Look up the earlier refunds of a chunk; what must not be sent gets its outcome.
 
         Returns:
-            Their references, as far as they are known; by place, why orders must not be sent; and
-            the gateway's error, where that is why none of them may be sent.
+            The orders that may be sent, or None; the references of their earlier refunds, as far
+            as they are known; and the gateway's error, where that is why none may be sent.
         """
-        result = await self._find_refunds(chunk)
-        if (cause := problem_of(result)) is not None:
-            error = NotSentError(f"{NOT_LOOKED_UP} ({cause})")
-            return {}, dict.fromkeys(range(len(chunk)), error), cause
-        references = known_references(result)
-        barred = await self._find_barred(chunk, result, references)
+        references: References = {}
+        problem: GatewayError | None = None
+        error: GatewayError = NotSentError("nothing was sent: the batch ended before")
+        barred = dict.fromkeys(range(len(chunk)), error)
+        try:
+            result = await self._find_refunds(chunk)
+            if (problem := problem_of(result)) is not None:
+                barred = dict.fromkeys(barred, NotSentError(f"{NOT_LOOKED_UP} ({problem})"))
+            else:
+                references = known_references(result)
+                barred = await self._find_barred(chunk, result, references)
+        finally:  # also if a collaborator raised
+            places_of: dict[GatewayError, list[int]] = {}
+            for place, why in barred.items():
+                places_of.setdefault(why, []).append(place)
+            for why, places in places_of.items():
+                self._add(chunk.part(places).failed(why))
+        if not barred:
+            return chunk, references, None
+        if len(barred) < len(chunk):
+            return chunk.part(set(range(len(chunk))) - {*barred}), references, None
         asked = {outcome.order.value for outcome in result}
-        problems = (
+        unread = [
             barred[place]
             for place, order in enumerate(chunk.orders)
-            if order.transaction_id in asked
-            and not isinstance(barred.get(place), AlikeRefundError | None)
-        )
-        return references, barred, next(problems, None) if len(barred) == len(chunk) else None
+            if order.transaction_id in asked and not isinstance(barred[place], AlikeRefundError)
+        ]
+        return None, references, problem or next(iter(unread), None)
 
     async def _find_refunds(self, chunk: Chunk) -> "BatchResult[OrderRef, Any]":
         """Look up the refunds of a chunk's transactions, as far as a look-up can name them."""
@@ -98,9 +105,7 @@ class Baseline:
         dialect = self._session.dialect
         refs = [ref for ref in refs if check_order(SEARCH_REFUNDS, ref, dialect) is None]
         found = Results(SEARCH_REFUNDS.record_class)
-        sender = Sender(
-            self._session, SEARCH_REFUNDS, gate=self._gate, results=found, add=found.add
-        )
+        sender = Sender(self._session, SEARCH_REFUNDS, self._gate, found, found.add)
         self.senders.append(sender)
         try:
             if refs:

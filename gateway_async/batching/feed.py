@@ -99,8 +99,8 @@ class Chunk:
         return self.part(range(middle)), self.part(range(middle, len(self.orders)))
 
     def part(self, places: "Iterable[int]") -> "Chunk":
-        """Return the orders at some places, by ascending index."""
-        picked = tuple(places)
+        """Return the orders at some places."""
+        picked = sorted(places)
         return Chunk([self.indices[n] for n in picked], tuple(self.orders[n] for n in picked))
 
     def encode(

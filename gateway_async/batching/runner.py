@@ -65,16 +65,12 @@ class Work(Protocol):
     @property
     def is_exhausted(self) -> bool: ...  # noqa: D102  # above
 
-    async def check(self) -> None:
-        """Check a collection whole.
+    async def begin(self, tasks: "Tasks") -> None:
+        """Check a collection whole, then start the tasks of the batch.
 
         Raises:
             InvalidOrderError: If any order of it is wrong.
         """
-        ...
-
-    def begin(self, tasks: "Tasks") -> None:
-        """Start the tasks of the batch."""
         ...
 
     def end_unsent(self) -> None:
@@ -194,11 +190,10 @@ class BatchRunner:
         """
         self.streamed = streamed
         try:
-            await self.work.check()
+            await self.work.begin(self.tasks)
         except asyncio.CancelledError as cancelled:
             self.gate.stop(CALL_CANCELLED)
             await self.finish(cancelled)
-        self.work.begin(self.tasks)
 
     async def complete(self) -> "BatchResult[Any, Any]":
         """Start, wait for the end, and return the result; a cancellation drains first.
@@ -356,35 +351,35 @@ class Pool:
         recovery = session.recovery
         is_marked = operation is REFUND and recovery.refund_evidence == "marker"
         begins = f"ga-{marker}" if is_marked else None
-        hours = recovery.hold_alike_hours
         self._run = run
         self._policy = policy
         self._show = add
         self._recorder = recorder
-        self._needs_baseline = operation is REFUND and (
-            recovery.record_baseline or (is_job and not is_marked)
-        )
         self._feed = OrderFeed(
             operation, session.dialect, policy, orders, marker=begins, checked=is_job
         )
         self._sender = Sender(
             session,
             operation,
-            gate=gate,
-            results=run.results,
-            add=self._add,
-            recorder=recorder,
+            gate,
+            run.results,
+            self._add,
+            recorder,
             marker=begins,
             alone=policy.duplicates == "reject",
         )
-        self._baseline = Baseline(
-            session,
-            gate,
-            run.results,
-            recorder=recorder,
-            since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
-            counts_made=not is_job and policy.duplicates != "reject",
-        )
+        self._baseline: Baseline | None = None
+        if operation is REFUND and (recovery.record_baseline or (is_job and not is_marked)):
+            hours = recovery.hold_alike_hours
+            self._baseline = Baseline(
+                session,
+                gate,
+                run.results,
+                add=self._add,
+                recorder=recorder,
+                since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
+                counts_made=not is_job and policy.duplicates != "reject",
+            )
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._failed_in_a_row = 0
@@ -402,16 +397,13 @@ class Pool:
         """Whether every order of the input was taken."""
         return self._feed.is_exhausted
 
-    async def check(self) -> None:
-        """Check a collection whole."""
-        await self._feed.check_all()
-
     def refuse_like(self, orders: "Sequence[Any]") -> None:
         """Refuse orders of the identity of these, unless the policy allows duplicates."""
         self._feed.note_unknown(orders)
 
-    def begin(self, tasks: Tasks) -> None:
-        """Start the workers."""
+    async def begin(self, tasks: Tasks) -> None:
+        """Check a collection whole, then start the workers."""
+        await self._feed.check_all()
         self._workers, gate = tasks, self._run.gate
         have_begun = False
         try:
@@ -455,7 +447,8 @@ class Pool:
             self._cancel_idle()
 
     def _withdraw_unsent(self) -> None:
-        for sender in (self._sender, *self._baseline.senders):
+        looking = () if self._baseline is None else self._baseline.senders
+        for sender in (self._sender, *looking):
             sender.withdraw_unsent()
 
     def _cancel_idle(self) -> None:
@@ -470,17 +463,17 @@ class Pool:
         try:
             while (chunk := await self._next_chunk()) is not None:
                 if not gate.is_open and (reason := gate.stop_reason) is not None:
-                    self._sender.fail(chunk, NotSentError(f"nothing was sent: {reason}"))
+                    self._add(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
                     await asyncio.sleep(0)  # let other tasks run, however long the input is
                     continue
-                references = self._no_references
                 rest: Chunk | None = chunk
-                if self._needs_baseline:
-                    rest, references = await self._take_baseline(chunk)
+                references, error = self._no_references, None
+                if self._baseline is not None:
+                    rest, references, error = await self._baseline.look_up(chunk)
                 if rest is not None:
                     error = await self._sender.send(rest, references)
-                    if error is not None or self._failed_in_a_row:
-                        self._note_result(error)
+                if error is not None or self._failed_in_a_row:
+                    self._note_result(error)
         finally:
             if self._recorder is not None:
                 await self._recorder.recorded()
@@ -550,31 +543,6 @@ class Pool:
         self._show(chunk)
         if self._feed.is_serial:
             self._feed.release(chunk)
-
-    async def _take_baseline(self, chunk: "Chunk") -> "tuple[Chunk | None, References]":
-        """Look up the earlier refunds of a chunk.
-
-        Returns:
-            The orders that may be sent, None if there are none, and the references of their earlier
-            refunds. The others have their outcome.
-        """
-        references: References = self._no_references
-        error: GatewayError = NotSentError("nothing was sent: the batch ended before")
-        barred = dict.fromkeys(range(len(chunk)), error)
-        try:
-            references, barred, problem = await self._baseline.look_up(chunk)
-        finally:
-            places_of: dict[GatewayError, list[int]] = {}
-            for place, why in barred.items():
-                places_of.setdefault(why, []).append(place)
-            for why, places in places_of.items():
-                self._add(chunk.part(places).failed(why))
-        if not barred:
-            return chunk, references
-        if len(barred) == len(chunk):
-            self._note_result(problem)
-            return None, references
-        return chunk.part([n for n in range(len(chunk)) if n not in barred]), references
 
 
 def open_runner(

@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 _REFUSED = "the journal could not record the intent"
 
 
+@attrs.define(eq=False)
 class Sender:
     """Sends the chunks of one batch.
 
-    Args:
+    Attributes:
         session: The way to the gateway.
         operation: The operation.
         gate: Whether requests may leave.
@@ -64,32 +65,24 @@ class Sender:
         alone: Whether no two orders of the batch have the same transaction.
     """
 
-    def __init__(  # noqa: PLR0913  # what a chunk needs on its way
-        self,
-        session: "Session",
-        operation: "Operation",
-        *,
-        gate: "Gate",
-        results: Results,
-        add: "Callable[[AnsweredChunk | FailedChunk], None]",
-        recorder: "IntentRecorder | None" = None,
-        marker: str | None = None,
-        alone: bool = True,
-    ) -> None:
-        self._recorder = recorder
-        self._marker = marker
-        self._alone = alone
-        self._session = session
-        self._operation = operation
-        self._gate = gate
-        self._results = results
-        self._add = add
+    _session: "Session"
+    _operation: "Operation"
+    _gate: "Gate"
+    _results: Results
+    _add: "Callable[[AnsweredChunk | FailedChunk], None]"
+    _recorder: "IntentRecorder | None" = None
+    _marker: str | None = None
+    _alone: bool = True
+    _glance: Glance | None = attrs.field(init=False)
+    # The requests under way, by worker.
+    _calls: "dict[asyncio.Task[Any] | None, Attempts[Reading]]" = attrs.field(
+        factory=dict, init=False
+    )
+
+    def __attrs_post_init__(self) -> None:
         # With other names on the wire, a reply need not repeat the text that was sent.
-        is_plain = not (operation.is_look_up or session.dialect.wire_names)
-        self._glance = Glance(operation) if is_plain else None
-        self._find_refusal = _find_refusal if operation.kind is OperationClass.KEYED else None
-        # The requests under way, by worker.
-        self._calls: dict[asyncio.Task[Any] | None, Attempts[Reading]] = {}
+        is_plain = not (self._operation.is_look_up or self._session.dialect.wire_names)
+        self._glance = Glance(self._operation) if is_plain else None
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Return whether a worker has a request under way, or waits for the journal."""
@@ -101,10 +94,6 @@ class Sender:
         for task, call in list(self._calls.items()):
             if task is not None and call.withdraw():
                 task.cancel()
-
-    def fail(self, chunk: "Chunk", error: GatewayError) -> None:
-        """Add the outcomes of a chunk that is not sent."""
-        self._add(chunk.failed(error))
 
     async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Send one chunk, and add the outcomes of its orders.
@@ -129,7 +118,7 @@ class Sender:
         finally:
             if attempts is None:
                 what = "nothing was sent: the request could not be written"
-                self.fail(chunk, problem or NotSentError(what))
+                self._add(chunk.failed(problem or NotSentError(what)))
         result: AnsweredChunk | FailedChunk | None = None
         judgement, has_ended, is_cut = None, False, False
         with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
@@ -178,11 +167,12 @@ class Sender:
         encoded = chunk.encoded or chunk.encode(
             self._operation, self._session.dialect, self._marker
         )
+        is_keyed = self._operation.kind is OperationClass.KEYED
         request = Request(
             operation=self._operation,
             fields=encoded.fields,
             decode=functools.partial(self._read, chunk, references),
-            find_refusal=self._find_refusal,
+            find_refusal=_find_refusal if is_keyed else None,
         )
         if intent is None:
             return Attempts(self._session, request, self._gate)
@@ -223,7 +213,7 @@ class Sender:
                 errors.append(await self.send(halves.pop(0), references))
         finally:  # also if a collaborator raised
             for half in halves:
-                self.fail(half, NotSentError("nothing was sent: the batch ended before"))
+                self._add(half.failed(NotSentError("nothing was sent: the batch ended before")))
         return next((error for error in errors if error is not None), None)
 
     def _unanswered(
