@@ -11,7 +11,7 @@ from typing import Annotated, Any, Generic, NoReturn, TypeVar
 
 import attrs
 
-from gateway_async.models.values import MaskedCard, SignatureText, Unpicklable
+from gateway_async.models.values import SignatureText, Unpicklable
 
 
 class _Nothing(dict[str, Any]):
@@ -32,6 +32,8 @@ NOTHING: dict[str, Any] = _Nothing()
 
 Message = Annotated[str, "of the gateway's"]
 """A text that the gateway made; card numbers in it are masked."""
+MaskedCard = Annotated[str, "a card"]
+"""A card number as the gateway shows it; whatever came, six and four digits are left at most."""
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

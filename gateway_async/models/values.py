@@ -20,7 +20,6 @@ from typing import (
     Any,
     ClassVar,
     NoReturn,
-    Self,
     SupportsIndex,
     TypeAlias,
     Union,
@@ -67,6 +66,13 @@ def mask_card(number: str) -> str:
         return MASK
     hidden = "*" * (len(number) - _SHOWN_HEAD - _SHOWN_TAIL)
     return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
+
+
+def mask_shown_card(text: str) -> str:
+    """Return a card number as a reply shows it, with six and four digits left at most."""
+    head = text[:_SHOWN_HEAD] if len(text) >= SHORTEST_CARD else ""
+    hidden = re.sub(r"\d", "*", text[len(head) : -_SHOWN_TAIL])
+    return f"{head}{hidden}{text[-_SHOWN_TAIL:]}"
 
 
 _LONG_NUMBER = re.compile(r"[0-9](?:[\s./_\u2010-\u2015-]{0,3}[0-9]){11,}")
@@ -172,19 +178,6 @@ class SignatureText(SensitiveText):
     def __reduce_ex__(self, protocol: object) -> tuple[type["SignatureText"], tuple[()]]:  # type: ignore[override]  # others refuse
         del protocol
         return (SignatureText, ())
-
-
-class MaskedCard(str):
-    """A card number as a reply shows it: whatever came, six and four digits are left at most."""
-
-    __slots__ = ()
-
-    def __new__(cls, text: str) -> Self:
-        """Hide every digit that is not among the first six or the last four characters."""
-        head = text[:_SHOWN_HEAD] if len(text) >= SHORTEST_CARD else ""
-        hidden = text[len(head) : -_SHOWN_TAIL]
-        stars = "".join("*" if character.isdigit() else character for character in hidden)
-        return super().__new__(cls, f"{head}{stars}{text[-_SHOWN_TAIL:]}")
 
 
 def describe(instance: object) -> str:

@@ -17,12 +17,12 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import attrs
 
-from gateway_async.models.records import NOTHING, Message, Page, Record
+from gateway_async.models.records import NOTHING, MaskedCard, Message, Page, Record
 from gateway_async.models.values import (
     MASK,
-    MaskedCard,
     SignatureText,
     mask_cards,
+    mask_shown_card,
     without_none,
 )
 
@@ -162,7 +162,7 @@ _VALUES: dict[object, _Read] = {
     datetime: _unless_blank(_read_datetime),
     date: _unless_blank(_read_date),
     SignatureText: lambda value: SignatureText(_read_text(value)),
-    MaskedCard: lambda value: MaskedCard(_read_text(value)),
+    MaskedCard: lambda value: mask_shown_card(_read_text(value)),
 }
 
 

@@ -21,7 +21,7 @@ from gateway_async.models.payments import (
     join_items,
 )
 from gateway_async.models.payouts import Beneficiary, PayoutRequest, PersonDocument
-from gateway_async.models.values import MaskedCard
+from gateway_async.models.values import mask_shown_card
 from tests.models import examples
 
 _Model = TypeVar("_Model")
@@ -112,7 +112,7 @@ CARDS = {
 
 def test_a_card_of_a_reply_shows_six_and_four_at_most() -> None:
     for came, kept in CARDS.items():
-        assert MaskedCard(came) == MaskedCard(kept) == kept
+        assert mask_shown_card(came) == mask_shown_card(kept) == kept
 
 
 def build(model: Callable[..., _Model], **fields: Any) -> _Model:
