@@ -23,8 +23,6 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
-    if os.environ.get("COLUMNS") == "0":  # rich would show no word
-        del os.environ["COLUMNS"]
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

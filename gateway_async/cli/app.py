@@ -23,12 +23,12 @@ some were declined, are absent, or differ; 2, the command or its file is wrong a
 sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
 elsewhere."""
 
-_MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field]
+_MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs]
 GROUPS = {
-    "Money": {**dict.fromkeys(_MONEY, "money:send"), "payout": "money:pay_out"},
+    "Money": dict.fromkeys(_MONEY, "money:send"),
     "Look-ups": {
         **dict.fromkeys(("query", "search-refunds"), "money:look_up"),
-        "reconcile": "reconcile:reconcile",
+        "reconcile": "money:reconcile",
     },
     "Jobs": {
         "jobs": "jobs:jobs",

@@ -4,24 +4,19 @@ It sends look-ups alone. What the interface does not show is not guessed: such a
 was seen, what it may mean, and the question to ask.
 """
 
-import asyncio
 import contextlib
 import os
 import re
-import socket
-import ssl
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
-from ipaddress import ip_address
 from itertools import product
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
@@ -29,17 +24,17 @@ import attrs
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
-from gateway_async.cli.settings import Settings, default_path, to_toml
+from gateway_async.cli.settings import Settings, to_toml
 from gateway_async.cli.tables import out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
-from gateway_async.errors import CertificateError, ConfigurationError, GatewayError
+from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
 from gateway_async.payments import recent_request
-from gateway_async.settings import RecoveryPolicy, checked_proxy
-from gateway_async.signing import SIGNATURE_FIELD, Credentials, HmacSigner
+from gateway_async.settings import checked_proxy
+from gateway_async.signing import Credentials, HmacSigner
 from gateway_async.transport import SendTracker
 from gateway_async.wire.decode import decode_json, in_utf8
 
@@ -55,23 +50,19 @@ _ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
 OK, ASK, WRONG, UNKNOWN, SKIPPED = "ok", "ask", "wrong", "unknown", "skipped"
 """What a line comes to; the reference page of the command line has what each means."""
 _OWN = "registered address"
-_CHECKS = (
-    *("address", "connection", "tls", "proxy", "reply", "time", "credentials", "signature"),
-    _OWN,
-)
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
 _SECOND = timedelta(seconds=1)
 _CLOCK_TOLERANCE = 30 * _SECOND
-_CERTIFICATE_TOLERANCE = timedelta(days=14)
 _LONGEST_EXCERPT = 160
+_REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 _SHOWN = (
     *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
     *("query_result", "transaction_date", "is3ds", "refund_amount", "refund_status"),
     *("refund_reference", "refund_reference_id", "refund_date", "refund_processing_date"),
 )
-"""Fields of a record whose values are shown; of all others, which may be personal, the names."""
+"""Fields of a record that are shown; all others may be personal."""
 
 # The command
 
@@ -89,8 +80,8 @@ async def check(
 
     Example: `gateway-async check --order-no A-1 --write config.toml`
 
-    It connects, makes both look-ups, and prints what it saw and what to do: address, connection,
-    TLS, proxy, reply, time, credentials, signature, registered address.
+    It makes both look-ups, and prints what it saw and what to do: address, TLS, proxy, reply, time,
+    credentials, signature, registered address.
 
     Exit codes: 0, all works; 1, something was refused, or does not fit the settings; 2, the
     command or a setting is wrong; 3, no reply came that can be read.
@@ -107,16 +98,7 @@ async def check(
     settings = gateway.settings()
     credentials = settings.credentials(os.environ, console.warn)
     refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
-    private: AbstractContextManager[TextIO | None] = contextlib.nullcontext()
-    if write is not None:
-        if write == default_path(os.environ):
-            with contextlib.suppress(OSError):  # the file then says that it cannot be written
-                write.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        private = out_file(write, console.warn, option="--write: ", is_private=True)
-    with private as file:
-        findings = await look(settings, credentials, refs)
-        if file is not None:
-            file.write(write_config(settings))
+    findings = await look(settings, credentials, refs)
     code = exit_code(findings)
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
@@ -127,15 +109,14 @@ async def check(
             if one.advice:
                 out(f"         -> {one.advice}")
     if write is not None:
+        with contextlib.suppress(OSError):  # the file then says that it cannot be written
+            write.parent.mkdir(parents=True, exist_ok=True)
+        with out_file(write, console.warn, option="--write: ", is_private=True) as file:
+            file.write(write_config(settings))
         console.note(f"{write} is written: give it as --config {write}")
     elif not json:
         console.note("--write config.toml writes the questions that the interface leaves open")
     return code
-
-
-def _printable(text: str) -> str:
-    """Take from a text what could control a terminal."""
-    return "".join(one if one.isprintable() else " " for one in text)
 
 
 @attrs.frozen
@@ -152,7 +133,7 @@ class Finding:
 
     check: str
     status: str
-    seen: str = attrs.field(converter=_printable)
+    seen: str
     advice: str = ""
     fields: tuple[str, ...] = ()
 
@@ -189,101 +170,33 @@ class Answer:
     @property
     def is_refused(self) -> bool:
         """Whether the gateway, or something before it, answered no."""
-        if self.error is None or self.http_status is None:
-            return False
-        if self.http_status == HTTPStatus.OK:
-            return self.payload is not None
-        is_refusal = 400 <= self.http_status < 500  # noqa: PLR2004  # the statuses of one
-        return is_refusal and self.http_status != HTTPStatus.NOT_FOUND
+        is_json = self.http_status == HTTPStatus.OK and self.payload is not None
+        return self.error is not None and (is_json or self.http_status in _REFUSALS)
 
 
 async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef]) -> list[Finding]:
     """Go the way to the gateway, and look orders up; return a finding for each step."""
-    address, context = settings.address, settings.ssl_context()
     proxy, _ = checked_proxy(
         settings.proxy,
-        base_url=address,
+        base_url=settings.address,
         trust_env=settings.trust_env,
         allow_http=settings.allow_http,
     )
-    parts = urlsplit(proxy or address)
-    host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme]
-    is_tls = parts.scheme == "https" and proxy is None
-    tls = (context or ssl.create_default_context()) if is_tls else None
-    found, local = await _connect(host, port, tls, settings.timeouts.connect_seconds)
-    findings = list[Finding]()
+    found, orders = dict[str, Finding](), list[Finding]()
     async with settings.client(credentials) as client:
-        if all(status != UNKNOWN for status, _ in found.values()):
-            query, refunds = [await _ask(name, client) for name in _LOOK_UPS]
-            for check, holds, comes_to, text in (
-                *_judge_way(query, refunds, address, proxy, local),
-                *_judge_reply(query, refunds),
-                *_judge_request(query, refunds, credentials, local),
-            ):
-                if holds:  # the first row that does counts
-                    found.setdefault(check, (comes_to, text))
-            for ref, name in product(refs, _LOOK_UPS) if query.error is None else ():
-                (outcome,) = await client.batch(name, [ref])
-                now = query.dated or query.asked_at
-                findings += describe_order(name, outcome, settings.dialect, now)
-    way_there = list[Finding]()
-    for check in _CHECKS:
-        status, seen = found.get(check, (SKIPPED, "there is no connection"))
-        is_certificate = check == "tls" and status == UNKNOWN and "certificate" in seen
-        advice = _ADVICE.get(check, {}).get("certificate" if is_certificate else status, "")
-        advice = advice.format(host=host, port=port, local=local)
-        way_there.append(Finding(check, status, seen, advice))
-    return way_there + findings
-
-
-async def _connect(
-    host: str, port: int, tls: ssl.SSLContext | None, seconds: float
-) -> tuple[dict[str, tuple[str, str]], str]:
-    """Connect to the gateway, or to the proxy before it, and close again.
-
-    Returns:
-        What was found, up to the first step that failed, and the address of this machine.
-    """
-    found: dict[str, tuple[str, str]] = {}
-    local, writer, failed = "", None, f"{host} has no address"
-    try:
-        async with asyncio.timeout(seconds):
-            loop = asyncio.get_running_loop()
-            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            listed = ", ".join(dict.fromkeys(str(one[4][0]) for one in infos))
-            found["address"] = OK, f"{host} is {'an address' if listed == host else listed}"
-            failed = f"no connection to {host}:{port}"
-            _, writer = await asyncio.open_connection(host, port)
-            local = writer.get_extra_info("sockname")[0]
-            found["connection"] = OK, f"connected to {host}:{port} from {local}"
-            failed = "no TLS"
-            if tls is not None:
-                await writer.start_tls(tls, server_hostname=host)
-                found["tls"] = _described(writer.get_extra_info("ssl_object"))
-    except OSError as error:
-        problem = getattr(error, "reason", None) or error.strerror  # the reason is of TLS
-        if isinstance(error, ssl.SSLCertVerificationError):
-            problem = f"the certificate is not valid: {error.verify_message}"
-        elif isinstance(error, ConnectionRefusedError):
-            problem = "nothing listens there: the connection was refused"
-        elif isinstance(error, TimeoutError):
-            problem = f"no answer within {seconds:g} s"
-        text = problem or f"{type(error).__name__}: {error}"
-        found[_CHECKS[len(found)]] = UNKNOWN, f"{failed} ({text})"
-    finally:
-        if writer is not None:
-            writer.transport.abort()
-    return found, local
-
-
-def _described(connection: Any) -> tuple[str, str]:
-    """Describe TLS version, issuer and end of the certificate of a connection."""
-    certificate = connection.getpeercert()
-    issuer = dict(part for row in certificate["issuer"] for part in row)
-    name = issuer.get("organizationName") or issuer.get("commonName") or "unnamed"
-    expires = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
-    seen = f"{connection.version()}, certificate by {masked(name)}, valid until {expires:%Y-%m-%d}"
-    return ASK if expires - datetime.now(UTC) < _CERTIFICATE_TOLERANCE else OK, seen
+        query, refunds = [await _ask(name, client) for name in _LOOK_UPS]
+        for check, holds, status, seen in (
+            *_judge_way(query, settings, proxy),
+            *_judge_reply(query, refunds),
+            *_judge_request(query, refunds, credentials),
+        ):
+            if holds:  # the first row that does counts
+                advice = _ADVICE.get(check, {}).get(status, "")
+                found.setdefault(check, Finding(check, status, seen, advice))
+        for ref, name in product(refs, _LOOK_UPS) if query.error is None else ():
+            (outcome,) = await client.batch(name, [ref])
+            orders += describe_order(name, outcome, settings.dialect, query.dated or query.asked_at)
+    return [*found.values(), *orders]
 
 
 async def _ask(name: str, client: GatewayClient) -> Answer:
@@ -320,26 +233,23 @@ _Row: TypeAlias = tuple[str, bool, str, str]
 """What was checked, whether this is how it is, what it then comes to, and what was seen."""
 
 
-def _judge_way(
-    query: Answer, refunds: Answer, address: str, proxy: str | None, local: str
-) -> Iterator[_Row]:
-    error, status = query.error or refunds.error, query.http_status
-    is_plain = address.lower().startswith("http:")
-    is_here = proxy is None and ip_address(local.partition("%")[0]).is_loopback
+def _judge_way(query: Answer, settings: Settings, proxy: str | None) -> Iterator[_Row]:
+    error, address, host = query.error, settings.address, urlsplit(proxy or settings.address).netloc
     is_untrusted = isinstance(error, CertificateError)
-    is_barred = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED or (
-        status is None and isinstance(error, ConfigurationError)
-    )
-    replied = bool(status or refunds.http_status)
-    yield "tls", is_plain and is_here, OK, "plain HTTP, which does not leave this machine"
-    yield "tls", is_plain, WRONG, "plain HTTP: everything on the way can be read and changed"
-    yield "tls", is_untrusted, UNKNOWN, str(error)
-    yield "tls", replied, OK, "the gateway's certificate was accepted, through the proxy"
-    yield "tls", True, SKIPPED, "the proxy opened no connection to the gateway"
+    is_barred = query.http_status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+    is_lost = isinstance(error, NotSentError | ConfigurationError) and not is_untrusted
+    is_reached, is_plain = not is_lost, address.startswith("http:")
+    yield "address", is_reached or proxy is not None, OK, f"{host} was reached"
+    yield "address", True, UNKNOWN, str(error)
     yield "proxy", proxy is None, OK, "none is set"
-    yield "proxy", is_barred, UNKNOWN, f"{proxy} does not let this user through (HTTP 407)"
-    yield "proxy", bool(status) or is_untrusted, OK, f"requests go through {proxy}"
-    yield "proxy", True, UNKNOWN, f"{proxy} gave no way to the gateway: {error}"
+    yield "proxy", is_barred, UNKNOWN, f"{proxy} lets this user not through (HTTP 407)"
+    yield "proxy", is_lost, UNKNOWN, f"{proxy}: {error}"
+    yield "proxy", True, OK, f"requests go through {proxy}"
+    yield "tls", is_plain and settings.allow_http, WRONG, "plain HTTP can be read and changed"
+    yield "tls", is_plain, OK, "plain HTTP, which does not leave this machine"
+    yield "tls", is_untrusted, UNKNOWN, str(error)
+    yield "tls", is_reached, OK, "the certificate of the gateway is valid"
+    yield "tls", True, SKIPPED, "there is no connection"
 
 
 def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
@@ -357,29 +267,20 @@ def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
     yield "time", True, WRONG, apart
 
 
-def _judge_request(
-    query: Answer, refunds: Answer, credentials: Credentials, local: str
-) -> Iterator[_Row]:
+def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> Iterator[_Row]:
     read = [one for one in (query, refunds) if one.payload is not None]
     is_accepted = any(one.error is None for one in read)
     refusal = masked(str(read[0].error)) if read else ""
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
-    verifies = getattr(credentials.signer, "verify", None) is not None
-    of_reply = f"that of the reply is {'right' if verifies else 'not checked'}"
-    if not any(one.payload and one.payload.get(SIGNATURE_FIELD) for one in read):
-        of_reply = "the reply carries none"
-    is_another = refusal.startswith("the reply is for another ")
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
     for check in ("credentials", "signature"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
     yield "credentials", is_accepted, OK, f"{who}: accepted"
     yield "credentials", True, WRONG, f"{who}: {refusal}"
-    for check in ("signature", _OWN):
-        yield check, is_another, SKIPPED, refusal
-    yield "signature", is_accepted, OK, f"{accepted}; {of_reply}"
+    yield "signature", is_accepted, OK, accepted
     yield "signature", True, WRONG, refusal
     both = "both look-ups are refused, as they are with wrong credentials too"
-    yield _OWN, query.error is None, OK, f"{_QUERY} is answered, to requests from {local}"
+    yield _OWN, query.error is None, OK, f"{_QUERY} is answered"
     yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"
     yield _OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
     yield _OWN, True, ASK, both
@@ -414,20 +315,12 @@ def describe_order(
         yield Finding(check, UNKNOWN, seen, "see the field that the text names")
     for record in records:
         yield Finding(check, OK, _shown(record))
-    for status, seen, field in _misfits(records, dialect, now):
+    for status, seen, field in dict.fromkeys(_misfits(records, dialect, now)):
         question = QUESTIONS["dialect"].get(field, "")
         yield Finding(check, status, seen, question, (field,))
-    unread = {
-        f"{name} {text!r}" if name in _SHOWN else name
-        for record in records
-        for name, text in record.unreadable.items()
-    }
-    if unread:
+    if unread := ", ".join(sorted({name for record in records for name in record.unreadable})):
         advice = "ask for its format; the record has None, and its text in record.unreadable"
-        yield Finding(check, WRONG, f"cannot be read: {', '.join(sorted(unread))}", advice)
-    if names := ", ".join(sorted({name for record in records for name in record.extra})):
-        seen = f"fields that the interface does not list: {names}; record.extra has them"
-        yield Finding(check, ASK, seen, "ask what they mean")
+        yield Finding(check, WRONG, f"cannot be read: {unread}", advice)
     references = [one.refund_reference_id for one in records if hasattr(one, "refund_reference_id")]
     if not all(references) or len(set(references)) < len(references):
         seen = "its refunds do not each have a refund_reference_id of their own"
@@ -451,17 +344,14 @@ def _misfits(
         known = {value for one in (field, *others) for value in getattr(dialect, one)}
         for value in sorted(_values(records, name) - known):
             yield status, f"{name} {value!r} has no meaning in Dialect.{field}", field
-    found = {
-        (record.currency or "", -int(amount.as_tuple().exponent)): f"{name} {amount}"
-        for record in records
-        for name in ("amount", "refund_amount")
-        if (amount := getattr(record, name, None)) is not None and amount.is_finite()
-    }
-    for (currency, places), shown in found.items():
-        if max(0, places) != (ours := dialect.places(currency)):
-            seen = f"{shown} {currency} has {max(0, places)} decimal places"
-            status = WRONG if places > ours else ASK
-            yield status, f"{seen}, and requests are written with {ours}", "currency_places"
+    for record, name in product(records, ("amount", "refund_amount")):
+        amount, currency = getattr(record, name, None), record.currency or ""
+        if amount is not None and amount.is_finite():
+            places, ours = max(0, -int(amount.as_tuple().exponent)), dialect.places(currency)
+            if places != ours:
+                seen = f"{name} {amount} {currency} has {places} decimal places"
+                status = WRONG if places > ours else ASK
+                yield status, f"{seen}, and requests are written with {ours}", "currency_places"
     latest = now + timedelta(hours=dialect.utc_offset_hours) + _CLOCK_TOLERANCE
     for name in ("transaction_date", "refund_date"):
         for value in _values(records, name):
@@ -476,16 +366,9 @@ def _values(records: tuple[Any, ...], name: str) -> set[Any]:
 
 
 def _shown(record: Any) -> str:
-    """Show a record: what names and counts it; of what may be personal, the names alone."""
-    filled = {
-        name: value
-        for name in attrs.fields_dict(type(record))
-        if name not in ("extra", "unreadable")
-        and (value := getattr(record, name)) not in (None, "", ())
-    }
-    shown = ", ".join(f"{name} {filled[name]}" for name in _SHOWN if name in filled)
-    rest = ", ".join(sorted(filled.keys() - set(_SHOWN)))
-    return f"{shown}; also filled: {rest}" if rest else shown
+    """Show a record: what names and counts it, and nothing that may be personal."""
+    values = ((name, getattr(record, name, None)) for name in _SHOWN)
+    return ", ".join(f"{name} {value}" for name, value in values if value not in (None, ""))
 
 
 def excerpt(body: bytes, signature: str) -> str:
@@ -496,7 +379,7 @@ def excerpt(body: bytes, signature: str) -> str:
 
 def masked(text: str) -> str:
     """Return the beginning of a text as one line, with anything like a card number masked."""
-    return " ".join(_printable(mask_cards(text)).split())[:_LONGEST_EXCERPT]
+    return " ".join(mask_cards(text).split())[:_LONGEST_EXCERPT]
 
 
 # The file
@@ -507,21 +390,20 @@ def write_config(settings: Settings) -> str:
 
     No secret is in it, and neither is a URL that may hold a password.
     """
-    usual = Settings(recovery=RecoveryPolicy(record_baseline=True))  # as the command line has it
+    usual = Settings(signer=_fields_of(HmacSigner("-")))
     lines = [
         "# Settings of gateway-async. Ask the gateway each question; where its answer differs",
-        "# from the default that is shown, take the # away and write the answer.",
+        "# from the default that is shown, take the # away and write the answer. Sections are",
+        "# those of the interface, the gateway's own description.",
         "",
     ]
     tables: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     for name in attrs.fields_dict(Settings):
         value, default = getattr(settings, name), getattr(usual, name)
-        if name == "signer":
-            tables[name] = value, {one.name: one.default for one in attrs.fields(HmacSigner)}
-        elif attrs.has(type(value)):
-            found, default = (attrs.asdict(one, recurse=False) for one in (value, default))
-            said = {k: one for k, one in found.items() if one is not None and one != default[k]}
-            tables[name] = said, default
+        if attrs.has(type(default)) or isinstance(default, Mapping):
+            defaults = _fields_of(default)
+            own = {n: one for n, one in _fields_of(value).items() if one != defaults.get(n)}
+            tables[name] = own, defaults
         elif value != default and name != "journal" and not (name == "proxy" and "@" in value):
             lines.append(f"{name} = {to_toml(value)}")
     lines += [
@@ -529,13 +411,17 @@ def write_config(settings: Settings) -> str:
         "# rate: How many requests a second may we send? (section 8) Without it, there is",
         "# no limit.",
     ]
-    for table, (said, default) in tables.items():
-        is_open = "factory" not in said  # which answers for all of the signer
-        questions = QUESTIONS.get(table, {}) if is_open else {}
-        rest = [f"{name} = {to_toml(one)}" for name, one in said.items() if name not in questions]
+    for table, (own, defaults) in tables.items():
+        questions = {} if "factory" in own else QUESTIONS.get(table, {})  # it answers for all
+        rest = [f"{name} = {to_toml(one)}" for name, one in own.items() if name not in questions]
         if questions or rest:
             lines += ["", f"[{table}]", *rest]
         for name, question in questions.items():
-            line = f"{name} = {to_toml(said.get(name, default[name]))}"
-            lines += [f"# {question}", line if name in said else f"# {line}"]
+            line = f"{name} = {to_toml(own.get(name, defaults[name]))}"
+            lines += [f"# {question}", line if name in own else f"# {line}"]
     return "\n".join(lines) + "\n"
+
+
+def _fields_of(table: Any) -> dict[str, Any]:
+    """Return the fields of a table of settings."""
+    return dict(table) if isinstance(table, Mapping) else attrs.asdict(table, recurse=False)

@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 import time
-from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -17,7 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TextIO, cast
+from typing import Any, TextIO, cast
 
 import attrs
 from rich.box import SIMPLE_HEAD
@@ -86,6 +85,12 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=plain) + "\n")
 
 
+def listed(counts: Mapping[str, int]) -> str:
+    """Return how many have each status, or are in each state, that any has."""
+    order = [*STATUSES, *sorted({*counts} - {*STATUSES})]
+    return ", ".join(f"{counts[name]:,} {name}" for name in order if counts.get(name))
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural but for one."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
@@ -131,6 +136,19 @@ class Console:
     def say(self, message: str) -> None:
         """Say one thing."""
         self.rich.print(message, soft_wrap=True)
+
+    def say_summary(
+        self,
+        what: str,
+        counts: Mapping[str, int],
+        requests: int | None,
+        retries: int | None,
+        seconds: float,
+    ) -> None:
+        """Say what a run of orders came to."""
+        made = "" if requests is None else f"; {counted(requests, 'request')}, {retries:,} repeated"
+        orders = counted(sum(counts.values()), "order")
+        self.say(f"{what}: {orders}, {listed(counts)}{made}; {seconds:.1f} s")
 
     def note(self, message: str) -> None:
         """Say one thing that `--quiet` leaves out."""
@@ -185,27 +203,19 @@ class Console:
 # Progress
 
 
-class Gauge(NamedTuple):
-    """What is finished, by status, and what shows it at once."""
-
-    counts: Counter[str]
-    show: Callable[[], None]
-
-
 @contextlib.asynccontextmanager
-async def gauged(
-    console: Console, name: str, total: int, done: Callable[[], int] | None = None
-) -> AsyncIterator[Gauge]:
+async def progress(
+    console: Console, name: str, total: int, look: Callable[[], tuple[int, Mapping[str, int]]]
+) -> AsyncIterator[None]:
     """Show progress while the block runs: a bar on a terminal, else a line from time to time.
 
     Args:
         console: Where it is shown.
         name: What is counted.
         total: How many there are.
-        done: Returns how many are done, where not each of them has a status.
+        look: Returns how many are done, and how many have each status.
     """
-    counts, started, said = Counter[str](), time.monotonic(), -1
-    before = 0 if done is None else done()
+    started, before, said = time.monotonic(), look()[0], -1
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
@@ -220,11 +230,10 @@ async def gauged(
 
     def show() -> None:
         nonlocal said
-        count = counts.total() if done is None else done()
-        order = [*STATUSES, *sorted({*counts} - {*STATUSES})]
+        count, counts = look()
         rate = f"{(count - before) / max(time.monotonic() - started, 1):,.0f}/s"
-        listed = [f"{counts[status]:,} {status}" for status in order if counts[status]]
-        text = ", ".join([f"{name}: {count:,} of {total:,}", rate, *listed])
+        parts = (f"{name}: {count:,} of {total:,}", rate, listed(counts))
+        text = ", ".join(filter(None, parts))
         if not bar.disable:
             bar.update(task, completed=count, description=text)
         elif count != said:
@@ -239,7 +248,7 @@ async def gauged(
     with bar:
         ticker = asyncio.create_task(tick())
         try:
-            yield Gauge(counts, show)
+            yield
         finally:
             ticker.cancel()
             if not bar.disable:
@@ -264,23 +273,3 @@ def plain_table(
     for row in rows:
         table.add_row(*map(str, row))
     return table
-
-
-Stage = tuple[str, Mapping[str, int], int | None, int | None, float]
-"""Name of a stage, orders by status, requests, retries, and seconds."""
-
-
-def summary_table(stages: Sequence[Stage]) -> Table:
-    """Return the table of what happened; statuses that no order has are left out."""
-    shown = [name for name in STATUSES if any(counts.get(name) for _, counts, *_ in stages)]
-    numbers = ("orders", *shown, "requests", "retries", "time")
-    rows = [
-        (
-            name,
-            *(n or "-" for n in (sum(counts.values()), *(counts.get(one, 0) for one in shown))),
-            *("-" if n is None else n for n in (requests, retries)),
-            f"{seconds:.1f} s",
-        )
-        for name, counts, requests, retries, seconds in stages
-    ]
-    return plain_table(("stage", *numbers), rows, numbers)

@@ -3,10 +3,9 @@
 import asyncio
 import contextlib
 import hashlib
-import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 
@@ -17,9 +16,15 @@ from rich.table import Table
 
 from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, plain_table, print_json, standard_output
-from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile, Totals
-from gateway_async.cli.outcomes import Kept, rows_of, write_file, write_job
+from gateway_async.cli.console import (
+    counted,
+    listed,
+    plain_table,
+    print_json,
+    standard_output,
+)
+from gateway_async.cli.orders import LAYOUTS, OrderFile, Totals
+from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
@@ -61,24 +66,16 @@ class KnownJob:
     @property
     def states(self) -> dict[str, int]:
         """How many of its orders are in each state; empty where it is new."""
-        return {} if self.status is None else states_of(self.status.counts)
+        return {} if self.status is None else states_of(self.status)
 
-    @property
-    def asked(self) -> str:
-        """Its description where a person is asked whether to go on."""
-        if not self.before:
-            return self.described
-        before = "; ".join(f"{_dated(one)} has {so_far(one.counts)}" for one in self.before)
-        return f"AGAIN, as {self.described} ({before})"
-
-    @property
-    def described(self) -> str:
-        """How far it has come, in words."""
-        if self.status is None:
-            return f"new job {self.name} in {self.place}"
-        kind = "is left to workers" if self.status.is_cut else "goes on"
-        kind = "is done" if self.is_done else kind
-        return f"{_dated(self.status)} in {self.place} {kind}: {so_far(self.status.counts)}"
+    def __str__(self) -> str:
+        """How far it has come, and what was done before."""
+        if self.status is not None:
+            kind = "is done" if self.is_done else "goes on"
+            return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}"
+        new = f"new job {self.name} in {self.place}"
+        before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
+        return f"AGAIN, as {new} ({before})" if before else new
 
 
 def _is_done(status: JobStatus) -> bool:
@@ -90,14 +87,9 @@ def _dated(status: JobStatus) -> str:
     return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
 
 
-def states_of(counts: Mapping[JobState, int]) -> dict[str, int]:
-    """Return how many orders are in each state that one is in."""
-    return {str(state): count for state, count in counts.items() if count}
-
-
-def so_far(counts: Mapping[JobState, int]) -> str:
-    """Return how many orders are in each state, in words."""
-    return ", ".join(f"{count:,} {state}" for state, count in states_of(counts).items())
+def states_of(status: JobStatus) -> dict[str, int]:
+    """Return how many orders of a job are in each state that one is in."""
+    return {str(state): count for state, count in status.counts.items() if count}
 
 
 def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
@@ -111,18 +103,16 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     Raises:
         ConfigurationError: If the gateway's address is wrong.
     """
-    gateway, who = settings.address, settings.who
+    gateway, merchant = settings.address, str(settings.merchant_id)
     # Without the scheme, which the journal compares: a name that changes sends a file once more.
     place = gateway.partition("://")[2] or gateway
-    parts = (operation, place, who["merchant_id"], who["account_id"], orders)
+    parts = (operation, place, merchant, settings.account_id, orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
-    shown = (who["merchant_id"], urlsplit(gateway).netloc)
+    shown = (merchant, urlsplit(gateway).netloc)
     return "-".join((operation, *(one[:_LONGEST_PART] for one in shown), digest))
 
 
-def find_job(
-    settings: Settings, name: str, *, again: bool | None = None, create: bool = True
-) -> KnownJob:
+def find_job(settings: Settings, name: str, *, again: bool | None = None) -> KnownJob:
     """Find out how far a job has come; no file is made where there is none.
 
     Args:
@@ -130,7 +120,6 @@ def find_job(
         name: The name of the job.
         again: Whether the orders are to be sent once more when they are done, as `NAME-again-2`
             and so on; the last of these jobs is found. None for the job of that name alone.
-        create: Whether the journal may be made in a database that is there.
 
     Raises:
         ConfigurationError: If it has no name, or the settings name no journal.
@@ -141,7 +130,7 @@ def find_job(
     settings.open_journal(create=False).job(name)  # refuses what is no name
 
     async def read() -> None:
-        async with settings.open_journal(create=create) as journal:
+        async with settings.open_journal() as journal:
             for one in names:
                 try:
                     status = await journal.status(one)
@@ -167,59 +156,40 @@ def find_job(
 def run_job(
     run: Run,
     known: KnownJob,
-    layout: Layout,
     credentials: Credentials,
     make_batch: Callable[[GatewayClient, Job], Batch[Any, Any]],
     *,
     total: int,
     question: str = "",
-    yes: bool = False,
     file: OrderFile | None = None,
-    may_differ: bool = False,
 ) -> int:
-    """Run a job, if it is not done, and write the outcomes of all of its orders.
+    """Run a job, and write the outcomes of all of its orders.
 
     Args:
         run: Takes in what it comes to.
         known: The job.
-        layout: The columns of its orders.
         credentials: Who speaks, and how it signs.
         make_batch: Makes the batch of it.
         total: How many orders it has.
-        question: What a person is asked; nothing is asked if it is empty.
-        yes: Whether that was answered by an option.
+        question: What a person is asked, unless the job is done; nothing is asked if it is empty.
         file: The file that it is made from; None where the journal has it.
-        may_differ: Whether the file may have other orders than the job of its name, which the
-            batch finds out.
 
     Returns:
         The exit code.
     """
-    settings, console = run.settings, run.console
+    settings, run.job = run.settings, known.name
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
         policy, recovery = settings.policy, attrs.evolve(settings.recovery, hold_alike_hours=None)
         if run.operation == PAYOUT.name:
             policy = attrs.evolve(policy, duplicates="allow")
         settings = attrs.evolve(settings, recovery=recovery, policy=policy)
-    run.job = known.name
-    if known.status is not None and known.status.is_cut and not known.is_done:
-        raise ConfigurationError(
-            f"{known.described}. `submit` cut it into slices, which workers alone run: start one "
-            "with `gateway-async worker --broker amqp://HOST/`, and see how far it comes with "
-            "`gateway-async watch`"
-        )
-    reasons = Kept()
-
-    def ask() -> None:
-        if question and not (known.is_done or yes):
-            console.confirm(f"{known.asked}: {question}")
-        else:
-            console.note(known.asked + "; nothing is sent" * known.is_done)
+    if question and not known.is_done:
+        run.console.confirm(f"{known}: {question}")
+    else:
+        run.console.note(f"{known}{'; nothing is sent' * known.is_done}")
+    layout, reasons = LAYOUTS[run.operation], Kept()
 
     async def work(_: TextIO, stop: Stop) -> None:
-        if known.is_done and not may_differ:
-            run.has_begun = True
-            return
         async with (
             settings.open_journal() as journal,
             settings.client(credentials, telemetry=run.report.latencies) as client,
@@ -229,13 +199,10 @@ def run_job(
 
     async def write(out: TextIO) -> None:
         async with settings.open_journal(create=False) as journal:
-            if file is None:
-                await write_job(run, journal, layout, out, reasons=reasons)
-            else:
-                await write_file(run, journal, file, out, reasons=reasons, may_differ=may_differ)
+            await write_job(run, journal, layout, out, file=file, reasons=reasons)
 
-    with contextlib.closing(reasons), file.naming_lines() if file else contextlib.nullcontext():
-        return run.carry_out(work, write, ask=ask)
+    with contextlib.closing(reasons):
+        return run.carry_out(work, write)
 
 
 # What a journal holds
@@ -251,8 +218,7 @@ Example: `gateway-async jobs show NAME`""",
 _SHOWN = 100
 _IN_DOUBT = ("held", "unknown", "intent")
 _DECISIONS = ("succeeded", "declined", "not_sent", "unknown")
-_SPAN = re.compile(r"([0-9]+)-([0-9]+)", re.ASCII)
-_NAMED = 5
+_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
 
 
@@ -263,7 +229,7 @@ def _facts(status: JobStatus) -> dict[str, Any]:
         "job": status.name,
         **{name: getattr(status, name) for name in names},
         "orders": status.total,
-        "states": states_of(status.counts),
+        "states": states_of(status),
         "is_running": status.is_running,
     }
 
@@ -273,7 +239,7 @@ def _table(statuses: Iterable[JobStatus], settings: Settings) -> Table:
     rows = [
         _facts(one)
         | {"created_at": f"{one.created_at:%Y-%m-%d %H:%M}"}
-        | {"states": so_far(one.counts), "is_running": running if one.is_running else "no"}
+        | {"states": listed(states_of(one)), "is_running": running if one.is_running else "no"}
         for one in statuses
     ]
     return plain_table(rows[0], [[*row.values()] for row in rows], numbers=("orders",))
@@ -291,19 +257,16 @@ async def list_jobs(
     Args:
         json: Print a JSON list with an object for each job.
     """
-    settings, statuses = stored.settings(), list[JobStatus]()
-    is_missing = (file := settings.journal_file) is not None and not file.exists()
-    if not is_missing:
-        async with settings.open_journal(create=False) as journal:
-            # Orders that are refused when they are handed over leave a job without any.
-            statuses = [one for one in await journal.jobs() if one.total or one.imported]
-    if not statuses:
-        missing = ", which does not exist" * is_missing
-        console.note(f"there are no jobs yet in {settings.place}{missing}")
+    settings = stored.settings()
+    async with settings.open_journal(create=False) as journal:
+        # Orders that are refused when they are handed over leave a job without any.
+        statuses = [one for one in await journal.jobs() if one.total or one.imported]
     if json:
         print_json([_facts(status) for status in statuses])
     elif statuses:
         standard_output().print(_table(statuses, settings))
+    else:
+        console.note(f"there are no jobs yet in {settings.place}")
     return DONE
 
 
@@ -363,7 +326,7 @@ def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    settings, _ = stored.settings(), files.place
+    settings = stored.settings()
     status = asyncio.run(_status(settings, name))
     run = Run(
         command="jobs outcomes",
@@ -377,11 +340,13 @@ def outcomes(
         has_begun=True,
     )
 
+    run.check_files()
+
     async def write(out: TextIO, _: Stop) -> None:
         async with settings.open_journal(create=False) as journal:
             await write_job(run, journal, LAYOUTS[status.operation], out, states=state)
 
-    run.carry_out(write, tells=False)
+    run.carry_out(write)
     return UNSETTLED if run.misplaced else DONE
 
 
@@ -415,49 +380,31 @@ async def resolve(
             17 or 151-199, or payouts by their request_id; then their outcome: succeeded, declined,
             unknown, or not_sent, which lets the next run send them.
         note: Why, such as "seen in the merchant portal"; it must be there, and is kept.
-        state: Only the orders in this state, of those that are named or else of the whole job;
-            may be repeated.
+        state: In place of names: all orders of the job that are in this state; may be repeated.
     """
     *words, decision = which or ("",)
-    if decision not in _DECISIONS or not (words or state):
+    if decision not in _DECISIONS or bool(words) == bool(state):
         raise ConfigurationError(
             "name the orders and then their outcome, such as `17 151-199 succeeded`, or `declined "
             f"--state held`; the outcome is one of {', '.join(_DECISIONS)}"
         )
     async with stored.settings().open_journal(create=False) as journal:
-        status = await journal.status(name)
-        naming = LAYOUTS[status.operation].naming[-1]  # an index is soon mistaken for another
-        named = set(itertools.chain.from_iterable(_named(text, status.total) for text in words))
-        left, meant, first = set(named), list[int](), list[str]()
-        async for row in rows_of(journal, name):
-            index = str(row.index)
-            known_by = {index, getattr(row.order, "request_id", index).lower()}
-            left -= known_by
-            is_meant = not named or named & known_by
-            if is_meant and (not state or row.state.value in state):
-                meant.append(row.index)
-                if len(first) < _NAMED:
-                    first.append(f"{row.index} ({naming} {getattr(row.order, naming)})")
-        if left or not meant:
-            wanted = f" {' or '.join(state)}" if state else ""
-            raise ConfigurationError(
-                f"job {name} has no{wanted} order {min(left or named or {''})!r}; its "
-                f"{counted(status.total, 'order')} count from 0 to {status.total - 1}"
-            )
+        total = (await journal.status(name)).total
+        meant = [one for text in words for one in _named(text, total)]
+        if state:
+            meant += [row.index async for row in rows_of(journal, name) if row.state in state]
         await journal.resolve(name, meant, decision, note)
-    how_many = f"{counted(len(meant), 'order')} {'is' if len(meant) == 1 else 'are'}"
-    more = f" and {len(meant) - _NAMED:,} more" if len(meant) > _NAMED else ""
     then = "; the next run of the job sends them" if decision == "not_sent" else ""
-    console.note(f"job {name}: {how_many} {decision}: {', '.join(first)}{more}{then}")
+    console.note(f"job {name}: {counted(len(meant), 'order')} {decision}{then}")
     return DONE
 
 
-def _named(text: str, total: int) -> Iterable[str]:
-    """Return the indexes that `17` or `151-199` stands for; else the text itself, a request_id."""
-    found = _SPAN.fullmatch(text)
-    if found is None or not int(found[1]) <= int(found[2]) < total:
-        return [text.lower()]
-    return map(str, range(int(found[1]), int(found[2]) + 1))
+def _named(text: str, total: int) -> Iterable[int | str]:
+    """Return the indexes that `17` or `151-199` stands for; else the text, a request_id."""
+    if (found := _SPAN.fullmatch(text)) is None:
+        return [text]
+    first, last = int(found[1]), int(found[2] or found[1])
+    return range(first, min(last, max(first, total)) + 1) or [text]
 
 
 # Going on
@@ -482,7 +429,7 @@ def resume(
     *,
     yes: Annotated[bool, options.SAFETY] = False,
     files: options.Files = options.Files(),
-    pace: options.BatchPace = options.BatchPace(),
+    pace: options.Pace = options.Pace(),
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
@@ -494,9 +441,10 @@ def resume(
         name: The name of the job.
         yes: Do not ask before money leaves.
     """
-    settings, _ = gateway.settings(pace), files.place
+    settings = gateway.settings(pace)
     credentials = settings.credentials(os.environ, console.warn)
     status, totals = asyncio.run(_left(settings, name))
+    question = f"{status.operation} {totals} at {settings.address}"
     run = Run(
         command="jobs resume",
         console=console,
@@ -505,13 +453,12 @@ def resume(
         given=gateway,
         operation=status.operation,
     )
+    run.check_files()
     return run_job(
         run,
         KnownJob(name, settings.place, status),
-        LAYOUTS[status.operation],
         credentials,
         lambda client, job: client.resume(job),
         total=status.total,
-        question=f"{status.operation} {totals} at {settings.address}" if totals.orders else "",
-        yes=yes,
+        question=question if totals.orders and not yes else "",
     )

@@ -1,4 +1,4 @@
-"""Commands on a file of orders: `capture cancel review refund payout`, `query search-refunds`.
+"""Commands on a file: `capture cancel review refund payout`, `query search-refunds reconcile`.
 
 A file whose orders move money is a job of the journal. The orders are kept before anything is sent,
 under a name that is made of them. The same file, given again after whatever happened, goes on where
@@ -8,27 +8,28 @@ it was, and sends nothing that may have been sent.
 import asyncio
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, TextIO
 
 import attrs
 import orjson
 from cyclopts import Parameter
 
 from gateway_async.batching.batch import check_size
-from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed
+from gateway_async.batching.feed import GivenOrders, OrderFeed
 from gateway_async.batching.results import Outcome
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, print_json, standard_output
+from gateway_async.cli.console import counted, print_json, progress, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
-from gateway_async.cli.orders import LAYOUTS, Layout, OrderFile
+from gateway_async.cli.orders import LAYOUTS, LEDGER, OrderFile
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
-from gateway_async.cli.run import DONE, Run, Stop, collect
-from gateway_async.cli.settings import WHO
-from gateway_async.cli.tables import STDIO, open_table
-from gateway_async.errors import ConfigurationError, JournalError, NotSentError
+from gateway_async.cli.run import DONE, Run, Stop, collect, drive
+from gateway_async.cli.tables import STDIO, csv_writer, open_table, to_text
+from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.models.values import MASK
-from gateway_async.operations import PAYOUT, Operation, OperationClass
+from gateway_async.operations import PAYOUT
+from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
 _REQUESTS_SHOWN = 3
@@ -63,7 +64,7 @@ def send(
     sending: Sending = Sending(),
     duplicates: options.Duplicates = None,
     files: options.Files = options.Files(),
-    pace: options.BatchPace = options.BatchPace(),
+    pace: options.Pace = options.Pace(),
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
     name: options.Name,
@@ -73,13 +74,14 @@ def send(
     Args:
         orders: The CSV file with the orders, one a row, or - for standard input.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
-            them one after the other.
+            them one after the other. No request_id may stand in a file twice.
     """
     if sending.job is not None and sending.again:
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
-    settings, layout = gateway.settings(pace, duplicates=duplicates), LAYOUTS[name]
+    settings = gateway.settings(pace, duplicates=duplicates)
+    credentials = settings.credentials(os.environ, console.warn)
     run = Run(
         command=name,
         console=console,
@@ -89,92 +91,39 @@ def send(
         source=orders,
         again=sending.again,
     )
-    with _open_orders(run, layout, dry_run=sending.dry_run) as file:
+    run.check_files(needs_out=not sending.dry_run)
+    with _open_orders(run) as file:
+        if sending.job is not None:
+            known = find_job(settings, sending.job)
+        else:
+            of_orders = name_of_orders(name, settings, file.digest)
+            known = find_job(settings, of_orders, again=sending.again)
         if sending.dry_run:
-            return _show_plan(run, file, _look_for_job(run, sending, file))
-        credentials = settings.credentials(os.environ, console.warn)
-        known = _find_job(run, sending, file)
-        if sending.again and known.status is not None:
-            console.warn(
-                "--again: the job is not done, so it goes on; `jobs resolve` decides on held orders"
-            )
+            return _show_plan(run, file, known)
         question = ""
-        if file.operation.confirms or known.before:
+        if file.layout.operation.confirms or known.before:
             question = file.question(settings.address)
             if name == PAYOUT.name and sending.again:
                 question += "; payouts that other jobs have are paid again"
         if file.unread and (sending.yes or not question):
-            file.name_unread(console)
+            console.note(f"columns that are not sent: {file.unread}")
         return run_job(
             run,
             known,
-            layout,
             credentials,
             lambda client, kept: client.batch(name, file.orders(), job=kept),
             total=file.totals.orders,
-            question=question,
-            yes=sending.yes,
+            question="" if sending.yes else question,
             file=file,
-            may_differ=sending.job is not None,
         )
-
-
-def pay_out(
-    orders: options.Source,
-    /,
-    *,
-    sending: Sending = Sending(),
-    files: options.Files = options.Files(),
-    pace: options.Pace = options.Pace(),
-    gateway: options.Journaled = options.Journaled(),
-    console: options.Shown,
-    name: options.Name,
-) -> int:
-    """Make the payouts of a file: no request_id may stand in it twice.
-
-    Args:
-        orders: The CSV file with the payouts, one a row, or - for standard input.
-    """
-    return send(
-        orders,
-        sending=sending,
-        files=files,
-        pace=options.BatchPace(**attrs.asdict(pace)),
-        gateway=gateway,
-        console=console,
-        name=name,
-    )
-
-
-def _find_job(run: Run, sending: Sending, file: OrderFile, *, create: bool = True) -> KnownJob:
-    """Find how far the job of a file has come; see `find_job`."""
-    if sending.job is not None:
-        return find_job(run.settings, sending.job, create=create)
-    name = name_of_orders(run.command, run.settings, file.digest)
-    return find_job(run.settings, name, again=sending.again, create=create)
-
-
-def _look_for_job(run: Run, sending: Sending, file: OrderFile) -> KnownJob | None:
-    """Find the job for a dry run, if that can be done; nothing is made."""
-    if sending.job is None and len(run.settings.who) < len(WHO):
-        return None
-    try:
-        known = _find_job(run, sending, file, create=False)
-    except JournalError as error:
-        run.console.warn(f"the job was not looked for: {error}")
-        return None
-    run.console.note(known.asked + "; nothing would be sent" * known.is_done)
-    return known
 
 
 def look_up(
     orders: options.Source,
     /,
     *,
-    by: Literal["order_no", "transaction_id"] | None = None,
-    dry_run: Annotated[bool, options.SAFETY] = False,
     files: options.Files = options.Files(),
-    pace: options.BatchPace = options.BatchPace(),
+    pace: options.Pace = options.Pace(),
     gateway: options.Gateway = options.Gateway(),
     console: options.Shown,
     name: options.Name,
@@ -182,122 +131,92 @@ def look_up(
     """Look up the orders of a file.
 
     Args:
-        orders: The CSV file with the orders, one a row, or - for standard input.
-        by: The column to look up by, where the file has both filled.
-        dry_run: Show what would be asked, and ask nothing.
+        orders: The CSV file with the orders, one a row, or - for standard input. A row with both
+            identifiers is looked up by its transaction_id.
     """
-    layout = attrs.evolve(LAYOUTS[name], only=by or "")
     settings = gateway.settings(pace, duplicates="allow")  # it does no harm to ask twice
+    credentials = settings.credentials(os.environ, console.warn)
     run = Run(
-        command=name,
-        console=console,
-        files=files,
-        settings=settings,
-        given=gateway,
-        source=orders,
+        command=name, console=console, files=files, settings=settings, given=gateway, source=orders
     )
-    with _open_orders(run, layout, dry_run=dry_run) as file:
-        if dry_run:
-            return _show_plan(run, file)
-        credentials, found = settings.credentials(os.environ, console.warn), Kept()
+    run.check_files()
+    with _open_orders(run) as file, contextlib.closing(Kept()) as found:
 
         def keep(outcome: Outcome[Any, Any]) -> None:
             run.report.see(outcome, file.lines[outcome.index])
-            found[outcome.index] = orjson.dumps(result_cells(outcome, layout))
+            found[outcome.index] = orjson.dumps(result_cells(outcome, file.layout))
 
         async def work(_: TextIO, stop: Stop) -> None:
             async with settings.client(credentials, telemetry=run.report.latencies) as client:
-                batch = client.batch(name.replace("-", "_"), file.orders())
+                batch = client.batch(run.operation, file.orders())
                 await collect(batch, run, stop, file.totals.orders, keep)
 
-        with contextlib.closing(found):
-            return run.carry_out(work, lambda out: write_found(run, file, found, out))
+        return run.carry_out(work, lambda out: write_found(run, file, found, out))
 
 
 @contextlib.contextmanager
-def _open_orders(run: Run, layout: Layout, *, dry_run: bool) -> Iterator[OrderFile]:
-    """Check a file of orders, and where its outcomes go.
+def _open_orders(run: Run) -> Iterator[OrderFile]:
+    """Check a file of orders.
 
     Raises:
-        ConfigurationError: If one of the files cannot be used, or is not named.
+        ConfigurationError: If it cannot be used.
         TableError: With every problem of the file.
     """
-    policy, operation = run.settings.policy, layout.operation
-    if not dry_run:
-        _ = run.files.place
-    run.check_files()
-    repeats = policy.duplicates != "reject" and operation is not PAYOUT
+    layout, policy = LAYOUTS[run.command], run.settings.policy
+    check_size(layout.operation, policy)
+    repeats = policy.duplicates != "reject" and layout.operation is not PAYOUT
     with open_table(run.source or STDIO) as table:
-        file = OrderFile(table, layout, run.settings.dialect, repeats=repeats)
-        check_size(file.operation, policy)
-        yield file
+        yield OrderFile(table, layout, run.settings.dialect, repeats=repeats)
 
 
-def _show_plan(run: Run, file: OrderFile, known: KnownJob | None = None) -> int:
+def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
     """Show what would be sent: totals, and the first requests, unsigned; no network at all.
 
     Of a job that has begun, only its journal knows which orders are new: they are counted.
     """
-    states = known.states if known is not None else {}
-    settings, recovery, totals = run.settings, run.settings.recovery, file.totals
-    url = f"{file.operation.path} of {settings.address}"
-    if "base_url" in settings.who:
-        url = f"{settings.address}{file.operation.path}"
-    limit = file.operation.limit or 1
+    settings, totals, operation = run.settings, file.totals, file.layout.operation
+    states = known.states
+    url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
     left = states.get("new", 0) if states else totals.orders
     count, first = -(-left // size), [] if states else asyncio.run(_first_requests(run, file))
     if run.files.json:
         amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
-        facts = {"dry_run": True, "command": run.command, "orders": totals.orders, "url": url}
-        job = {} if known is None else {"job": known.name, "states": states}
-        print_json({**facts, **job, "amounts": amounts, "requests": count, "first": first})
+        job = {"command": run.command, "job": known.name, "states": states, "url": url}
+        sent = {"orders": totals.orders, "amounts": amounts, "requests": count, "first": first}
+        print_json({"dry_run": True, **job, **sent})
         return DONE
-    new = f" in the file, {left:,} of them new" if states else ""
-    lines = [f"{run.command}: {totals}{new}"]
-    if file.unread:
-        lines.append(f"columns that are not sent: {file.unread}")
-    lines.append(
-        f"to {url}: at least {counted(count, 'request')}, of {counted(size, 'order')} at most"
-    )
-    if run.command == "refund" and recovery.record_baseline:
-        lines.append("before each of them, the refunds that there are by then are looked up")
-    if run.command == "refund" and recovery.refund_evidence == "marker":
-        lines.append("each refund_reason will begin with a marker of the run")
+    out = standard_output()
+    out.print(str(known), soft_wrap=True)
+    out.print(file.question(settings.address), soft_wrap=True)
+    out.print(f"{left:,} to send: at least {counted(count, 'request')} to {url}", soft_wrap=True)
     for number, body in enumerate(first, 1):
-        lines.append(f"request {number}, without identity and signature:")
-        lines += [f"{name} = {text}" for name, text in body.items()]
-    if first and count > len(first):
-        lines.append(f"and {count - len(first):,} more")
-    for line in [*lines, "nothing was sent"]:
-        standard_output().print(line, soft_wrap=True)
+        out.print(f"request {number}, without identity and signature:")
+        for name, text in body.items():
+            out.print(f"{name} = {text}", soft_wrap=True)
+    out.print("nothing was sent")
     return DONE
 
 
 async def _first_requests(run: Run, file: OrderFile) -> list[dict[str, str]]:
-    """Cut the first orders into chunks as a batch does, and encode them."""
-    settings = run.settings
-    feed = OrderFeed(file.operation, settings.dialect, settings.policy, GivenOrders(file.orders()))
+    """Cut the first orders into chunks as a batch does, and write them, masked as in a repr."""
+    dialect, operation = run.settings.dialect, file.layout.operation
+    body_format = dialect.body_formats.get(operation.name, operation.body)
+    orders = GivenOrders(map(_masked, file.orders()))
+    feed = OrderFeed(operation, dialect, run.settings.policy, orders)
     first = list[dict[str, str]]()
     while len(first) < _REQUESTS_SHOWN and not feed.is_done:
         await feed.fill()
         if (chunk := feed.take()) is None:
             break
-        first.append(_body(file.operation, chunk, run))
+        if operation.list_field is None:
+            fields: Mapping[str, str] = encode_fields(chunk.orders[0], dialect)
+        else:
+            fields = encode_chunk(operation, chunk.orders, dialect).fields
+        written = written_fields(fields, body_format, dialect)
+        first.append({name: _laid_out(text) for name, text in written.items()})
         feed.release(chunk.failed(_NOTHING_SENT))
     return first
-
-
-def _body(operation: Operation, chunk: Chunk, run: Run) -> dict[str, str]:
-    """Return the fields of a request, masked as in a repr: no account, identity or signature."""
-    dialect, orders = run.settings.dialect, [_masked(order) for order in chunk.orders]
-    if operation.kind is OperationClass.KEYED:
-        fields: Mapping[str, str] = encode_fields(orders[0], dialect)
-    else:
-        fields = encode_chunk(operation, orders, dialect).fields
-    body_format = dialect.body_formats.get(operation.name, operation.body)
-    written = written_fields(fields, body_format, dialect)
-    return {name: _laid_out(text) for name, text in written.items()}
 
 
 def _masked(value: Any) -> Any:
@@ -320,3 +239,101 @@ def _laid_out(text: str) -> str:
     if not isinstance(value, list):
         return text
     return "[\n  " + ",\n  ".join(orjson.dumps(one).decode() for one in value) + "\n]"
+
+
+# A ledger
+
+_COLUMNS = ("difference", "field", "ledger_says", "gateway_says", "difference_error", "ledger_line")
+
+
+def reconcile(
+    ledger: options.Source,
+    /,
+    *,
+    files: options.Files = options.Files(),
+    pace: options.Pace = options.Pace(),
+    gateway: options.Gateway = options.Gateway(),
+    console: options.Shown,
+) -> int:
+    """Compare a ledger with the gateway's records, payments and refunds.
+
+    What a payment_status means in your books stands in the TOML file, under [reconcile].
+
+    Example: `gateway-async reconcile ledger.csv --out differences.csv`
+
+    Args:
+        ledger: The CSV file with your entries, one a row: order_no or transaction_id or both,
+            currency, amount, and refunded and state if you like; - for standard input.
+    """
+    settings = gateway.settings(pace)
+    credentials = settings.credentials(os.environ, console.warn)
+    states = settings.reconcile.states
+    run = Run(
+        command="reconcile",
+        console=console,
+        files=files,
+        settings=settings,
+        given=gateway,
+        source=ledger,
+    )
+    run.check_files(needs_out=files.json)
+    with open_table(ledger) as table:
+        file = OrderFile(table, LEDGER)
+        if file.unread:
+            console.note(f"columns that are not read: {file.unread}")
+        if states and "state" not in table.header:
+            console.warn("the ledger has no column state, so no state is compared")
+
+        async def work(out: TextIO, stop: Stop) -> None:
+            async with settings.client(credentials, telemetry=run.report.latencies) as client:
+                reconciliation = reconcile_ledger(
+                    client,
+                    file.orders(),
+                    states=states,
+                    refund_statuses=settings.reconcile.refund_statuses,
+                    policy=settings.policy,
+                )
+                await _compare(run, file, reconciliation, out, stop)
+
+        return run.carry_out(work)
+
+
+async def _compare(
+    run: Run, file: OrderFile, reconciliation: Reconciliation, out: TextIO, stop: Stop
+) -> None:
+    """Write each difference of a reconciliation, or print it where there is no file."""
+    rows = enumerate(file.table.rows())
+    at, row = next(rows)
+    add = None
+    if run.files.out is not None:
+        columns = [name for name in file.table.header if name not in _COLUMNS]
+        add = csv_writer(out, [*columns, *_COLUMNS])
+
+    def see(difference: Difference) -> None:
+        nonlocal at, row
+        while at < difference.index:  # both come in the order of the ledger
+            at, row = next(rows)
+        if add is None:
+            print(f"line {row.line}: {difference.text}")  # noqa: T201  # its output
+        else:
+            add({**row.cells, **_cells(difference, row.line)})
+        run.report.see_difference(difference, row.line)
+
+    def look() -> tuple[int, Counter[str]]:
+        return reconciliation.progress.entries, run.report.counts
+
+    async with progress(run.console, "reconcile", file.totals.orders, look):
+        await drive(reconciliation, see, run, stop)
+        run.books = reconciliation.summary
+
+
+def _cells(difference: Difference, line: int) -> dict[str, object]:
+    """Return the result cells of one difference."""
+
+    def joined(value: object) -> str:
+        return ";".join(map(to_text, value if isinstance(value, tuple) else (value,)))
+
+    error = str(difference.error) if difference.error else None
+    said = joined(difference.ledger), joined(difference.gateway)
+    cells = (difference.kind, difference.field, *said, error, line)
+    return dict(zip(_COLUMNS, cells, strict=True))

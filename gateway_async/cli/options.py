@@ -17,7 +17,6 @@ from gateway_async.journal.location import locate
 from gateway_async.settings import BatchPolicy
 
 _USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
-_BROKER = "GATEWAY_BROKER"
 _PLACES_OF_PASSWORDS = {
     "proxy": "GATEWAY_PROXY, or into the TOML file",
     "journal": "GATEWAY_JOURNAL, or the password into ~/.pgpass",
@@ -40,7 +39,7 @@ def _usually(field: str) -> Parameter:
     return Parameter(show_default=lambda _: str(getattr(_USUAL, field)))
 
 
-def _check_no_password(option: str, url: str | None, place: str) -> None:
+def check_no_password(option: str, url: str | None, place: str) -> None:
     """Refuse a URL with a password in an option, where others could see it."""
     if url is not None and _USER_AND_PASSWORD.search(url):
         raise ConfigurationError(
@@ -82,19 +81,6 @@ class Files:
     report: Path | None = None
     json: bool = False
 
-    @property
-    def place(self) -> Path:
-        """The file for the results.
-
-        Raises:
-            ConfigurationError: If none is named.
-        """
-        if self.out is None:
-            raise ConfigurationError(
-                "--out is missing: name the file for the outcomes, such as --out outcomes.csv"
-            )
-        return self.out
-
 
 @Parameter(name="*", group="Pace")
 @attrs.frozen(kw_only=True)
@@ -107,12 +93,15 @@ class Pace:
         deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
         stop_after_unknown: After so many requests in a row without a readable reply, nothing more
             is sent.
+        chunk_size: Orders in one request; by default as many as the gateway takes: 50 or 100, of
+            payouts one.
     """
 
     concurrency: Annotated[int | None, _AtATime, _usually("concurrency")] = None
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
     deadline: Duration | None = None
     stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown")] = None
+    chunk_size: Annotated[int | None, AtLeastOne] = None
 
     @property
     def policy(self) -> dict[str, Any]:
@@ -120,18 +109,6 @@ class Pace:
         found = attrs.asdict(self, filter=attrs.filters.exclude("rate", "deadline"))
         seconds = None if self.deadline is None else self.deadline.total_seconds()
         return {**found, "deadline_seconds": seconds}
-
-
-@Parameter(name="*", group="Pace")
-@attrs.frozen(kw_only=True)
-class BatchPace(Pace):
-    """The pace of what goes out in requests of many orders.
-
-    Attributes:
-        chunk_size: Orders in one request; by default as many as the gateway takes, 50 or 100.
-    """
-
-    chunk_size: Annotated[int | None, AtLeastOne] = None
 
 
 @attrs.frozen(kw_only=True, slots=False)  # two with slots would have no common heir
@@ -172,7 +149,7 @@ class Config:
             ConfigurationError: If one is wrong, or an option holds a password.
         """
         for name, place in _PLACES_OF_PASSWORDS.items():
-            _check_no_password(name, getattr(self, name, None), place)
+            check_no_password(name, getattr(self, name, None), place)
         said = {**(pace.policy if pace else {}), **policy}
         more = {"policy": {name: value for name, value in said.items() if value is not None}}
         rate = pace.rate if pace else None
@@ -211,27 +188,3 @@ class Gateway(Config, Network):
 @attrs.frozen(kw_only=True)
 class Journaled(Stored, Gateway):
     """Which gateway, as whom, and where jobs are kept."""
-
-
-@Parameter(name="*", group="Queue")
-@attrs.frozen(kw_only=True)
-class Queue:
-    """Which queue wakes the workers.
-
-    Attributes:
-        broker: The RabbitMQ, such as amqp://host/. A URL with a password goes into
-            GATEWAY_BROKER.
-        queue: The name of the queue: one for each merchant and journal.
-    """
-
-    broker: str | None = None
-    queue: str = "gateway_async"
-
-    def url(self) -> str | None:
-        """Return the URL of the broker; None where none is named.
-
-        Raises:
-            ConfigurationError: If an option holds a password, which others could see.
-        """
-        _check_no_password("broker", self.broker, _BROKER)
-        return self.broker or os.environ.get(_BROKER) or None

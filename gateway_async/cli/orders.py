@@ -4,15 +4,13 @@ Columns are the fields of orders and records; parts of objects have dots:
 `beneficiary.address.city`. Particulars of persons and accounts are in no message.
 """
 
-import contextlib
 import functools
 import hashlib
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -21,14 +19,13 @@ import orjson
 
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, columns_of
-from gateway_async.cli.console import Console, counted
+from gateway_async.cli.console import counted
 from gateway_async.cli.tables import Problem, Row, Table, TableError
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError, InvalidOrderError, JobConflictError
+from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText, currency_field
+from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
-from gateway_async.reconciliation import LedgerEntry
 from gateway_async.report.report import moved_by, written_amount
 
 IN_JOB = "in_job"
@@ -37,25 +34,11 @@ DECISION_NOTE = "decision_note"
 """The result column with the note of the person who decided on an order."""
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
-_MEANT = "did you mean"
-_MAY_BE_DONE = {
-    "succeeded": "succeeded in the run that wrote this file",
-    "unknown": "may have been done by the run that wrote this file",
-}
-_ANOTHER_OPERATION = "only for another operation, take out the columns that the run added"
-_ONE_OF_TWO = (
-    "give order_no or transaction_id, one of the two; where both are filled, --by order_no or --by "
-    "transaction_id chooses"
-)
+_MAY_BE_DONE = ("succeeded", "unknown")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
-_CURRENCY = re.compile(r"[A-Za-z]{3}")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
-# The name of a job may read like an order.
-_INDEX = re.compile(r"""(?:job (?:'[^']*'|"[^"]*")[^:]*: its )?order ([0-9]+)\b""")
-_SHOWN = 40
-_NAMED = 20
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
 
@@ -76,53 +59,29 @@ class Layout:
     """What the files of one command hold.
 
     Attributes:
-        command: The command.
-        model: What its rows are.
-        operation: What is done with them; None for a ledger.
-        only: The column that a look-up goes by, where both may be filled; empty for either.
+        operation: What is done with its rows.
     """
 
-    command: str
-    model: type
-    operation: Operation | None = None
-    only: str = ""
+    operation: Operation
 
     @functools.cached_property
     def inputs(self) -> Mapping[str, _Field]:
         """The columns that are read."""
-        return {name: one for name, one in _inputs(self.model) if self.only in ("", name)}
+        return dict(_inputs(self.operation.order_class))
 
     @functools.cached_property
     def results(self) -> tuple[str, ...]:
         """The columns written from all of a record; of money, what the journal keeps of it."""
         operation = self.operation
-        if operation is None:
-            return ()
         if operation.takes_jobs and operation.list_field:
             return tuple(filter(None, (operation.reference_field,)))
         columns = columns_of(operation.record_class, RECORD)
         return tuple(name for name in columns if not name.endswith(_NEVER_WRITTEN))
 
     @property
-    def moves_money(self) -> bool:
-        """Whether it does more than look up."""
-        return self.operation is not None and self.operation.takes_jobs
-
-    @property
     def naming(self) -> tuple[str, ...]:
         """The columns by which people know an order."""
         return ("request_id",) if "request_id" in self.inputs else ("transaction_id", "order_no")
-
-    @functools.cached_property
-    def parts(self) -> frozenset[str]:
-        """The fields that are objects: their parts have columns, and they have none."""
-        return frozenset(name.partition(".")[0] for name in self.inputs if "." in name)
-
-    @functools.cached_property
-    def currencies(self) -> frozenset[str]:
-        """The columns that hold a currency."""
-        found = map(currency_field, attrs.fields(self.model))
-        return frozenset(name for name in found if name is not None)
 
     @functools.cached_property
     def result_columns(self) -> tuple[str, ...]:
@@ -132,14 +91,21 @@ class Layout:
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
-        name: Layout(command=name, model=one.order_class, operation=one)
-        for name, one in ((name.replace("_", "-"), one) for name, one in OPERATIONS.items())
+        name.replace("_", "-"): Layout(operation=one)
+        for name, one in OPERATIONS.items()
         if one.is_look_up or one.takes_jobs
     }
 )
 """The layout of each command that sends a batch of orders, by the command."""
 
-LEDGER = Layout(command="reconcile", model=LedgerEntry)
+LEDGER = Layout(
+    operation=Operation(
+        name="reconcile",
+        path="",
+        kind=OperationClass.READ,
+        order_class="gateway_async.reconciliation.LedgerEntry",
+    )
+)
 """The layout of a ledger."""
 
 _WRITTEN = {IN_JOB, DECISION_NOTE}.union(*(layout.result_columns for layout in LAYOUTS.values()))
@@ -219,50 +185,15 @@ class OrderFile:
         self.digest: str = digest.hexdigest()
 
     @property
-    def operation(self) -> Operation:
-        """What is done with the orders.
-
-        Raises:
-            TypeError: For a ledger.
-        """
-        if self.layout.operation is None:
-            raise TypeError("a ledger is not sent")
-        return self.layout.operation
-
-    @property
     def unread(self) -> str:
         """Names the columns that nothing is made of, and that no command wrote."""
-        names = [name for name in self.table.header if name not in {*self.layout.inputs, *_WRITTEN}]
-        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-        missing = [name for name in self.layout.inputs if name not in self.table.header]
-        near = [_near(name, missing) for name in names[:_NAMED]]
-        meant = [f" ({_MEANT} {found}?)" if found else "" for found in near]
-        return ", ".join(f"{n!r}{hint}" for n, hint in zip(names, meant, strict=False)) + more
-
-    def name_unread(self, console: Console, verb: str = "sent") -> None:
-        """Say which these are; a warning if one may be the mistyped name of a column."""
-        say = console.warn if _MEANT in self.unread else console.note
-        say(f"columns that are not {verb}: {self.unread}")
+        read = {*self.layout.inputs, *_WRITTEN}
+        return ", ".join(repr(name) for name in self.table.header if name not in read)
 
     def question(self, address: str) -> str:
         """Return what is asked before its orders are sent."""
         beside = f" (columns that are not sent: {self.unread})" if self.unread else ""
-        return f"{self.layout.command} {self.totals} at {address}{beside}"
-
-    @contextlib.contextmanager
-    def naming_lines(self) -> Iterator[None]:
-        """Name the line, too, of an order that a job names by its index.
-
-        Raises:
-            ConfigurationError: In place of an error of the job.
-        """
-        try:
-            yield
-        except (InvalidOrderError, JobConflictError) as error:
-            text = str(error)
-            if found := _INDEX.match(text):
-                text = f"{found[0]} (line {self.lines[int(found[1])]}){text[found.end() :]}"
-            raise ConfigurationError(text) from None
+        return f"{self.layout.operation} {self.totals} at {address}{beside}"
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -275,7 +206,7 @@ class OrderFile:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
         layout, tree = self.layout, dict[str, Any]()
-        if layout.moves_money:
+        if layout.operation.takes_jobs:
             _check_not_sent(row.cells)
         for column, cell in row.cells.items():
             if not cell or column not in layout.inputs:
@@ -292,9 +223,9 @@ class OrderFile:
                 branch = branch.setdefault(parent, {})
             is_list = IS_LIST in layout.inputs[column].metadata
             branch[name] = _listed(column, cell) if is_list else cell
-        if layout.model is OrderRef and len(tree) > 1:
-            raise _WrongCellError(None, _ONE_OF_TWO)
-        return _made(layout.model, tree, "")
+        if layout.operation.order_class is OrderRef and "transaction_id" in tree:
+            tree.pop("order_no", None)  # as a ledger is looked up
+        return _made(layout.operation.order_class, tree, "")
 
     def _problems(self, digest: Any, first_lines: dict[int, int] | None) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
@@ -312,7 +243,7 @@ class OrderFile:
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
-            if self.layout.moves_money:
+            if self.layout.operation.takes_jobs:
                 digest.update(orjson.dumps(_plain(order)))
                 self.totals.add(order)
             else:
@@ -321,30 +252,17 @@ class OrderFile:
             yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str, str]]:
-        """Name columns that must be there and are not, and parts that no object has."""
-        layout, header = self.layout, self.table.header
-        for name, field in layout.inputs.items():
+        """Name columns that must be there and are not."""
+        header = self.table.header
+        for name, field in self.layout.inputs.items():
             if field.default is attrs.NOTHING and "." not in name and name not in header:
-                there = ", ".join(map(repr, header))
-                near = _near(name, (one for one in header if one not in layout.inputs))
-                yield name, f"missing{f' (is it {near}?)' if near else ''}; there are: {there}"
-        for name in header if layout.parts else ():
-            if name in layout.parts or ("." in name and name not in {*layout.inputs, *_WRITTEN}):
-                yield name, "not known: parts have columns such as beneficiary.bank_details.iban"
+                yield name, f"missing; there are: {', '.join(map(repr, header))}"
 
     def _check(
         self, order: Any, dialect: Dialect, line: int, first_lines: dict[int, int] | None
     ) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
-        for name in self.layout.currencies:
-            code = getattr(order, name)
-            if code and not (_CURRENCY.fullmatch(code) or code.upper() in dialect.currency_places):
-                reason = (
-                    f"{code[:_SHOWN]!r} is not a code of three letters such as EUR; if your "
-                    "gateway has it, name it in [dialect] currency_places"
-                )
-                raise _WrongCellError(name, reason)
-        operation = self.operation
+        operation = self.layout.operation
         if error := check_order(operation, order, dialect):
             raise _explained(error, type(order), "")
         if first_lines is None:
@@ -358,24 +276,16 @@ class OrderFile:
             raise _WrongCellError(name_of(operation, identity)[0], reason)
 
 
-def _near(name: str, others: Iterable[str]) -> str:
-    """Return the names that one may be a mistyped form of, in words; empty for none."""
-    by_key = {other.strip().lower(): other for other in others}
-    return " or ".join(by_key[key] for key in get_close_matches(name.strip().lower(), by_key, 2))
-
-
 def _check_not_sent(cells: Mapping[str, str]) -> None:
     """Refuse the row of an outcome file that a job has, or that was done, or may have been."""
-    status = cells.get("status", "").strip().lower()
+    status, reason = cells.get("status", "").strip().lower(), ""
     if job := cells.get(IN_JOB, "").strip():
-        reason = (
-            f"this order is in job {job!r}: go on with that job (`gateway-async jobs resume`), "
-            "or decide on what it holds (`gateway-async jobs resolve`)"
-        )
-        raise _WrongCellError(IN_JOB, f"{reason}; {_ANOTHER_OPERATION}")
-    if status in _MAY_BE_DONE and cells.keys() >= {*OUTCOME_COLUMNS}:
-        reason = f"this order {_MAY_BE_DONE[status]}: go on with the file that the run was given"
-        raise _WrongCellError("status", f"{reason}; {_ANOTHER_OPERATION}")
+        reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
+    elif status in _MAY_BE_DONE and cells.keys() >= {*OUTCOME_COLUMNS}:
+        reason = f"{status} in the run that wrote this file: go on with the file of that run"
+    if reason:
+        advice = "only for another operation, take out the columns that the run added"
+        raise _WrongCellError(IN_JOB if job else "status", f"{reason}; {advice}")
 
 
 def _listed(column: str, cell: str) -> list[Any]:

@@ -19,20 +19,12 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.batching.results import Outcome
-from gateway_async.cli.console import Console, counted, gauged, print_json, summary_table
+from gateway_async.cli.console import Console, print_json, progress
 from gateway_async.cli.options import Config, Files, Gateway, Journaled, Stored
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
-from gateway_async.errors import (
-    ConfigurationError,
-    GatewayError,
-    InvalidOrderError,
-    JobBusyError,
-    JobConflictError,
-    JobNotFoundError,
-)
+from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.journal import JobState
-from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
 
@@ -40,8 +32,6 @@ DONE, NOT_ALL_DONE, UNSETTLED = 0, 1, 3
 """Exit codes: all succeeded; some declined or absent; some unknown. 2 is for a wrong command."""
 
 _REASONS_SHOWN = 3
-_NOT_BEGUN = (InvalidOrderError, JobBusyError, JobConflictError, JobNotFoundError)
-"""Errors that say that this run sent nothing."""
 
 
 def next_line(*words: str, given: Config, taken: type[Config] = Stored) -> str:
@@ -126,21 +116,26 @@ class Run:
         found["next"] = found.pop("next_lines")
         if self.books is None:
             return found
-        books = attrs.asdict(self.books) | {"orders": self.books.entries}
-        books["differences"] = {kind: n for kind, n in self.books.differences.items() if n}
-        books["counts"] = {n: books.pop(n) for n in ("matched", "differing", "unanswered")}
-        return found | books
+        return found | attrs.asdict(self.books)
 
-    def check_files(self) -> None:
-        """Refuse files that are not each one of its own.
+    def check_files(self, *, needs_out: bool = True) -> None:
+        """Refuse files that are not each one of its own, or are missing.
+
+        Args:
+            needs_out: Whether there must be one for the outcomes.
 
         Raises:
-            ConfigurationError: If they would meet, or standard output would have two contents.
+            ConfigurationError: If they are.
         """
         files, seen = self.files, dict[Path, str]()
+        if needs_out and (files.out is None or (files.json and files.out == STDIO)):
+            raise ConfigurationError(
+                "--out: name the file for the outcomes, such as --out outcomes.csv; with --json, "
+                "which has standard output for itself, not -"
+            )
         named = (
             ("the file with the orders", self.source),
-            ("the journal", self.settings.journal_file if self.settings.journal else None),
+            ("the journal", self.settings.journal_file),
             ("--out", files.out),
             ("--report", files.report),
         )
@@ -154,35 +149,23 @@ class Run:
         self,
         work: Callable[[TextIO, "Stop"], Awaitable[None]],
         write: Callable[[TextIO], Awaitable[None]] | None = None,
-        *,
-        ask: Callable[[], None] = lambda: None,
-        tells: bool = True,
     ) -> int:
         """Do the work, and write its outcomes, whatever ends it; a signal does not end the writing.
 
         Args:
             work: What is done; it is stopped by signals.
             write: Writes the outcomes at the end, once there are any; None where the work does.
-            ask: Asks a person, once the file is there.
-            tells: Whether it says what it came to.
 
         Returns:
             The exit code.
         """
-        files, started = self.files, datetime.now().astimezone()
-        self.check_files()
-        if files.json and files.out in (None, STDIO):
-            raise ConfigurationError(
-                "--json: the summary goes to standard output; name a file in --out"
-            )
+        files, started, warn = self.files, datetime.now().astimezone(), self.console.warn
         with contextlib.ExitStack() as opened:
             page = None
             if files.report is not None:
-                begun = out_file(files.report, self.console.warn, option="--report: ")
-                page = opened.enter_context(begun)
+                page = opened.enter_context(out_file(files.report, warn, option="--report: "))
             try:
-                with out_file(files.out or STDIO, self.console.warn) as out:
-                    ask()
+                with out_file(files.out or STDIO, warn) as out:
                     stop = opened.enter_context(Stop(self.console))
                     asyncio.run(self._work_and_write(work, write, out, stop))
             except OSError as error:
@@ -191,10 +174,7 @@ class Run:
                 self.misplaced = str(error.strerror)
             self.console.sum_up()
             head = self._head(started)
-            if tells:
-                self._tell(head)
-            elif self.misplaced:
-                self.console.warn(self.misplaced)
+            self._tell(head)
             head = attrs.evolve(head, next_lines=tuple(self.next_lines))
             if page is not None:
                 page.write(render(self.report, head, self.books))
@@ -220,8 +200,6 @@ class Run:
         try:
             if write is not None:
                 await write(out)
-        except JobConflictError:  # the file is of other orders: none of them was sent
-            raise
         except GatewayError as error:
             raise OSError(0, str(error)) from None
 
@@ -229,8 +207,9 @@ class Run:
         """Say what it came to, and what to do."""
         console = self.console
         if self.books is None:
-            row = (self.command, self.report.counts, head.requests, head.retries, self.seconds)
-            console.rich.print(summary_table([row]))
+            console.say_summary(
+                self.command, self.report.counts, head.requests, head.retries, self.seconds
+            )
         else:
             console.say(str(self.books))
         reasons = self.report.reasons
@@ -250,24 +229,19 @@ class Run:
         """Say which commands to give next."""
         job, new, held = self.job or "", self.states[JobState.NEW], self.states[JobState.HELD]
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
+        is_open = unknown or new or self.failure if job else self.exit_code == UNSETTLED
         line = functools.partial(next_line, given=self.given)
         go_on = self.console.line
-        if job and (self.again or self.source == STDIO):
+        if job and (self.again or self.source in (None, STDIO)):
             go_on = line("jobs", "resume", job, "--out", str(self.files.out), taken=Journaled)
-        is_open = job and (unknown or new or self.failure)
-        is_unsettled = not job and self.exit_code == UNSETTLED
-        waiting = self._held_text(held) if held else "what waits for a decision"
+        doubt = f"{held:,} held for your decision and {unknown:,} unknown; see them with"
+        check, show = line("check", taken=Gateway), line("jobs", "show", job)
         decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
         write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
         for holds, what, command in (
-            (
-                self._has_no_answer,
-                "no reply was accepted; see why with",
-                line("check", taken=Gateway),
-            ),
-            (is_unsettled, "not all was answered and written; go on with", go_on),
-            (is_open, f"{unknown:,} unknown and {new:,} not sent; go on with", go_on),
-            (unknown or held, f"{waiting} is listed by", line("jobs", "show", job)),
+            (self._has_no_answer, "no reply was accepted; see why with", check),
+            (is_open, "not all is done; go on with", go_on),
+            (held or unknown, doubt, show),
             (
                 held,
                 "decide on one or several (0-9): not_sent sends them next, declined never",
@@ -278,29 +252,17 @@ class Run:
             if holds:
                 self.next_lines.append(command)
                 self.console.say(f"{what}:\n  {command}")
-        if set(self.states) == {JobState.DECLINED} and self.source not in (None, STDIO):
-            self.console.say(
-                "all were declined: once the cause is mended, --again (with --job, another name) "
-                "sends the same orders again"
-            )
 
     @property
     def _has_no_answer(self) -> bool:
         """Whether requests were made, and no order got an answer that could be read."""
+        if self.books is not None:
+            return 0 < self.books.unanswered == self.books.entries
         counts, held = self.report.counts, self.states[JobState.HELD]
         is_answered = counts["succeeded"] or counts["declined"] or counts["absent"]
         is_read = any("Dialect." in reason for *_, reason in self.report.reasons)
         is_open = counts["unknown"] or counts["not_sent"] > held
         return bool(is_open and getattr(self.left, "requests", 0)) and not (is_answered or is_read)
-
-    def _held_text(self, held: int) -> str:
-        asked, reasons = OPERATIONS[self.operation], self.report.reasons
-        text = f"{counted(held, 'order')} {'is' if held == 1 else 'are'} held for your decision"
-        if not asked.recovered_by:
-            text += f"; ask the gateway by {asked.identity_field}"
-        if any("Dialect." in reason for _, kind, reason in reasons if kind == "unknown"):
-            text += ". What you write under [dialect] counts for later replies only"
-        return f"{text}. What is held"
 
     def _head(self, started: datetime) -> Head:
         left: Any = self.books or self.left
@@ -411,13 +373,11 @@ async def drive(streamed: Any, see: Callable[[Any], None], run: Run, stop: Stop)
             async with streamed:
                 async for one in streamed:
                     see(one)
-    except _NOT_BEGUN:
-        raise
     except GatewayError as error:
         run.failure = error
     with contextlib.suppress(RuntimeError):  # it did not begin
         run.left = streamed.result
-    if run.left is None:
+    if run.left is None or (run.job and streamed.progress.total is None):
         raise run.failure or ConfigurationError("stopped before anything was sent")
     run.has_begun, run.seconds = True, time.monotonic() - started
     for one in run.left:
@@ -428,10 +388,11 @@ async def collect(
     batch: Any, run: Run, stop: Stop, total: int, keep: Callable[[Any], None] = lambda _: None
 ) -> None:
     """Drive a batch to its end: the one place where each outcome passes, as it is finished."""
-    async with gauged(run.console, run.command, total) as gauge:
+    counts = Counter[str]()
 
-        def see(outcome: Outcome[Any, Any]) -> None:
-            keep(outcome)
-            gauge.counts[str(outcome.status)] += 1
+    def see(outcome: Outcome[Any, Any]) -> None:
+        keep(outcome)
+        counts[str(outcome.status)] += 1
 
+    async with progress(run.console, run.command, total, lambda: (counts.total(), counts)):
         await drive(batch, see, run, stop)

@@ -48,7 +48,6 @@ _ALLOWED_PLACES = (
     "GATEWAY_KEYRING) names"
 )
 _FORBIDDEN = frozenset({"secret", "password", "hmac_secret", "signing_secret", "key"})
-_LONGEST_SECRET_BYTES = 65_536
 WHO = {
     "base_url": "the gateway's address, such as https://gateway.example",
     "merchant_id": "the merchant identifier that the gateway gave you",
@@ -57,6 +56,7 @@ WHO = {
 """Settings without which nothing can be sent, and what each should hold."""
 
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
+_FILES = ("secret_file", "ca_file", "client_cert", "client_key")
 _positive = check(
     lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
 )
@@ -107,10 +107,6 @@ VARIABLES = {
 """By setting, the environment variable that holds it."""
 
 
-class Signing(dict[str, Any]):
-    """Fields of `HmacSigner`, or `factory`, the function that makes another signer."""
-
-
 def _are_states(states: Any) -> bool:
     texts = (one if isinstance(one, list) else [one] for one in (states or {}).values())
     return all(isinstance(text, str) for several in texts for text in several)
@@ -143,8 +139,7 @@ class Settings(Network):
         timeouts: See `Timeouts`.
         retry: See `RetryPolicy`.
         policy: See `BatchPolicy`.
-        recovery: See `RecoveryPolicy`. The references of refunds are recorded by default, since
-            recovery by references proves nothing without them.
+        recovery: See `RecoveryPolicy`.
         dialect: See `Dialect`.
         signer: Fields of `HmacSigner`, or `factory`, the function that makes another signer.
         reconcile: See `Reconcile`.
@@ -158,25 +153,18 @@ class Settings(Network):
     policy: BatchPolicy = attrs.field(factory=BatchPolicy)
     recovery: RecoveryPolicy = attrs.field(factory=RecoveryPolicy)
     dialect: Dialect = attrs.field(factory=Dialect)
-    signer: Signing = attrs.field(factory=Signing)
+    signer: Mapping[str, Any] = attrs.field(factory=dict)
     reconcile: Reconcile = attrs.field(factory=Reconcile)
 
     @property
-    def who(self) -> dict[str, str]:
-        """Address, merchant and account, as far as they are known."""
-        return {name: text for name in WHO if (text := getattr(self, name)) is not None}
-
-    @property
     def address(self) -> str:
-        """The gateway's address, checked, or what stands for it.
+        """The gateway's address, checked.
 
         Raises:
             ConfigurationError: If it is no URL, holds credentials, which would be shown, or cannot
                 be reached by the settings of the network.
         """
-        if self.base_url is None:
-            return "a gateway that is not named yet"
-        address = checked_base_url(self.base_url, allow_http=self.allow_http)
+        address = checked_base_url(self.base_url or "", allow_http=self.allow_http)
         checked_proxy(
             self.proxy, base_url=address, trust_env=self.trust_env, allow_http=self.allow_http
         )
@@ -193,16 +181,16 @@ class Settings(Network):
             raise ConfigurationError("client_key: expected client_cert, its certificate, beside it")
         if self.ca_file is None and self.client_cert is None:
             return None
-        name, path, wanted = "ca_file", self.ca_file, "certificates in PEM"
         try:
-            context = ssl.create_default_context(cafile=path)
+            context = ssl.create_default_context(cafile=self.ca_file)
             if self.client_cert is not None:
-                name, path = "client_cert", self.client_cert
-                wanted = "a certificate and its key in PEM, the key without a password"
-                context.load_cert_chain(path, self.client_key, password=lambda: "")
+                context.load_cert_chain(self.client_cert, self.client_key, password=lambda: "")
         except OSError as error:
+            named = {name: getattr(self, name) for name in ("ca_file", "client_cert", "client_key")}
+            listed = ", ".join(f"{name}: {path}" for name, path in named.items() if path)
             raise ConfigurationError(
-                f"{name}: {path} cannot be used ({error.strerror}); expected {wanted}"
+                f"{listed}: cannot be used ({error.strerror}); expected certificates in PEM, and a "
+                "key without a password"
             ) from None
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -284,29 +272,31 @@ class Settings(Network):
             ConfigurationError: If address, merchant, account or secret are missing or wrong.
         """
         in_variable = environment.get(_SECRET_VARIABLE, "").rstrip("\r\n")
+        merchant_id, account_id = self.merchant_id, self.account_id
         missing = [
             f"  {VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML "
             "file)"
             for name, text in WHO.items()
-            if name not in self.who
+            if getattr(self, name) is None
         ]
         if not (self.secret_file or self.keyring or in_variable.strip()):
             missing.append(
                 f"  the secret that requests are signed with: put it into {_ALLOWED_PLACES}"
             )
-        if missing or self.merchant_id is None or self.account_id is None:
+        if missing or merchant_id is None or account_id is None:
             raise ConfigurationError("these settings are missing:\n" + "\n".join(missing))
+        secret = in_variable
         if self.secret_file is not None:
             secret = _secret_of_file(self.secret_file, warn)
         elif self.keyring is not None:
-            secret = _secret_of_keyring(self.keyring, f"{self.merchant_id}/{self.account_id}")
-        else:
-            secret = in_variable
+            secret = _secret_of_keyring(self.keyring, f"{merchant_id}/{account_id}")
         if not secret.strip():
             raise ConfigurationError("the secret that requests are signed with is empty")
-        factory = self.signer.get("factory")
-        signer = HmacSigner(secret, **self.signer) if factory is None else _made(factory, secret)
-        return Credentials(merchant_id=self.merchant_id, account_id=self.account_id, signer=signer)
+        if "factory" in self.signer:
+            signer = _made(self.signer, secret)
+        else:
+            signer = _structured({**self.signer, "secret": secret}, HmacSigner, "signer")
+        return Credentials(merchant_id=merchant_id, account_id=account_id, signer=signer)
 
 
 def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
@@ -337,10 +327,8 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     merged.pop("secret", None)  # the variable is read last
     if "journal" not in given:
         locate(merged["journal"]).check_absolute()
-    recovery = merged.get("recovery", {})
-    has_references = recovery.get("refund_evidence") != "marker"
-    merged["recovery"] = {"record_baseline": has_references, **recovery}
-    return _structured(merged, "settings")
+    settings: Settings = _structured(merged, Settings, "settings")
+    return settings
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
@@ -368,11 +356,9 @@ def _read_file(path: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     chosen = Path(path) if path else default_path(environment)
     try:
         document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        if not path:
-            return {}
-        raise ConfigurationError(f"cannot read {chosen}: there is no such file") from None
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and not path:
+            return {}
         raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
     except ValueError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
@@ -382,28 +368,28 @@ def _read_file(path: Any, environment: Mapping[str, str]) -> dict[str, Any]:
             f"{chosen}: {name}: no secret may stand in this file, where backups and repositories "
             f"take it along; put it into {_ALLOWED_PLACES}"
         )
-    _structured(document, str(chosen))
+    for name in _FILES:
+        if isinstance(document.get(name), str):  # a relative path begins at the folder of this file
+            document[name] = str(chosen.absolute().parent / document[name])
+    _structured(document, Settings, str(chosen))
     return document
 
 
-def _structured(document: Mapping[str, Any], source: str) -> Settings:
+def _structured(document: Mapping[str, Any], kind: type[Any], source: str) -> Any:
     """Make settings of a document.
 
     Raises:
         ConfigurationError: Naming every field that is wrong or not known.
     """
     try:
-        return _converter().structure(document, Settings)
+        return _converter().structure(document, kind)
     except BaseValidationError as error:
         problems = [
             problem.rpartition(" @ ")
             for problem in transform_error(error, path="", format_exception=_described)
         ]
     raise ConfigurationError(
-        "\n".join(
-            f"{source}: {where[1:]}: {text}" if where else f"{source}: {text}"
-            for text, _, where in problems
-        )
+        "\n".join(": ".join(filter(None, (source, at[1:], text))) for text, _, at in problems)
     )
 
 
@@ -411,27 +397,16 @@ def _structured(document: Mapping[str, Any], source: str) -> Settings:
 def _converter() -> Converter:
     """Return what makes classes of tables; it converts no value, which might hide a mistake."""
     converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
-    converter.register_structure_hook(
-        Path, lambda value, _: Path(_only(str | Path, "a text", value))
-    )
     converter.register_structure_hook(bool, lambda value, _: _flag(value))
     for kind, accepted, expected in (
+        (Path, str | Path, "a text"),
         (str, str, "a text"),
         (int, int, "a whole number"),
         (float, int | float, "a number"),
     ):
         converter.register_structure_hook(
-            kind, lambda value, _, a=accepted, e=expected: _only(a, e, value)
+            kind, lambda value, kind, a=accepted, e=expected: kind(_only(a, e, value))
         )
-
-    @converter.register_structure_hook
-    def of_signer(value: Any, _: Any) -> Signing:
-        table = Signing(_only(Mapping, "a table", value))
-        if "factory" not in table:  # no secret is there yet: this checks its other fields
-            converter.structure({**table, "secret": "-"}, HmacSigner)
-        elif len(table) > 1:
-            raise ConfigurationError("factory: expected nothing beside it")
-        return table
 
     @converter.register_structure_hook_factory(attrs.has)
     def of_table(kind: type[Any]) -> Callable[[Any, Any], Any]:
@@ -462,34 +437,24 @@ def _described(error: BaseException, _: object) -> str:
         return "expected a table"
     if not isinstance(error, ForbiddenExtraKeysError):
         return str(error)
-    beside = ["factory"] if error.cl is HmacSigner else []
-    known = [*(name for name in attrs.fields_dict(error.cl) if name != "secret"), *beside]
-    return "; ".join(_unknown(name, known, error.cl) for name in sorted(error.extra_fields))
-
-
-def _unknown(name: str, known: list[str], kind: Any) -> str:
-    """Say where an unknown name of a table belongs, or what is like it."""
-    for field in attrs.fields(kind):
-        if attrs.has(table := field.type or object) and name in attrs.fields_dict(table):
-            return f"{name}: it belongs under [{field.name}]"
-    if found := get_close_matches(name, known, 1):
-        return f"{name}: not known; did you mean {found[0]}?"
-    return f"{name}: not known; there are: {', '.join(known)}"
+    known, problems = [*attrs.fields_dict(error.cl)], list[str]()
+    for name in sorted(error.extra_fields):
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+        problems.append(f"{name}: not known; {hint}")
+    return "; ".join(problems)
 
 
 def _secret_of_file(path: Path, warn: Callable[[str], None]) -> str:
     try:
-        with path.open("rb") as file:
-            raw = file.read(_LONGEST_SECRET_BYTES)
-        mode = path.stat().st_mode
+        secret, mode = path.read_text(encoding="utf-8-sig"), path.stat().st_mode
     except OSError as error:
         raise ConfigurationError(f"cannot read the secret file {path}: {error.strerror}") from None
-    if mode & stat.S_IROTH:
-        warn(f"{path} can be read by every user of this machine; try: chmod 600 {path}")
-    try:
-        return raw.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
         raise ConfigurationError(f"the secret file {path} is not UTF-8") from None
+    if mode & stat.S_IROTH:
+        warn(f"{path} can be read by every user of this machine; try: chmod 600 {path}")
+    return secret.rstrip("\r\n")
 
 
 def _secret_of_keyring(service: str, user: str) -> str:
@@ -511,13 +476,15 @@ def _secret_of_keyring(service: str, user: str) -> str:
     return secret
 
 
-def _made(factory: object, secret: str) -> Any:
+def _made(table: Mapping[str, Any], secret: str) -> Any:
     """Make a signer by a function that `module:name` names; its errors may hold the secret.
 
     Raises:
         ConfigurationError: If there is no such function, or it raises.
     """
-    module, _, name = str(factory).partition(":")
+    module, _, name = str(factory := table["factory"]).partition(":")
+    if len(table) > 1:
+        raise ConfigurationError("signer: factory: expected nothing beside it")
     try:
         return getattr(importlib.import_module(module), name)(secret)
     except GatewayError:

@@ -32,7 +32,6 @@ STDIO = Path("-")
 SHOWN_PROBLEMS = 20
 KEPT_PROBLEMS = 1000
 MOST_DIGITS = 100
-_SEPARATORS = ";\t|"
 
 # Problems
 
@@ -139,12 +138,8 @@ def _problems(line: int, header: list[str], cells: list[str]) -> Iterator[Proble
 
 def _checked(line: int, header: list[str]) -> list[str]:
     """Return a header that can be used."""
-    reason = ""
     if "\0" in (text := "".join(header)) or not is_encodable(text):
         reason = "is not UTF-8, or is no text; save the file as CSV in UTF-8"
-    elif len(header) == 1 and (separator := next((c for c in _SEPARATORS if c in text), None)):
-        reason = f"separate the cells by ',' in place of {separator!r}"
-    if reason:
         raise TableError([Problem(line, None, reason)])
     if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
         raise TableError(

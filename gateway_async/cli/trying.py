@@ -20,14 +20,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gateway_async.cli import options
-from gateway_async.cli.console import (
-    Console,
-    Stage,
-    counted,
-    print_json,
-    standard_output,
-    summary_table,
-)
+from gateway_async.cli.console import Console, counted, standard_output
 from gateway_async.cli.run import DONE, NOT_ALL_DONE
 from gateway_async.cli.settings import default_path, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
@@ -46,13 +39,11 @@ _REFUNDED_EVERY = 3
 _FEW_IN_A_REQUEST = BatchPolicy(chunk_size=10)
 _EFFECTS = {"succeeded": (1,), "declined": (0,), "unknown": (0, 1), "not_sent": (0,)}
 """How often the effect may have happened, by what the outcome says."""
-_STAGE = ("stage", "counts", "requests", "retries", "seconds")
 
 
 async def demo(
     *,
     orders: Annotated[int, options.AtLeastOne] = 3000,
-    json: bool = False,
     console: options.Shown,
 ) -> int:
     """See it all work: capture, refund and look up, at a gateway inside this command.
@@ -61,10 +52,8 @@ async def demo(
 
     Args:
         orders: How many orders.
-        json: Print one JSON object: the stages, and where the gateway's books disagree.
     """
-    out, stages, mistakes = standard_output(), list[Stage](), list[str]()
-    say = console.note if json else out.print
+    out, mistakes = attrs.evolve(console, rich=standard_output()), list[str]()
     recovery = RecoveryPolicy(settle_seconds=0.5, record_baseline=True)
     async with (
         Sandbox() as sandbox,
@@ -76,19 +65,18 @@ async def demo(
         async def run(name: str, batch: Any) -> Any:
             """Run one batch as a stage of its own, and compare what it says with the books."""
             started, result = time.monotonic(), await batch
-            counts = {str(status): count for status, count in result.counts.items()}
-            seconds = time.monotonic() - started
-            stages.append((name, counts, result.requests, result.retries, seconds))
             operation = "refund" if name == "recover" else name
             for one in result if name != "query" else ():
                 effects = sandbox.ledger.effects(operation, one.order.transaction_id)
                 if effects not in _EFFECTS[one.status]:
                     what = f"{operation} of {one.order.transaction_id}"
                     mistakes.append(f"{what}: {one.status}, but done {effects} times")
+            out.say_summary(
+                name, result.counts, result.requests, result.retries, time.monotonic() - started
+            )
             return result
 
-        goes = f"{counted(orders, 'order')} {'goes' if orders == 1 else 'go'} to it"
-        say(f"A gateway listens at {sandbox.base_url}; {goes}.")
+        out.say(f"A gateway listens at {sandbox.base_url}; {counted(orders, 'order')} for it.")
         paid = [
             CaptureOrder(**{name: getattr(one, name) for name in _COLUMNS})
             for one in sandbox.seed(orders, status="authorised", amount="9.00")
@@ -102,15 +90,10 @@ async def demo(
         lost = await run("refund", gateway.refund(refunds, policy=_FEW_IN_A_REQUEST))
         await run("recover", gateway.recover(lost.unknown))
         await run("query", gateway.query([OrderRef(order_no=one.order_no) for one in paid]))
-    if json:
-        named = [dict(zip(_STAGE, one, strict=True)) for one in stages]
-        print_json({"stages": named, "mistakes": mistakes})
-    else:
-        out.print(summary_table(stages))
     if mistakes:
-        say("The gateway's books disagree:\n" + "\n".join(mistakes))
+        out.say("The gateway's books disagree:\n" + "\n".join(mistakes))
         return NOT_ALL_DONE
-    say(
+    out.say(
         "One reply was lost on purpose. Its refunds were unknown and were not sent again; the "
         "gateway's\nown records settled them. The gateway's books agree with every outcome."
     )
@@ -213,7 +196,7 @@ async def sandbox(
         seeded = made.seed(orders, status=orders_status)
         if orders_csv is not None:
             write_orders(seeded, orders_csv, console, can_refund=orders_status == "captured")
-        sys.stdout.write(how_to_reach(made, orders, is_shown=not secret, is_file=bool(orders_csv)))
+        sys.stdout.write(how_to_reach(made, is_shown=not secret))
         sys.stdout.flush()
         await ended.wait()
     return DONE
@@ -230,14 +213,12 @@ def write_orders(
             write({**row, "refund_amount": (order.amount / 4).quantize(order.amount)})
 
 
-def how_to_reach(made: Sandbox, orders: int, *, is_shown: bool, is_file: bool) -> str:
-    """Return what a user writes to reach the sandbox, and what it has.
+def how_to_reach(made: Sandbox, *, is_shown: bool) -> str:
+    """Return what a user writes to reach the sandbox.
 
     Args:
         made: The sandbox.
-        orders: How many orders it has.
         is_shown: Whether its secret may be shown: it is not one of the environment.
-        is_file: Whether a file of its orders was written.
     """
     variables = {
         "GATEWAY_BASE_URL": made.base_url,
@@ -248,12 +229,9 @@ def how_to_reach(made: Sandbox, orders: int, *, is_shown: bool, is_file: bool) -
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     if not is_shown:
         lines.append(f"# {_SECRET_VARIABLE} is not shown: give it the value that it has here")
-    had = f"it has {counted(orders, 'order')}" if orders else "it has no orders yet"
-    if not (orders and is_file):
-        had += "; --orders 100 --orders-csv orders.csv makes some, and a file of them"
     usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
     fields = [f"{name} = {to_toml(one)}" for name, one in own.items() if one != usual[name]]
     where = f"{default_path(os.environ)},\nor into a file that you name by --config"
     how = f"for its answers to be understood, write these lines into {where} (add the heading"
-    lines += [had, f"{how} only if it has none):", "[dialect]", *fields, ""]
+    lines += [f"{how} only if it has none):", "[dialect]", *fields, ""]
     return "\n".join([f"sandbox listening on {made.base_url}", *lines])

@@ -3,15 +3,15 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 import attrs
 
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, gauged, print_json
-from gateway_async.cli.jobs import find_job, so_far, states_of
+from gateway_async.cli.console import counted, listed, print_json, progress
+from gateway_async.cli.jobs import find_job, states_of
 from gateway_async.cli.orders import LAYOUTS, OrderFile
 from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, next_line
 from gateway_async.cli.settings import Settings
@@ -28,32 +28,18 @@ from gateway_async.workers.workers import watch as watch_job
 _POLICY = WorkerPolicy()
 
 
-def _make(
-    settings: Settings,
-    credentials: Credentials,
-    broker: Any,
-    policy: WorkerPolicy,
-    rate: float | None = None,
-) -> Workers:
-    """Make what submits jobs, or works on them.
-
-    Args:
-        settings: Name the gateway and the journal.
-        credentials: Who speaks, and how it signs.
-        broker: The queue, or what stands in for one.
-        policy: How jobs are cut and worked on.
-        rate: Requests a second of all workers together; None for no limit.
-    """
+def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
+    """Make what works on jobs; its rate, if there is one, is that of all workers together."""
 
     @contextlib.asynccontextmanager
     async def client() -> AsyncIterator[GatewayClient]:
         async with contextlib.AsyncExitStack() as opened:
             limiter = None
-            if rate is not None:
+            if settings.rate is not None:
                 from gateway_async.workers.rate import shared_rate
 
                 who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
-                exact = Fraction(rate).limit_denominator(100)  # requests in so many seconds
+                exact = Fraction(settings.rate).limit_denominator(100)  # requests in some seconds
                 requests, seconds = max(1, exact.numerator), float(exact.denominator)
                 shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
                 limiter = await opened.enter_async_context(shared)
@@ -61,22 +47,8 @@ def _make(
             yield await opened.enter_async_context(made)
 
     settings.open_journal()  # makes its folder and file, for this user alone
+    policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
     return Workers(broker, client, locate(settings.journal).absolute_url, policy=policy)
-
-
-@contextlib.contextmanager
-def _reaching_the_queue() -> Iterator[None]:
-    """Say that the queue cannot be reached.
-
-    Raises:
-        ConfigurationError: If it cannot.
-    """
-    try:
-        yield
-    except ConnectionError as error:
-        raise ConfigurationError(
-            f"--broker: it cannot be reached ({type(error).__name__})"
-        ) from None
 
 
 def submit(
@@ -88,7 +60,6 @@ def submit(
     slice_size: Annotated[int, options.AtLeastOne] = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
     yes: bool = False,
-    queue: options.Queue = options.Queue(),
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
@@ -97,9 +68,8 @@ def submit(
     Example: `gateway-async submit refunds.csv --job monday --journal
     postgresql://me@db.example/gateway`
 
-    Nothing is sent by this command, and from then on workers alone run the job, whatever the
-    journal. The queue, if one is named, hears of the job at once; else the workers find it by
-    themselves within seconds.
+    Nothing is sent by this command. From then on workers alone run the job, whatever the journal;
+    they find it within seconds.
 
     Args:
         orders: The CSV file with the orders, one a row, or - for standard input.
@@ -115,39 +85,32 @@ def submit(
     with open_table(orders) as table:
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
         credentials = settings.credentials(os.environ, console.warn)
-        known, url = find_job(settings, job), queue.url()
-        if file.operation.confirms and not yes:
-            question = f"{known.asked}, for workers alone: {file.question(settings.address)}"
-            console.confirm(question)
+        known = find_job(settings, job)
+        if layout.operation.confirms and not yes:
+            console.confirm(f"{known}, for workers alone: {file.question(settings.address)}")
 
-        async def wake_nobody(job: str, slice_number: int) -> None:
-            """Stand in for a queue that is not named."""
+        async def keep() -> int:
+            async with (
+                settings.open_journal() as journal,
+                settings.client(credentials) as client,
+            ):
+                kept = journal.job(job)
+                return await client.submit(
+                    operation, file.orders(), job=kept, slice_size=slice_size
+                )
 
-        async def work() -> int:
-            broker: Any = wake_nobody
-            if url is not None:
-                from gateway_async.workers.rabbit import rabbit_broker
-
-                broker = rabbit_broker(url, queue=queue.queue, slices_at_once=1)
-            policy = attrs.evolve(_POLICY, slice_size=slice_size)
-            async with _make(settings, credentials, broker, policy) as jobs:
-                return await jobs.submit(operation, file.orders(), job=job, wake=url is not None)
-
-        with _reaching_the_queue(), file.naming_lines():
-            count = asyncio.run(work())
+        count = counted(asyncio.run(keep()), "order")
     start = next_line("worker", "--broker", "amqp://HOST/", given=gateway, taken=options.Journaled)
-    console.note(
-        f"{known.described}; workers alone run it from now on, all of its "
-        f"{counted(count, 'order')} (start one with `{start}`)"
-    )
+    console.note(f"{known}; workers alone run its {count} from now on (start one with `{start}`)")
     return DONE
 
 
 async def worker(
     *,
     slices: Annotated[int, options.AtLeastOne] = 10,
-    queue: options.Queue = options.Queue(),
-    pace: options.BatchPace = options.BatchPace(),
+    broker: str | None = None,
+    queue: str = "gateway_async",
+    pace: options.Pace = options.Pace(),
     gateway: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
@@ -163,25 +126,31 @@ async def worker(
 
     Args:
         slices: How many slices are run at once.
+        broker: The RabbitMQ, such as amqp://host/. A URL with a password goes into
+            GATEWAY_BROKER.
+        queue: The name of the queue: one for each merchant and journal.
     """
-    settings, url = gateway.settings(pace), queue.url()
-    if url is None:
+    options.check_no_password("broker", broker, "GATEWAY_BROKER")
+    settings, url = gateway.settings(pace), broker or os.environ.get("GATEWAY_BROKER")
+    if not url:
         raise ConfigurationError(
             "--broker: name the RabbitMQ to work for, such as amqp://HOST/ (or GATEWAY_BROKER)"
         )
     credentials = settings.credentials(os.environ, console.warn)
-    policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
-    with Stop(console) as stop, _reaching_the_queue():
+    with Stop(console) as stop:
         from gateway_async.workers.rabbit import rabbit_broker, serve
 
-        broker = rabbit_broker(url, queue=queue.queue, slices_at_once=slices)
-        workers = _make(settings, credentials, broker, policy, settings.rate)
+        made = rabbit_broker(url, queue=queue, slices_at_once=slices)
+        workers = _make(settings, credentials, made)
         until = asyncio.Event()
-        console.note(f"{workers!r}: working for queue {queue.queue}")
-        working = asyncio.create_task(serve(broker, until, slices_at_once=slices))
+        console.note(f"{workers!r}: working for queue {queue}")
+        working = asyncio.create_task(serve(made, until, slices_at_once=slices))
         with stop.cancelling():
             try:
                 await asyncio.shield(working)
+            except ConnectionError as error:
+                reason = type(error).__name__
+                raise ConfigurationError(f"--broker: it cannot be reached ({reason})") from None
             except asyncio.CancelledError:
                 until.set()  # the slices that run come to an end; a second signal does not wait
                 try:
@@ -210,16 +179,12 @@ async def watch(
     """
     async with stored.settings().open_journal(create=False) as journal:
         last = await journal.status(job)
-        async with gauged(console, job, last.total, lambda: last.settled) as gauge:
-            async for last in watch_job(journal, job, _POLICY.watch_seconds):
-                is_first = not gauge.counts
-                gauge.counts.clear()
-                gauge.counts.update(states_of(last.counts))
-                if is_first:
-                    gauge.show()
-    console.say(f"job {job}: {so_far(last.counts) or 'no orders'}")
+        async with progress(console, job, last.total, lambda: (last.settled, states_of(last))):
+            async for seen in watch_job(journal, job, _POLICY.watch_seconds):
+                last = seen
+    console.say(f"job {job}: {listed(states_of(last)) or 'no orders'}")
     if json:
-        print_json({"job": job, "orders": last.total, "states": states_of(last.counts)})
+        print_json({"job": job, "orders": last.total, "states": states_of(last)})
     succeeded = last.counts[JobState.SUCCEEDED]
     if succeeded == last.total:
         return DONE

@@ -24,7 +24,6 @@ from tests.nursery import Forked
 SCRIPT = Path(sys.executable).with_name("gateway-async")
 COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")
-NOWHERE = dict.fromkeys((f"GATEWAY_{name}" for name in ("BASE_URL", "MERCHANT_ID", "SECRET")), "")
 """The environment of a line that is told of no gateway."""
 
 

@@ -4,16 +4,11 @@ import asyncio
 import io
 import logging
 import re
+from collections import Counter
 
 import pytest
 
-from gateway_async.cli.console import (
-    Console,
-    gauged,
-    plain_console,
-    standard_output,
-    summary_table,
-)
+from gateway_async.cli.console import Console, plain_console, plain_table, progress, standard_output
 
 
 def told() -> tuple[Console, io.StringIO]:
@@ -26,11 +21,10 @@ async def test_without_a_terminal_a_line_comes_every_few_seconds(
 ) -> None:
     monkeypatch.setattr("gateway_async.cli.console.SECONDS_BETWEEN_LINES", 0)
     console, file = told()
-    done = [900]
-    async with gauged(console, "refund", 1000, lambda: done[0]) as gauge:
+    counts = Counter[str]()
+    async with progress(console, "refund", 1000, lambda: (900 + counts.total(), counts)):
         for _ in range(2):
-            gauge.counts.update(unknown=4, succeeded=36)
-            done[0] += 40
+            counts.update(unknown=4, succeeded=36)
             for _ in range(9):  # and only where more is done
                 await asyncio.sleep(0)
     line = r"refund: 9[48]0 of 1,000, (\d+)/s, (?:36|72) succeeded, [48] unknown"
@@ -52,7 +46,7 @@ def test_what_is_said_is_shown_as_it_is(
     console, file = told()
     console.say(text)
     assert file.getvalue() == f"{shown}\n"
-    standard_output().print(summary_table([(text, {"succeeded": 1}, 1, 0, 0.1)]))
+    standard_output().print(plain_table(("reason",), [(text,)]))
     printed = capsys.readouterr().out
     assert shown.split(maxsplit=1)[0] in printed
     assert "\x1b[2J" not in printed

@@ -38,8 +38,7 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(shell: She
     write_payouts(shell, *map(cells, range(20)))
     shell.sandbox.faults.add("payout", DropReply(times=1))
     told = (await shell(f"{LINE} --concurrency 1000 --report n.html", 3)).stderr
-    held = "1 order is held for your decision; ask the gateway by request_id. What is held is"
-    assert held in told
+    assert "1 held for your decision" in told
     assert re.search(r"^  gateway-async jobs resolve \S+ INDEX OUTCOME", told, re.MULTILINE)
     assert "go on with" not in told
     page = (shell.folder / "n.html").read_text(encoding="utf-8")
@@ -57,7 +56,7 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(shell: She
     job = shlex.split(line)[2]
     decision = f"succeeded --note asked {KEPT}"
     stranger = await shell(f"jobs resolve {job} {key(99)} {decision}", 2)
-    assert "has no order '00000000-" in stranger.stderr
+    assert "has no order of request_id '00000000-" in stranger.stderr
     await shell(f"jobs resolve {job} {unknown['request_id'].upper()} {decision}")
     await shell(LINE)
     assert shell.statuses() == {"succeeded": 20}
@@ -81,7 +80,7 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
     for more in ("", "--job december"):
         words = f"{key(2)!r}, which stands in job 'payout-{shell.sandbox.merchant_id}-november'"
         refused = await shell(f"{LINE} {more}", 2)
-        assert f"its order 0 (line 2) has the request_id {words}" in refused.stderr
+        assert f"its order 0 has the request_id {words}" in refused.stderr
     listed = (await shell(f"jobs {KEPT}")).stdout  # what was refused left no job
     assert (listed.count("payout-"), "december" in listed) == (1, False)
     assert paid(shell, 5) == [1, 1, 1, 0, 0]

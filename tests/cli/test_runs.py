@@ -78,9 +78,9 @@ async def test_every_outcome_is_written_where_the_terminal_is_closed(shell: Shel
         (
             "refund orders.csv --yes --job night --journal sqlite:///jobs.db --chunk-size 10",
             *(300, signal.SIGTERM),
-            "0 unknown and {left} not sent; go on with:\n  gateway-async {line}",
+            "not all is done; go on with:\n  gateway-async {line}",
         ),
-        ("query orders.csv --by order_no", 3000, signal.SIGINT, "with:\n  gateway-async {line}"),
+        ("query orders.csv", 3000, signal.SIGINT, "with:\n  gateway-async {line}"),
     ],
 )
 async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
@@ -118,7 +118,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
     line = f"refund orders.csv --yes --out out.csv --job night --journal {url}"
     shell.sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     stopped = await shell(f"{line} --concurrency 1 --stop-after-unknown 1", 3)
-    assert "10 not sent" in stopped.stderr
+    assert "10 not_sent" in stopped.stderr
     assert out.read_text().count("(stop_after_unknown)") == 10
     async with Journal.open(url, lease_seconds=300) as journal:
         await journal.job("night").take("another")
@@ -137,7 +137,9 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
             assert not ended.done(), stderr
             await asyncio.wait({ended}, timeout=0.01)
         process.send_signal(signal.SIGINT)
-        assert await ended == 3
+        assert await ended == 2
+        assert b"stopped before anything was sent" in (shell.folder / "stderr").read_bytes()
+        await shell(f"jobs outcomes night --out out.csv --journal {url}")
     assert shell.statuses() == {"unknown": 60}
     assert "another process has the job" in out.read_text()
     assert shell.sandbox.requests["refund"] == 1
@@ -148,7 +150,7 @@ async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
 ) -> None:
     shell.refunds(3)
     shell.sandbox.faults.add("*", Latency(seconds=0.5))
-    line = "search-refunds orders.csv --by order_no --out out.csv"
+    line = "search-refunds orders.csv --out out.csv"
     process, ended = await shell.under_way(line)
     (shell.folder / "out.csv").mkdir()
     said = (await ended)[1].decode()
@@ -195,12 +197,13 @@ def test_a_command_that_has_a_defect_or_cannot_be_loaded(
 # Streams that are closed, full, or take few letters
 
 
-async def test_an_output_without_width_that_takes_few_letters(shell: Shell) -> None:
+async def test_an_output_that_takes_few_letters(shell: Shell) -> None:
     (payment,) = shell.sandbox.seed(1, amount="9.00")
     row = (payment.order_no, payment.currency, "8.00", "付款")
     write(shell.folder / "ledger.csv", ("order_no", "currency", "amount", "state"), [row])
-    poor = {"PYTHONIOENCODING": "ascii", "COLUMNS": "0"}
-    ended = await shell.installed("reconcile ledger.csv --state 4100=x", 1, env=poor)
+    (shell.folder / "config.toml").write_text('[reconcile]\nstates = { "4100" = "x" }\n')
+    line, poor = "reconcile ledger.csv --config config.toml", {"PYTHONIOENCODING": "ascii"}
+    ended = await shell.installed(line, 1, env=poor)
     assert "1 entry: 0 matched" in ended.stderr
     assert r"state: ledger \u4ed8\u6b3e, gateway 4100" in ended.stdout
 

@@ -89,7 +89,7 @@ def test_options_go_over_the_environment_and_that_over_the_file(write: Write) ->
     )
     environment = {**ENVIRONMENT, "GATEWAY_ALLOW_HTTP": "false", "GATEWAY_PROXY": PROXY}
     settings = read_settings({"config": path, "base_url": "https://option.example"}, environment)
-    assert [*settings.who.values()] == ["https://option.example", "M1", "A1"]
+    assert (settings.base_url, settings.merchant_id) == ("https://option.example", "M1")
     assert settings.journal == "sqlite:////f.db"
     assert (settings.allow_http, settings.proxy) == (False, PROXY)
     made = credentials(settings)
@@ -104,7 +104,7 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
     path.write_text("\ufeffrate = 7.5")  # as an editor of Windows begins it
     assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
     assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
-    with pytest.raises(ConfigurationError, match="there is no such file"):
+    with pytest.raises(ConfigurationError, match="No such file"):
         read(tmp_path / "missing.toml")
 
 
@@ -114,14 +114,13 @@ def test_every_group_of_settings_can_be_reached(write: Write) -> None:
     settings = read_settings({"config": write(text), "policy": {"concurrency": 4}}, {})
     assert settings.secret_file == Path("/run/secrets/gateway")
     assert (settings.rate, settings.timeouts.reply_seconds, settings.retry.attempts) == (20, 60, 4)
-    assert (settings.policy.concurrency, settings.recovery.record_baseline) == (4, True)
+    assert (settings.policy.concurrency, settings.recovery.refund_evidence) == (4, "references")
     assert settings.dialect.declined_statuses == {"0"}
     assert settings.dialect.nothing_done_http_statuses == {429}
     assert settings.dialect.payment_states == {"3000": PaymentState.CAPTURED}
     assert settings.reconcile.states == {"3000": ["paid", "refunded"], "4100": "reserved"}
     assert settings.reconcile.refund_statuses == {"1": True, "2": False}
-    path = write('[recovery]\nrefund_evidence = "marker"\n[signer]\ndigest = "sha512"')
-    assert not read(path).recovery.record_baseline
+    path = write('[signer]\ndigest = "sha512"')
     expected = HmacSigner(SECRET, digest="sha512").sign(REFUND, {"order_no": "O1"})
     assert signature(credentials(read(path))) == expected
 
@@ -131,6 +130,12 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
     environment = {**WHO, "GATEWAY_KEYRING": "test"}
     settings = read_settings({"config": path}, environment)
     assert (settings.secret_file, settings.keyring) == (None, "test")
+
+
+def test_a_relative_path_in_the_file_begins_at_its_folder(write: Write) -> None:
+    path = write('secret_file = "secret"\nca_file = "../ca.pem"')
+    assert read_settings({"config": path}, WHO).secret_file == path.with_name("secret")
+    assert read(path, secret_file=Path("secret")).secret_file == Path("secret")
 
 
 # What is wrong
@@ -149,11 +154,10 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
         ("[timeouts]\nreply_seconds = 'x'", "timeouts.reply_seconds: expected a number, got str"),
         ("dialect = 1", "dialect: expected a table, got int"),
         ("colour = 1", "colour: not known; there are: base_url"),
-        ("declined_statuses = ['0']", "declined_statuses: it belongs under [dialect]"),
         ("rate = -1", "rate: expected a number above 0"),
         ("[reconcile]\nstates = 3", "reconcile.states: expected a table"),
         ("[reconcile]\nstates = {3000 = [1]}", "Reconcile.states: expected a text for each status"),
-        ("[signer]\njoiner = 5", "signer.joiner: expected a text, got int"),
+        ("[signer]\njoiner = 5", "signer: joiner: expected a text, got int"),
         ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
         ("[signer]\nfactory = 'a:b'\ndigest = 'md5'", "expected nothing beside it"),
         ("[signer]\nfactory = 'nowhere_at_all:make'", "raised ModuleNotFoundError in "),
@@ -167,9 +171,9 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
         (f"[signer]\nsecret = '{SECRET}'", "no secret may stand in this file"),
         ("allow_http = 1", "allow_http: expected true or false, got int"),
         (f'proxy = "{PROXY.replace("http", "socks5")}"', "proxy: expected a URL such as"),
-        ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem cannot be used (No such"),
+        ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem: cannot be used (No such"),
         ('ca_file = "FILE"', "; expected certificates in PEM"),
-        ('client_cert = "FILE"', "; expected a certificate and its key in PEM"),
+        ('client_cert = "FILE"', "; expected certificates in PEM, and a key without a password"),
         ('client_key = "FILE"', "client_key: expected client_cert, its certificate"),
     ],
 )
