@@ -1,17 +1,19 @@
-"""What is cancelled in any turn of the loop, over real HTTP, says what became of it.
+"""What is cancelled says what became of it, in any turn of the loop and by any tool of asyncio's.
 
 The simulation cancels batches of every kind, and tests/jobs those of a job, over HTTP too.
 """
 
 import asyncio
-import gc
-from collections.abc import Awaitable, Callable, Coroutine
+import itertools
+from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from gateway_async import (
     BatchPolicy,
+    GatewayClient,
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
@@ -19,11 +21,12 @@ from gateway_async import (
     RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox, faults
+from tests.coalescer.held import HeldReplies
 from tests.memory import MemoryTransport, client_over
 from tests.orders import client_of, direct_payment, refunds, seeded
 from tests.support.books import effects
+from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out
 
-MOST_TURNS = 2000
 SETTINGS: dict[str, Any] = {
     "policy": BatchPolicy(chunk_size=2, concurrency=2),
     "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
@@ -31,128 +34,73 @@ SETTINGS: dict[str, Any] = {
 }
 PAIRS = [(first, first + gap) for gap in (1, 2, 3, 5) for first in range(0, 40, 2)]
 """The turns of a first cancellation and of a second."""
+_OF_THE_SANDBOX = ("RequestHandler.", "Server.", "BaseSelectorEventLoop.")
+"""What the tasks of the sandbox run, in the same loop."""
 
 
-class SteppingLoop(asyncio.SelectorEventLoop):
-    """Cancels a task in given turns; of what is ready to run, one callback is run a turn.
-
-    Attributes:
-        complaints: What its exception handler was told.
-        given: How many of the cancellations found the task still running.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.complaints: list[dict[str, Any]] = []
-        self.given, self._turn = 0, 0
-        self._turns: tuple[int, ...] = ()
-        self._victim: asyncio.Task[Any] | None = None
-        self.set_exception_handler(lambda _, context: self.complaints.append(context))
-
-    async def interrupt(self, call: Coroutine[Any, Any, Any], *turns: int) -> BaseException | None:
-        """Run a call in a task of its own, which is cancelled in these turns of the loop."""
-        before = asyncio.all_tasks()
-        task = self.create_task(call)
-        self._turn, self._turns, self._victim, self.given = 0, turns, task, 0
-        await asyncio.wait({task})
-        left = [getattr(one.get_coro(), "__qualname__", "") for one in asyncio.all_tasks() - before]
-        assert [name for name in left if not name.startswith(("RequestHandler.", "Server."))] == []
-        try:
-            task.result()
-        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001  # it is what is asked for
-            return error
-        return None
-
-    def _run_once(self) -> None:
-        if self._victim is not None:
-            if self._turn in self._turns:
-                self.given += self._victim.cancel("by the test")
-            self._turn += 1
-        ready: Any = self._ready  # type: ignore[attr-defined]  # what is to be run
-        later = [ready.pop() for _ in range(len(ready) - 1)]
-        super()._run_once()  # type: ignore[misc]  # what every turn of the loop is
-        ready.extendleft(later)
+async def interrupted(call: Coroutine[Any, Any, Any], *turns: int) -> tuple[Any, bool]:
+    """Cancel a call in these turns; return what it raised, and whether the last one found it."""
+    before, was_found = asyncio.all_tasks(), False
+    task = asyncio.create_task(call)
+    for turn in range(turns[-1] + 1):
+        if turn in turns:
+            was_found = task.cancel("by the test")
+        await asyncio.sleep(0)
+    await asyncio.wait({task})
+    left = [getattr(one.get_coro(), "__qualname__", "") for one in asyncio.all_tasks() - before]
+    assert [name for name in left if not name.startswith(_OF_THE_SANDBOX)] == []
+    with pytest.raises(asyncio.CancelledError) if task.cancelled() else nullcontext() as caught:
+        task.result()
+    return caught.value if caught else None, was_found
 
 
-def _loop() -> SteppingLoop:
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SteppingLoop)
-    return loop
-
-
-async def _sweep(trial: Callable[[int], Awaitable[object]]) -> None:
-    """Repeat a trial, cancelled ever later, until it is over before."""
-    for turn in range(MOST_TURNS):
-        await trial(turn)
-        if not _loop().given:
-            assert turn > 5
-            return
-    raise AssertionError(f"still running after {MOST_TURNS} turns of the loop")
-
-
-def _run(main: Callable[[Sandbox], Awaitable[None]]) -> None:
-    """Run a test on a stepping loop, which must have nothing to complain about."""
-    loop = SteppingLoop()
-
-    async def complete() -> None:
-        async with Sandbox() as sandbox:
-            await main(sandbox)
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(complete())
-        gc.collect()
-    assert loop.complaints == []
-
-
-def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation() -> None:
+async def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
     known: dict[type, set[int]] = {NotSentError: {0}, OutcomeUnknownError: {0, 1}}
+    kinds: list[type] = []
 
-    async def main(sandbox: Sandbox) -> None:
-        kinds: list[type] = []
-
-        async def one(*turns: int) -> None:
-            payment = direct_payment(f"P-{len(kinds)}")
-            async with client_of(sandbox, **SETTINGS) as client:
-                error = await _loop().interrupt(client.pay_direct(payment), *turns)
-            assert type(error) in (asyncio.CancelledError, type(None))
-            # It has no outcome where it had not begun.
-            outcome = getattr(error, "outcome", NotSentError()) if error else object()
-            kinds.append(type(outcome))
-            assert len(sandbox.ledger.payments_of(payment.order_no)) in known.get(kinds[-1], {1})
-            assert kinds[-1] in known or not isinstance(outcome, BaseException)
-
-        await _sweep(one)
-        assert NotSentError in kinds
-        assert OutcomeUnknownError not in kinds
-        for turns in PAIRS:
-            await one(*turns)
-        assert OutcomeUnknownError in kinds
-
-    _run(main)
-
-
-def test_a_recovery_tells_of_what_it_was_given() -> None:
-    async def main(sandbox: Sandbox) -> None:
-        orders, told = seeded(sandbox, 6), list[Any]()
-        sandbox.faults.add("refund", faults.DropReply(times=1))
+    async def one(*turns: int) -> bool:
+        payment = direct_payment(f"P-{len(kinds)}")
         async with client_of(sandbox, **SETTINGS) as client:
-            lost = await client.refund(orders)
-            before = effects(sandbox, orders)
+            error, was_found = await interrupted(client.pay_direct(payment), *turns)
+        assert type(error) in (asyncio.CancelledError, type(None))
+        # It has no outcome where it had not begun.
+        outcome = getattr(error, "outcome", NotSentError()) if error else object()
+        kinds.append(type(outcome))
+        assert len(sandbox.ledger.payments_of(payment.order_no)) in known.get(kinds[-1], {1})
+        assert kinds[-1] in known or not isinstance(outcome, BaseException)
+        return was_found
 
-            async def one(turn: int) -> None:
-                error = await _loop().interrupt(client.recover(list(lost)), turn)
-                assert isinstance(error, asyncio.CancelledError | None)
-                if (came := getattr(error, "outcome", None)) is not None:
-                    told.append(came)
-                    assert [o.order for o in came] == orders
-                    assert [o.status for o in came] == [o.status for o in lost]
+    for turn in itertools.count():
+        if not await one(turn):
+            break
+    assert NotSentError in kinds
+    assert OutcomeUnknownError not in kinds
+    for turns in PAIRS:
+        await one(*turns)
+    assert OutcomeUnknownError in kinds
+    assert "asyncio" not in {record.name for record in caplog.records}
 
-            await _sweep(one)
-            assert effects(sandbox, orders) == before
-            assert OutcomeStatus.UNKNOWN in {outcome.status for outcome in told[-1]}
-            assert (await client.recover(told[-1])).ok
 
-    _run(main)
+async def test_a_recovery_tells_of_what_it_was_given(sandbox: Sandbox) -> None:
+    orders, told = seeded(sandbox, 6), list[Any]()
+    sandbox.faults.add("refund", faults.DropReply(times=1))
+    async with client_of(sandbox, **SETTINGS) as client:
+        lost = await client.refund(orders)
+        before = effects(sandbox, orders)
+        for turn in itertools.count():
+            error, was_found = await interrupted(client.recover(list(lost)), turn)
+            if not was_found:
+                break
+            assert isinstance(error, asyncio.CancelledError | None)
+            if (came := getattr(error, "outcome", None)) is not None:
+                told.append(came)
+                assert [o.order for o in came] == orders
+                assert [o.status for o in came] == [o.status for o in lost]
+        assert effects(sandbox, orders) == before
+        assert OutcomeStatus.UNKNOWN in {outcome.status for outcome in told[-1]}
+        assert (await client.recover(told[-1])).ok
 
 
 async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_done() -> None:
@@ -166,3 +114,30 @@ async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_do
         with pytest.raises(RuntimeError, match="other code cancelled a task of the batch"):
             async for _ in batch:
                 pass
+
+
+CALLS: dict[str, Callable[[GatewayClient], Call]] = {
+    "payment": lambda client: client.pay_direct(direct_payment()),
+    "refund": lambda client: client.refund(refunds(6)),
+    "page": lambda client: client.recent_transactions(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_ends_with_what_holds_it(way: Way, name: str) -> None:
+    """The gateway takes every request, carries it out, and says nothing."""
+    held, task = HeldReplies(), asyncio.current_task()
+    client = held.client(policy=BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0))
+    expected: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
+    with pytest.raises(expected.get(way, asyncio.CancelledError)) as caught:
+        await way(CALLS[name](client), held.asked.wait())
+    assert task is not None
+    if way is timed_out:
+        assert type(caught.value.__cause__) is asyncio.CancelledError
+        assert task.cancelling() == 0
+    if isinstance(caught.value, ExceptionGroup):
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {task}
