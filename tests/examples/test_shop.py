@@ -105,16 +105,6 @@ async def test_without_a_notification_the_order_page_asks(till: Till) -> None:
     assert "declined" in await till.page(order)
 
 
-@pytest.mark.parametrize("token", ["", "stale"])
-async def test_a_form_without_the_present_token_does_nothing(till: Till, token: str) -> None:
-    order = await till.order()
-    used = order.token
-    await till.press(order, "card", **CARD)
-    await till.press(order, "capture", token=used if token else "")
-    await till.press(order, "card", **CARD)
-    assert till.effects(order) == {"pay_direct": 1}
-
-
 async def test_what_was_done_without_a_reply_is_found_out_and_not_repeated(till: Till) -> None:
     for operation in ("pay_direct", "capture", "refund"):
         till.sandbox.faults.add(operation, DropReply(times=1))

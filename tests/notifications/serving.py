@@ -2,18 +2,17 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
 import uvicorn
-from aiohttp import web
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
 from gateway_async.notifications import NotificationReceiver
+from tests.support.servers import answering, bind
 
 FORM = "application/x-www-form-urlencoded"
 PATH = "/notify"
@@ -28,25 +27,18 @@ SERVERS = ("aiohttp.web", *MOUNTS)
 @contextlib.asynccontextmanager
 async def serving(name: str, receiver: NotificationReceiver) -> AsyncIterator[str]:
     """Serve a receiver on a port of this machine; yield its address."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+    if name == "aiohttp.web":
+        async with answering(receiver.handle, "*") as url:
+            yield f"{url}{PATH}"
+        return
+    with bind() as listening:
         listening.listen()  # who connects before it has started waits
         slash = "/" if "mount" in name else ""  # it redirects from a mount without one
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}{slash}"
-        if name == "aiohttp.web":
-            app = web.Application()
-            app.router.add_route("*", PATH, receiver.handle)
-            runner = web.AppRunner(app)
-            await runner.setup()
-            await web.SockSite(runner, listening).start()
-            yield url
-            await runner.cleanup()
-            return
         mounted = MOUNTS[name](receiver)
         config = uvicorn.Config(mounted, log_level="error", ws="none", lifespan="off")
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listening]))
-        yield url
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}{slash}"
         server.should_exit = True
         await serving
 

@@ -59,11 +59,14 @@ async def serving(
 
 @contextlib.asynccontextmanager
 async def answering(
-    answer: Callable[[web.Request], Awaitable[web.Response]], *, tls: ssl.SSLContext | None = None
+    answer: Callable[[web.Request], Awaitable[web.Response]],
+    method: str = "POST",
+    *,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[str]:
-    """Answer each POST by a function, and yield the URL."""
+    """Answer each request of a method, or of `*` any, by a function, and yield the URL."""
     app = web.Application()
-    app.router.add_post("/{path:.*}", answer)
+    app.router.add_route(method, "/{path:.*}", answer)
     runner = web.AppRunner(app)
     await runner.setup()
     try:
