@@ -267,24 +267,14 @@ async def carry_out(
         RejectedError: The gateway did nothing, by a status that the dialect lists as that.
         asyncio.CancelledError: Its `outcome` is the result, or an error.
     """
-    gate, operation, loop = Gate(), request.operation, asyncio.get_running_loop()
+    gate, operation = Gate(), request.operation
     attempts = Attempts(session, request, gate)
-    ended = loop.create_future()
-
-    async def make() -> None:
-        try:
-            await attempts.run()
-        finally:  # in its last turn of the loop: where its task is awaited, that takes one more
-            if not ended.done():
-                ended.set_result(None)
-
     with RequestSpan(session.observer, operation, attempts, None) as span:
         span.begin()
-        task = loop.create_task(make(), name=f"gateway_async {operation.name}")
-        task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
+        task = asyncio.create_task(attempts.run(), name=f"gateway_async {operation.name}")
         cancelled: asyncio.CancelledError | None = None
         try:
-            await ended  # unlike the task: it is not cancelled with its caller
+            await asyncio.wait({task})  # which is not cancelled with its caller
         except asyncio.CancelledError as error:
             cancelled = error
             gate.stop(CALL_CANCELLED)
