@@ -195,24 +195,6 @@ async def test_an_error_reaches_no_awaiter(
     assert "ZeroDivisionError" in caplog.text
 
 
-async def test_a_log_that_raises_leaves_no_awaiter_hanging(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    held, noted = HeldReplies(), list[dict[str, Any]]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: noted.append(context))
-    log = logging.getLogger("gateway_async.coalescer")
-    monkeypatch.setattr(log, "handle", {}.pop)  # a KeyError
-    async with held.client().coalesced(linger_seconds=0) as single:
-        tasks = [asyncio.create_task(single.refund(order)) for order in refunds(3)]
-        await held.asked.wait()
-        await _cancel(*tasks[:2])
-        held.goes_on.set()
-        assert (await tasks[2]).status is SUCCEEDED
-        await settle_down()
-    assert [outcome.status for outcome in single.unclaimed] == [SUCCEEDED] * 2
-    assert [type(one["exception"]) for one in noted] == [KeyError]
-
-
 # The end of a coalescer
 
 

@@ -1,6 +1,5 @@
 """Refunds that the gateway lists already: the same money does not go out under another batch."""
 
-import pickle
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -13,41 +12,13 @@ from gateway_async import (
     AlikeRefundError,
     BatchPolicy,
     Dialect,
-    RecoveryPolicy,
     RefundOrder,
 )
 from gateway_async.sandbox import Sandbox
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_of, reply_to
-from tests.recovery.books import NO_BASELINE, REFERENCES, MakeClient, losing, refund_of, refunds
+from tests.recovery.books import REFERENCES, MakeClient, losing, refund_of, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, statuses
-
-MARKED = RecoveryPolicy(refund_evidence="marker", record_baseline=True)
-
-
-@pytest.mark.parametrize("recovery", [REFERENCES, MARKED])
-async def test_the_same_refunds_in_another_batch_are_not_sent_and_the_others_are(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
-) -> None:
-    done, new = refunds(sandbox), refunds(sandbox)
-    await client(NO_BASELINE).refund(done[::2])
-    orders = [order for pair in zip(done, new, strict=True) for order in pair]
-
-    result = await client(recovery, policy=BatchPolicy(chunk_size=5)).refund(orders)
-
-    assert [outcome.order for outcome in result.not_sent] == done[::2]
-    assert [outcome.order for outcome in result] == orders
-    assert len(result.succeeded) == 9
-    for outcome in result.not_sent:
-        error = outcome.error
-        assert isinstance(error, AlikeRefundError)
-        assert error.reference == f"{outcome.order.transaction_id}-01"
-        assert error.refund_date is not None
-        assert f"{error.reference!r}, refund_date {error.refund_date}" in str(error)
-        assert pickle.loads(pickle.dumps(error)).reference == error.reference  # noqa: S301  # our own
-    assert {sandbox.ledger.effects("refund", order.transaction_id) for order in orders} == {1}
-    assert (await client(NO_BASELINE).refund(done)).ok  # without a baseline nothing is held
-    assert {sandbox.ledger.effects("refund", order.transaction_id) for order in done} == {2}
 
 
 @pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])

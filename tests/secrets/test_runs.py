@@ -27,7 +27,7 @@ from tests.memory import QUICK, MemoryTransport, client_over
 from tests.models.examples import CARD, payout_request
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.support.calls import SINGLES, paid_by_card
-from tests.support.collaborators import Limiter, raising
+from tests.support.collaborators import Limiter, Verifier, raising
 from tests.support.diary import Diary
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
 from tests.support.interruptions import WAYS, Way, asked
@@ -113,19 +113,6 @@ def _raises_from_another(operation: Operation, fields: Mapping[str, str]) -> str
         raise ValueError(f"{fields}") from error
 
 
-class OwnSigner:
-    """Signs as it should, and answers or raises when asked about a reply."""
-
-    def __init__(self, answer: bool | None) -> None:
-        self.answer = answer
-        self.sign = SIGNER.sign
-
-    def verify(self, operation: object, fields: Mapping[str, str], signature: str) -> bool:
-        if self.answer is None:
-            raise LookupError(f"{operation} {fields} {signature} {SIGNER_SECRET}")
-        return self.answer
-
-
 BROKEN = raising(LookupError("the limiter broke"))
 GIVEN: list[tuple[dict[str, Any], faults.Fault | None]] = [
     ({"signer": _raises}, None),
@@ -135,7 +122,10 @@ GIVEN: list[tuple[dict[str, Any], faults.Fault | None]] = [
     ({"signer": lambda _operation, _fields: "rubbish"}, None),
     ({"signer": HmacSigner(f"{SIGNER_SECRET}\ud800")}, None),
     ({"signer": HmacSigner(SIGNER_SECRET, check_replies=True)}, None),
-    *(({"signer": OwnSigner(answer)}, None) for answer in (None, False, True)),
+    *(
+        ({"signer": Verifier(answer, SIGNER.sign)}, None)
+        for answer in (LookupError(SIGNER_SECRET), False, True)
+    ),
     ({"limiter": Limiter(enter=BROKEN, leave=BROKEN)}, None),
     ({"limiter": Limiter(leave=BROKEN)}, None),
     ({"limiter": Limiter(leave=BROKEN)}, faults.DropReply()),

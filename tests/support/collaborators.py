@@ -48,18 +48,20 @@ def raising(error: BaseException, at: int | None = None) -> Callable[[int], None
 
 
 class Verifier:
-    """Signs anything, and answers, or raises, when asked about a reply.
+    """Signs as it is told, and answers, or raises, when asked about a reply.
 
     Attributes:
         asked: The fields and the signature of each reply that it was asked about.
     """
 
-    def __init__(self, answer: bool | Exception = True) -> None:  # noqa: FBT002  # it says what it is
+    def __init__(
+        self,
+        answer: bool | Exception = True,  # noqa: FBT002  # it says what it is
+        sign: Callable[..., str] = lambda *_: "mine",
+    ) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []
+        self.sign = sign
         self._answer = answer
-
-    def sign(self, *_: object) -> str:
-        return "mine"
 
     def verify(self, _: Operation, fields: Mapping[str, str], signature: str) -> bool:
         self.asked.append((dict(fields), signature))
