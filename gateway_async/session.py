@@ -314,13 +314,14 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
+@attrs.define(eq=False)
 class Attempts(Generic[T]):
     """The attempts of one request: as many as are allowed, and how it ended.
 
     A cancellation of the task that runs it is not raised but ends the request, and `error` says
     what the tracker proves. Nothing happens before it is run.
 
-    Args:
+    Attributes:
         session: What it shares with the other requests of its client.
         request: The request.
         gate: Whether it may leave.
@@ -328,43 +329,30 @@ class Attempts(Generic[T]):
             sent.
         retract: Awaited before a request of which nothing was sent waits for its next attempt.
         fence: Called right before the first byte is written; if it raises, nothing is sent.
-
-    Attributes:
         value: The decoded reply; None if there is an error.
         error: The error; None if there is a value.
         tries: Attempts made.
         sent: How many of them may have sent something.
-        ended_at: When the last one ended, in seconds since the epoch.
+        ended_at: When the last one ended, in seconds since the epoch; 0 before.
         history: The attempts whose turn came.
     """
 
-    def __init__(  # noqa: PLR0913  # a journal acts before, between and at the attempts
-        self,
-        session: Session,
-        request: Request[T],
-        gate: Gate,
-        *,
-        prepare: "Callable[[], Awaitable[None]] | None" = None,
-        retract: "Callable[[], Awaitable[None]] | None" = None,
-        fence: "Callable[[], None] | None" = None,
-    ) -> None:
-        self.value: T | None = None
-        self.error: GatewayError | None = None
-        self.tries: int = 0
-        self.sent: int = 0
-        self.ended_at: float = time.time()
-        self.history: tuple[Attempt, ...] = ()
-        self._session = session
-        self._request = request
-        self._gate = gate
-        self._prepare = prepare
-        self._retract = retract
-        self._fence = fence
-        self._withdrawals = 0
-        self._now: Callable[[], float] = asyncio.get_running_loop().time
-        self._tracker: SendTracker | None = None
-        self._began_at: float | None = None
-        self._ends = math.inf
+    _session: Session
+    _request: Request[T]
+    _gate: Gate
+    _prepare: "Callable[[], Awaitable[None]] | None" = None
+    _retract: "Callable[[], Awaitable[None]] | None" = None
+    _fence: "Callable[[], None] | None" = None
+    value: T | None = attrs.field(default=None, init=False)
+    error: GatewayError | None = attrs.field(default=None, init=False)
+    tries: int = attrs.field(default=0, init=False)
+    sent: int = attrs.field(default=0, init=False)
+    ended_at: float = attrs.field(default=0.0, init=False)
+    history: tuple[Attempt, ...] = attrs.field(default=(), init=False)
+    _withdrawals: int = attrs.field(default=0, init=False)
+    _tracker: SendTracker | None = attrs.field(default=None, init=False)
+    _began_at: float | None = attrs.field(default=None, init=False)
+    _ends: float = attrs.field(default=math.inf, init=False)
 
     async def run(self) -> None:
         """Make the request, repeated where that is allowed."""
@@ -429,7 +417,7 @@ class Attempts(Generic[T]):
         if self._prepare is not None:  # when it is its turn
             await self._prepare()
             gate.check()
-        self._began_at = now = self._now()
+        self._began_at = now = asyncio.get_running_loop().time()
         self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
         seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
         if seconds <= 0:
@@ -464,7 +452,7 @@ class Attempts(Generic[T]):
             error = _given_up(sent=tracker.revoke(), reason=self._gate.stop_reason)
         if self._began_at is not None:
             made = Attempt(
-                seconds=self._now() - self._began_at,
+                seconds=asyncio.get_running_loop().time() - self._began_at,
                 http_status=None if response is None else response.status,
                 error=None if error is None else type(error).__name__,
             )
@@ -495,7 +483,7 @@ class Attempts(Generic[T]):
         retry, gate = self._session.retry, self._gate
         limit = retry.first_pause_seconds * 2 ** min(self.tries - 1, _MOST_DOUBLINGS)
         pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
-        wakes = max(self._now() + pause, gate.paused_until)
+        wakes = max(asyncio.get_running_loop().time() + pause, gate.paused_until)
         is_last = self.tries >= retry.attempts or gate.stop_reason is not None
         if is_last or wakes >= min(self._ends, gate.deadline):
             return False

@@ -6,6 +6,7 @@ identity never share a chunk and keep their order. This module does not know how
 
 import asyncio
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -241,7 +242,8 @@ class OrderFeed:
         limit = operation.limit or 1
         self.source: Source = orders
         self.is_broken: bool = False
-        self._pulling = asyncio.Lock()
+        # A source that neither waits nor reads a journal gives its orders in one step.
+        self._pulling = asyncio.Lock() if orders.waits or orders.is_stored else nullcontext()
         self._marker = marker
         self._operation = operation
         self._dialect = dialect
