@@ -64,7 +64,6 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     _make_case: "Callable[..., Case]"
     _policy: "BatchPolicy"
     _window: int
-    _taken: int = attrs.field(default=0, init=False)
     _summary: Summary = attrs.field(factory=Summary, init=False)
     _ready: deque[Difference] = attrs.field(factory=deque, init=False)
     _failure: Exception | None = attrs.field(default=None, init=False)
@@ -154,7 +153,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         source, gate = self._source, self._gate
         if source.ended or self._failure or (source.waits and gate.is_too_late):
             return False
-        window: list[tuple[int, LedgerEntry]] = []
+        window: list[LedgerEntry] = []
         cases = None
         error: GatewayError = NotSentError("nothing was asked: the reconciliation was left")
         try:
@@ -166,14 +165,15 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
                 cases = await self._look_up(window)
         finally:
             if cases is None:
-                cases = [self._make_case(index=n, entry=one, error=error) for n, one in window]
+                numbered = enumerate(window, self._summary.entries)
+                cases = [self._make_case(index=n, entry=one, error=error) for n, one in numbered]
             for case in cases:
                 count(case, self._summary)
                 self._ready += case.differences
         await asyncio.sleep(0)  # a long ledger must not keep others from running
         return True
 
-    async def _fill(self, window: list[tuple[int, LedgerEntry]]) -> None:
+    async def _fill(self, window: list[LedgerEntry]) -> None:
         """Take entries in until the window is full; a ledger is waited for until the deadline.
 
         What is no entry, and what the ledger raises, is kept until the entries before it are seen.
@@ -184,24 +184,23 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
                 while len(window) < self._window and not source.ended:
                     pulled: list[Any] = []
                     await source.pull(pulled, 1)
-                    for entry in pulled:
-                        if not isinstance(entry, LedgerEntry):
-                            raise _no_entry(self._taken, entry)  # noqa: TRY301  # caught as the ledger's
-                        window.append((self._taken, entry))
-                        self._taken += 1
+                    if pulled and not isinstance(pulled[0], LedgerEntry):
+                        index = self._summary.entries + len(window)
+                        raise _no_entry(index, pulled[0])  # noqa: TRY301  # caught as the ledger's
+                    window += pulled
         except Exception as error:  # noqa: BLE001  # raised once what came before it is compared
             self._failure = None if limit.expired() else error
 
-    async def _look_up(self, window: list[tuple[int, LedgerEntry]]) -> list[Case]:
+    async def _look_up(self, window: list[LedgerEntry]) -> list[Case]:
         """Look a window up, and compare each entry with what was found."""
-        refs = dict.fromkeys(entry.ref for _, entry in window)
+        refs = dict.fromkeys(entry.ref for entry in window)
         payments = await self._ask(self._gateway.query, refs)
         refunds = await self._ask(self._gateway.search_refunds, refs)
         cases = []
-        for number, (index, entry) in enumerate(window):
+        for index, entry in enumerate(window, self._summary.entries):
             found = _listed(payments[entry.ref], refunds[entry.ref])
             cases.append(self._make_case(index=index, entry=entry, **found))
-            if number % _COMPARED_AT_ONCE == 0:
+            if index % _COMPARED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         return cases
 
