@@ -187,14 +187,13 @@ class Orders:
                     return self._rows([(at, known)])[0]
         return None
 
-    def at(self, positions: "Sequence[int]") -> list[Any]:
+    def at(self, positions: "Iterable[int]") -> list[Any]:
         """Return the orders at some positions."""
-        starts = dict.fromkeys(position - position % BLOCK for position in positions)
-        blocks = {
-            start: self.codec.decode(bodies, self.job.name)
-            for start in starts
-            for bodies in self.blocks(start, start)
-        }
+        blocks: dict[int, list[Any]] = {}
+        for position in positions:
+            if (start := position - position % BLOCK) not in blocks:
+                (bodies,) = self.blocks(start, start)
+                blocks[start] = self.codec.decode(bodies, self.job.name)
         return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
 
     def blocks(self, first: int, last: int) -> list[str]:
@@ -261,7 +260,7 @@ class Orders:
     def _rows(self, picked: "Sequence[tuple[int, Known]]") -> list[Row]:
         orders = self.at([position for position, _ in picked])
         return [
-            Row(index=position, order=order, known=known)
+            Row(index=position, order=order, known=known, operation=self.codec.operation)
             for (position, known), order in zip(picked, orders, strict=True)
         ]
 

@@ -192,28 +192,31 @@ def codec_of(name: str) -> OrderCodec:
     Raises:
         ConfigurationError: For an operation that moves no money in a batch.
     """
-    allowed = {name: operation for name, operation in OPERATIONS.items() if operation.takes_jobs}
-    if name not in allowed:
+    operation = OPERATIONS.get(name)
+    if operation is None or not operation.takes_jobs:
+        allowed = (known for known, operation in OPERATIONS.items() if operation.takes_jobs)
         raise ConfigurationError(
             f"operation: expected one of {', '.join(allowed)} for a job, got {name!r}"
         )
-    operation = allowed[name]
-    fields = attrs.fields(operation.order_class)
+    order_class = operation.order_class
+    fields = attrs.fields(order_class)
     names = tuple(field.name for field in fields)
     setters: list[tuple[Any, bool]] = []
-    # Others, as objects inside or amounts that may be left out, are made by the class.
-    plain = {field.name for field in fields if converter_of(field) in (to_text, to_identifier)}
-    amounts = {field.name for field in fields if converter_of(field) is to_amount}
-    required = {field.name for field in fields if field.default is attrs.NOTHING}
-    if plain | (amounts & required) >= {*names}:
-        order_class = operation.order_class
-        setters = [(getattr(order_class, name).__set__, name in amounts) for name in names]
+    if all(map(_is_plain, fields)):
+        amounts = (converter_of(field) is to_amount for field in fields)
+        setters = [
+            (getattr(order_class, name).__set__, is_amount)
+            for name, is_amount in zip(names, amounts, strict=True)
+        ]
     return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), setters)
 
 
-@functools.cache
-def _operation_of(order_class: "type[Any]") -> "Operation":
-    return next(op for op in OPERATIONS.values() if op.order_class is order_class)
+def _is_plain(field: "attrs.Attribute[Any]") -> bool:
+    """Say whether a field holds a text, or an amount that cannot be left out."""
+    kind = converter_of(field)
+    return kind in {to_text, to_identifier} or (
+        kind is to_amount and field.default is attrs.NOTHING
+    )
 
 
 def lookup_key(identity: str) -> int:
@@ -342,7 +345,7 @@ class ChunkState:
         texts = {name: text for name in _TEXTS if (text := getattr(alike, name))}
         place = (self.job_id, self.first, self.span[-1], self.slice)
         request = (str(alike.state), alike.request, alike.ended_at, alike.sent)
-        differing = (_written(texts), written(references), _written(exceptions))
+        differing = (written(texts), written(references), written(exceptions))
         return dict(zip(CHUNK_COLUMNS, place + request + differing, strict=True))
 
     @property
@@ -359,13 +362,9 @@ class ChunkState:
         ]
 
 
-def written(references: Sequence[str]) -> str:
-    """Write the references of the orders of a chunk; empty if there are none."""
-    return _written(references if any(references) else ())
-
-
-def _written(found: object) -> str:
-    return orjson.dumps(found).decode() if found else ""
+def written(found: Collection[object]) -> str:
+    """Write texts, references or exceptions of a chunk as JSON; empty if there are none."""
+    return orjson.dumps(found).decode() if any(found) else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -376,21 +375,18 @@ class Row:
         index: Its position in the job, from 0.
         order: The order.
         known: What is known of it.
+        operation: The operation of its job.
     """
 
     index: int
     order: Any = attrs.field(repr=False)
     known: Known
+    operation: "Operation"
 
     @property
     def state(self) -> JobState:
         """The state of the order."""
         return JobState(self.known.state)
-
-    @property
-    def operation(self) -> "Operation":
-        """The operation of its job."""
-        return _operation_of(type(self.order))  # type: ignore[arg-type]  # classes can be hashed
 
     @property
     def status(self) -> OutcomeStatus:
@@ -409,22 +405,27 @@ class Row:
                 ended no earlier than that, since an earlier process may have had a clock that was
                 behind. Without it, a request whose end was not recorded may go on still.
         """
-        operation, error = self.operation, _error_of(self)
+        operation, known, error = self.operation, self.known, _error_of(self)
         if isinstance(error, NotSentError | OutcomeUnknownError):
             error.request_id = getattr(self.order, "request_id", None)
         items: tuple[Mapping[str, Any], ...] = ()
-        if self.known.item:
-            items = (json.loads(self.known.item),)
-        elif self.known.reference and operation.reference_field:
+        if known.item:
+            items = (json.loads(known.item),)
+        elif known.reference and operation.reference_field:
             names = (operation.identity_field, *operation.echo_fields)
             item = {
-                name: value for name in names if (value := getattr(self.order, name)) is not None
+                name: format(value, "f") if isinstance(value, Decimal) else value
+                for name in names
+                if (value := getattr(self.order, name)) is not None
             }
-            for name, value in item.items():
-                item[name] = format(value, "f") if isinstance(value, Decimal) else value
-            items = ({**item, operation.reference_field: self.known.reference},)
-        record_class = operation.record_class if items else object
-        exchange = Exchange(record_class=record_class, sending=self._sending(taken_at))
+            items = ({**item, operation.reference_field: known.reference},)
+        ended_at = known.ended_at
+        if taken_at is not None:
+            ended_at = max(ended_at or taken_at, taken_at)
+        exchange = Exchange(
+            record_class=operation.record_class if items else object,
+            sending=_sending(known.sent, ended_at) if known.sent else None,
+        )
         return Outcome(
             order=self.order,
             index=self.index,
@@ -434,22 +435,13 @@ class Row:
             exchange=exchange,
         )
 
-    def _sending(self, taken_at: float | None) -> Sending | None:
-        """Read what was noted of the request that it went out with."""
-        if not self.known.sent:
-            return None
-        ended_at = self.known.ended_at
-        if taken_at is not None:
-            ended_at = max(ended_at or taken_at, taken_at)
-        return _read_note(self.known.sent, math.inf if ended_at is None else ended_at)
-
 
 @functools.lru_cache(maxsize=8)
-def _read_note(sent: str, ended_at: float) -> Sending:
+def _sending(sent: str, ended_at: float | None) -> Sending:
     """Read what `noted` wrote: one object for the orders of a chunk."""
     note = orjson.loads(sent)
     return Sending(
-        ended_at=ended_at,
+        ended_at=math.inf if ended_at is None else ended_at,
         references={name: frozenset(known) for name, known in note["references"].items()},
         marker=note["marker"],
         alone=note.get("alone", False),  # earlier versions noted it

@@ -55,8 +55,6 @@ def prepare(transaction: Transaction, location: "Location", *, create: bool = Tr
         found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()[0]
         if found != VERSION:
             _upgrade(transaction, location, found)
-    elif _has_table(transaction, "gateway_jobs"):  # of before versions were numbered
-        _upgrade(transaction, location, "1")
     elif not create:
         raise location.missing()
     else:

@@ -19,7 +19,6 @@ from gateway_async.journal.rows import (
     BLOCK,
     SUBJECT,
     JobRow,
-    OrderCodec,
     codec_of,
     lookup_key,
     storable,
@@ -245,24 +244,22 @@ class Submission:
             return self._run(lambda tx: Orders(tx, job).blocks(first, last))
 
         given, codec = 0, codec_of(self.operation.name)
-        async for piece in pages:
-            end = given + len(piece)
-            if end > job.total:
+        async for orders in pages:
+            blocks = await read(given, given + len(orders) - 1)
+            starts = range(0, len(orders), BLOCK)
+            if blocks != [codec.encode(orders[at : at + BLOCK]) for at in starts]:
+                stored = [order for block in blocks for order in codec.decode(block, job.name)]
+                self._compare_orders(given, stored, orders)
+            given += len(orders)
+            if given > job.total:
                 raise self._conflict(f"it has {job.total} in all, and more were given")
-            for number, block in enumerate(await read(given, end - 1)):
-                orders = piece[number * BLOCK : (number + 1) * BLOCK]
-                if codec.encode(orders) != block:  # usually it is the same text
-                    self._compare_block(codec, given + number * BLOCK, block, orders)
-            given = end
         if given != job.total:
             raise self._conflict(f"it has {job.total} in all, and {given} were given")
 
-    def _compare_block(
-        self, codec: OrderCodec, start: int, block: str, orders: "Sequence[Any]"
-    ) -> None:
-        stored, names = codec.decode(block, self.job.name), codec.names
+    def _compare_orders(self, start: int, stored: "Sequence[Any]", orders: "Sequence[Any]") -> None:
         for at, (known, order) in enumerate(zip(stored, orders, strict=False), start):
             if known != order:
+                names = codec_of(self.operation.name).names
                 fields = [name for name in names if getattr(known, name) != getattr(order, name)]
                 raise self._conflict(
                     f"its order {at} is {describe(known)}, and {describe(order)} was given, "

@@ -117,21 +117,12 @@ def test_leases_and_names_of_jobs() -> None:
     assert journal.job("Rückläufer 2024-05 #1").name == "Rückläufer 2024-05 #1"
 
 
-@pytest.mark.parametrize(
-    ("change", "version"),
-    [
-        ("UPDATE gateway_journal_version SET version_num = '7'", 7),
-        ("DROP TABLE gateway_journal_version", 1),  # of before versions were numbered
-    ],
-)
-async def test_a_journal_of_an_unknown_version_is_left_alone(
-    url: str, tables: Tables, change: str, version: int
-) -> None:
+async def test_a_journal_of_a_newer_version_is_left_alone(url: str, tables: Tables) -> None:
     async with Journal.open(url) as journal:
         await submitted(journal)
-    tables.run(change)
+    tables.run("UPDATE gateway_journal_version SET version_num = '7'")
     known = tables.snapshot()
-    with pytest.raises(JournalError, match=f"is of version {version}, .* reads versions 2 to 3"):
+    with pytest.raises(JournalError, match=r"is of version 7, .* reads versions 2 to 3"):
         await Journal.open(url).__aenter__()
     assert tables.snapshot() == known
 
