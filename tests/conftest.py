@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
 from gateway_async.sandbox import Sandbox, faults
-from tests.orders import client_of
+from tests.orders import Make, client_of, make_client
 from tests.support.clock import Clock
 from tests.support.dragnet import Dragnet
 from tests.support.slow import SlowMarker
@@ -45,6 +45,20 @@ async def gateway(sandbox: Sandbox) -> AsyncIterator[GatewayClient]:
     """A client of the sandbox that does not wait before it repeats."""
     async with client_of(sandbox, retry=RetryPolicy(first_pause_seconds=0)) as gateway:
         yield gateway
+
+
+@pytest.fixture
+async def make(sandbox: Sandbox) -> AsyncIterator[Make]:
+    """Make clients of the sandbox that wait for nothing, each as another process would."""
+    made: list[GatewayClient] = []
+
+    def another(**settings: object) -> GatewayClient:
+        made.append(make_client(sandbox, **settings))
+        return made[-1]
+
+    yield another
+    for gateway in made:
+        await gateway.aclose()
 
 
 @pytest.fixture

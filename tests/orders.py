@@ -1,12 +1,13 @@
 """Orders, payments and clients for tests: made up, or of what a sandbox holds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from gateway_async import (
     BankDetails,
+    BatchPolicy,
     Beneficiary,
     CancelOrder,
     CaptureOrder,
@@ -16,7 +17,9 @@ from gateway_async import (
     HmacSigner,
     OrderRef,
     PayoutRequest,
+    RecoveryPolicy,
     RefundOrder,
+    RetryPolicy,
     ReviewOrder,
 )
 from gateway_async.sandbox import Sandbox, Transaction
@@ -51,6 +54,21 @@ def client_of(sandbox: Sandbox, base_url: Any = None, **settings: Any) -> Gatewa
     """Return a client that knows the sandbox's merchant and dialect."""
     settings = {"dialect": sandbox.dialect, **settings}
     return GatewayClient(base_url or sandbox.base_url, sandbox.credentials, **settings)
+
+
+Make = Callable[..., GatewayClient]
+POLICY = BatchPolicy(concurrency=2, chunk_size=2)
+AT_ONCE = RecoveryPolicy(settle_seconds=0)
+
+
+def make_client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
+    """Return a client of the sandbox that waits for nothing, and sends two orders a request."""
+    quick = {
+        "policy": POLICY,
+        "recovery": AT_ONCE,
+        "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
+    }
+    return client_of(sandbox, **{**quick, **settings})
 
 
 def direct_payment(order_no: str = "N1") -> DirectPayment:

@@ -2,12 +2,11 @@
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from gateway_async import (
     BankDetails,
-    BatchPolicy,
     Beneficiary,
     BeneficiaryInfo,
     GatewayClient,
@@ -15,29 +14,13 @@ from gateway_async import (
     PayoutRequest,
     PersonDocument,
     RecoveryPolicy,
-    RetryPolicy,
 )
 from gateway_async.errors import NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.memory import HttpRequest, HttpResponse, put_transport
-from tests.orders import client_of
 
-Make = Callable[..., GatewayClient]
-
-POLICY = BatchPolicy(concurrency=2, chunk_size=2)
-AT_ONCE = RecoveryPolicy(settle_seconds=0)
 RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
-
-
-def make_client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
-    """Make a client that waits for nothing."""
-    quick = {
-        "policy": POLICY,
-        "recovery": AT_ONCE,
-        "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
-    }
-    return client_of(sandbox, **{**quick, **settings})
 
 
 def payouts_of(count: int, **changes: Any) -> list[PayoutRequest]:

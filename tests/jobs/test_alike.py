@@ -14,9 +14,9 @@ from gateway_async.errors import AlikeRefundError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests import postgres
-from tests.jobs.books import AT_ONCE, Interposed, Make, counts, kept, references_of, refuse
+from tests.jobs.books import Interposed, counts, kept, references_of, refuse
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over
-from tests.orders import reply_to, seeded
+from tests.orders import AT_ONCE, Make, reply_to, seeded
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_books, effects, statuses
 
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")

@@ -11,8 +11,8 @@ from gateway_async import GatewayClient
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
-from tests.jobs.books import POLICY, RESENDING, Interposed, Make, counts, kept, refuse, sent
-from tests.orders import seeded
+from tests.jobs.books import RESENDING, Interposed, counts, kept, refuse, sent
+from tests.orders import POLICY, Make, seeded
 from tests.support.books import SUCCEEDED, check_books, effects
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

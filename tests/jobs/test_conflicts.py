@@ -10,9 +10,9 @@ from gateway_async.errors import JobConflictError, JobNotFoundError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
-from tests.jobs.books import Make, counts, make_client, streamed
+from tests.jobs.books import counts, streamed
 from tests.journal.tables import Tables
-from tests.orders import LOOK_UPS, references, seeded
+from tests.orders import LOOK_UPS, Make, make_client, references, seeded
 
 
 async def _refused(batch: Any, said: str) -> None:

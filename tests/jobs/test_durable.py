@@ -12,10 +12,10 @@ import pytest
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import POLICY, RESENDING, Interposed, Make
+from tests.jobs.books import RESENDING, Interposed
 from tests.journal.tables import Tables
 from tests.memory import HttpRequest, fields_of
-from tests.orders import seeded
+from tests.orders import POLICY, Make, seeded
 from tests.support.books import DECLINED, SUCCEEDED, check_books, effects
 
 on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

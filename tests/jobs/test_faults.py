@@ -10,17 +10,8 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from gateway_async.transport import HttpRequest
-from tests.jobs.books import (
-    AT_ONCE,
-    POLICY,
-    RESENDING,
-    Interposed,
-    Make,
-    counts,
-    kept,
-    references_of,
-)
-from tests.orders import seeded
+from tests.jobs.books import RESENDING, Interposed, counts, kept, references_of
+from tests.orders import AT_ONCE, POLICY, Make, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, effects, statuses
 
 pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

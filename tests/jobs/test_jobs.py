@@ -11,9 +11,9 @@ from gateway_async import BatchPolicy, InvalidOrderError
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import Interposed, Make, kept, references_of, refuse, streamed
+from tests.jobs.books import Interposed, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables
-from tests.orders import MONEY_OPERATIONS, refunds, seeded
+from tests.orders import MONEY_OPERATIONS, Make, refunds, seeded
 from tests.support.books import NOT_SENT, check_conserved, effects, statuses
 
 on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -15,10 +15,10 @@ from gateway_async.journal import JobState, Journal, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import NOT_DONE, noted
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import POLICY, RESENDING, Interposed, Make, counts
+from tests.jobs.books import RESENDING, Interposed, counts
 from tests.journal.tables import Tables, submitted
 from tests.memory import HttpRequest
-from tests.orders import seeded
+from tests.orders import POLICY, Make, seeded
 from tests.support.books import SUCCEEDED, UNKNOWN, check_books, effects, statuses
 
 LEASE_SECONDS = 15.0

@@ -22,8 +22,9 @@ from gateway_async import (
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from tests.jobs.books import Interposed, Make, counts, payouts_of, refuse
+from tests.jobs.books import Interposed, counts, payouts_of, refuse
 from tests.journal.tables import Tables
+from tests.orders import Make
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, stop_after_unknown=9)

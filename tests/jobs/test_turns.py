@@ -10,8 +10,8 @@ from gateway_async import BatchPolicy
 from gateway_async.batching.runner import Tasks
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import Interposed, Make, counts, refuse
-from tests.orders import seeded
+from tests.jobs.books import Interposed, counts, refuse
+from tests.orders import Make, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, check_books, check_conserved, effects, statuses
 from tests.support.collaborators import Limiter
 

@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import attrs
@@ -16,8 +15,8 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import client_of, reply_to
-from tests.recovery.books import REFERENCES, MakeClient, losing, refund_of, refunds
+from tests.orders import Make, client_of, reply_to, seeded
+from tests.recovery.books import REFERENCES, losing
 from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 
 
@@ -33,7 +32,7 @@ async def test_refunds_count_back_from_the_start_by_the_gateways_clock(
     async with Sandbox(clock=clock) as sandbox:
         dialect = attrs.evolve(sandbox.dialect, utc_offset_hours=ahead)
         async with client_of(sandbox, dialect=dialect, recovery=REFERENCES) as gateway:
-            orders = refunds(sandbox, 2)
+            orders = seeded(sandbox, 2)
             assert (await gateway.refund(orders)).ok
             shift = 0
             assert statuses(await gateway.refund(orders)) == [NOT_SENT if held else SUCCEEDED] * 2
@@ -119,11 +118,10 @@ async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
 
 
 async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(
-    sandbox: Sandbox, client: MakeClient
+    sandbox: Sandbox, make: Make
 ) -> None:
-    (seeded,) = sandbox.seed(1, status="captured")
-    order = refund_of(seeded, str(Decimal(1)))
-    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+    (order,) = seeded(sandbox, 1)
+    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")
 
     orders = losing(sandbox, "refund", order, order)
@@ -131,4 +129,4 @@ async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(
     result = await gateway.recover(await gateway.refund(orders, policy=policy))
 
     assert statuses(result) == [SUCCEEDED, SUCCEEDED]
-    assert sandbox.ledger.effects("refund", seeded.transaction_id) == 2
+    assert sandbox.ledger.effects("refund", order.transaction_id) == 2

@@ -14,17 +14,17 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
-from tests.orders import orders_for
-from tests.recovery.books import REFERENCES, MakeClient, lost, refunds
+from tests.orders import Make, orders_for, seeded
+from tests.recovery.books import REFERENCES, lost
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 
 
 async def test_recovery_takes_outcomes_of_another_process_and_then_asks_no_more(
-    sandbox: Sandbox, client: MakeClient
+    sandbox: Sandbox, make: Make
 ) -> None:
-    gateway = client(REFERENCES)
+    gateway = make(recovery=REFERENCES)
     sandbox.faults.add("refund", DropReply(times=1))
-    result = pickle.loads(pickle.dumps(await gateway.refund(refunds(sandbox))))  # noqa: S301  # our own
+    result = pickle.loads(pickle.dumps(await gateway.refund(seeded(sandbox))))  # noqa: S301  # our own
 
     recovered = await gateway.recover(result.unknown)
 
@@ -41,9 +41,9 @@ async def test_recovery_takes_outcomes_of_another_process_and_then_asks_no_more(
 
 
 async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_control(
-    sandbox: Sandbox, client: MakeClient
+    sandbox: Sandbox, make: Make
 ) -> None:
-    gateway = client(REFERENCES)
+    gateway = make(recovery=REFERENCES)
     result = await lost(sandbox, gateway)
     odd = [
         attrs.evolve(outcome, order=attrs.evolve(outcome.order, transaction_id="T,1"))
@@ -58,11 +58,11 @@ async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_c
 
 
 async def test_an_outcome_that_a_stream_yielded_must_be_given_itself(
-    sandbox: Sandbox, client: MakeClient
+    sandbox: Sandbox, make: Make
 ) -> None:
-    gateway = client(REFERENCES)
+    gateway = make(recovery=REFERENCES)
     sandbox.faults.add("refund", DropReply(times=1))
-    async with gateway.refund(refunds(sandbox)) as batch:
+    async with gateway.refund(seeded(sandbox)) as batch:
         outcomes = [outcome async for outcome in batch]
 
     with pytest.raises(ConfigurationError, match="has yielded unknown outcomes"):
@@ -83,9 +83,9 @@ STATES = Dialect(
 
 @pytest.mark.parametrize("operation", ["capture", "cancel"])
 async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
-    sandbox: Sandbox, client: MakeClient, operation: str
+    sandbox: Sandbox, make: Make, operation: str
 ) -> None:
-    gateway = client(dialect=STATES, policy=BatchPolicy(concurrency=1, chunk_size=2))
+    gateway = make(dialect=STATES, policy=BatchPolicy(concurrency=1, chunk_size=2))
     orders = orders_for(operation, sandbox.seed(6, status="authorised"))
     sandbox.faults.add(operation, DropReply(times=1))
     sandbox.faults.add(operation, ResetBeforeEffect(times=1))
@@ -104,9 +104,9 @@ async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
     [(Dialect(), True, "no meaning"), (STATES, False, "lists 0 records of it")],
 )
 async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
-    sandbox: Sandbox, client: MakeClient, dialect: Dialect, problem: str, *, is_listed: bool
+    sandbox: Sandbox, make: Make, dialect: Dialect, problem: str, *, is_listed: bool
 ) -> None:
-    gateway = client(dialect=dialect)
+    gateway = make(dialect=dialect)
     sandbox.faults.add("capture", DropReply(times=1))
     result = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
     if not is_listed:

@@ -16,8 +16,8 @@ from gateway_async import (
     RefundOrder,
 )
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import reply_to
-from tests.recovery.books import AGAIN, MARKER, NO_BASELINE
+from tests.orders import AT_ONCE, reply_to
+from tests.recovery.books import AGAIN, MARKER
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 
 LOST = b"no reply"
@@ -148,7 +148,7 @@ async def test_by_reference(name: str, *, sees_control: bool) -> None:
 
 @pytest.mark.parametrize("after", [[], [listed(1)]])
 async def test_without_a_baseline_nothing_is_proved(after: Listed) -> None:
-    gateway = client_over(MemoryTransport(Books([after])), recovery=NO_BASELINE)
+    gateway = client_over(MemoryTransport(Books([after])), recovery=AT_ONCE)
     _, outcome = await gateway.recover(
         [*await gateway.refund([CONTROL]), *await gateway.refund([ORDER])]
     )

@@ -18,12 +18,33 @@ from gateway_async.sandbox.faults import (
     NoReply,
     ReturnStatus,
 )
-from tests.recovery.books import EVIDENCE, REFERENCES, MakeClient, losing, lost, refunds
+from tests.orders import Make, seeded
+from tests.recovery.books import MARKER, REFERENCES, losing, lost
 from tests.support.books import NOT_SENT, SUCCEEDED, check_books, statuses
 from tests.support.collaborators import Limiter
 
-BOTH = pytest.mark.parametrize("recovery", EVIDENCE)
+BOTH = pytest.mark.parametrize("recovery", [REFERENCES, MARKER])
 """With either kind of evidence."""
+
+
+@pytest.fixture
+def skip_sleeps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+    """Let recovery wait for no time, but do something in its place; the pauses are noted."""
+    sleep = asyncio.sleep
+
+    def begin(meanwhile: Callable[[], object] = lambda: None) -> list[float]:
+        slept: list[float] = []
+
+        async def skip(seconds: float) -> None:
+            slept.append(seconds)
+            if seconds:
+                meanwhile()
+            await sleep(0)
+
+        monkeypatch.setattr(asyncio, "sleep", skip)
+        return slept
+
+    return begin
 
 
 class BeforeRequest(Limiter):
@@ -39,10 +60,10 @@ class BeforeRequest(Limiter):
 
 @BOTH
 async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+    sandbox: Sandbox, make: Make, recovery: RecoveryPolicy
 ) -> None:
     before = BeforeRequest()
-    gateway = client(recovery, limiter=before)
+    gateway = make(recovery=recovery, limiter=before)
     result = await lost(sandbox, gateway)
     assert len(result.unknown) == 2
     for blind in (IgnoreSelection(), EmptyLookUp(), ReturnStatus(code="9", message="later")):
@@ -68,16 +89,16 @@ async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
 @pytest.mark.parametrize("settle_seconds", [0, 60])
 async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     sandbox: Sandbox,
-    client: MakeClient,
+    make: Make,
     recovery: RecoveryPolicy,
     skip_sleeps: Callable[..., list[float]],
     settle_seconds: int,
 ) -> None:
     """Also where it lands before the last look only."""
     before = BeforeRequest()
-    gateway = client(attrs.evolve(recovery, settle_seconds=settle_seconds), limiter=before)
+    gateway = make(recovery=attrs.evolve(recovery, settle_seconds=settle_seconds), limiter=before)
     sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
-    result = await gateway.refund(refunds(sandbox))
+    result = await gateway.refund(seeded(sandbox))
     assert len(result.unknown) == 2
     before.act(3, sandbox.land_late_effects)
     slept = skip_sleeps(sandbox.land_late_effects)
@@ -95,7 +116,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
 )
 async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(  # fixtures
     sandbox: Sandbox,
-    client: MakeClient,
+    make: Make,
     skip_sleeps: Callable[..., list[float]],
     monkeypatch: pytest.MonkeyPatch,
     ended_at: float,
@@ -105,7 +126,7 @@ async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now( 
 ) -> None:
     """The wall clock may be put ahead meanwhile."""
     recovery = attrs.evolve(REFERENCES, settle_seconds=60, resend_absent=resend_absent)
-    gateway, real = client(recovery), time.time
+    gateway, real = make(recovery=recovery), time.time
     result = await lost(sandbox, gateway)
     unknown = result.unknown[0]
     assert unknown.sending is not None
@@ -122,9 +143,9 @@ async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now( 
 
 @BOTH
 async def test_recovery_with_resends_may_be_repeated(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+    sandbox: Sandbox, make: Make, recovery: RecoveryPolicy
 ) -> None:
-    gateway = client(attrs.evolve(recovery, resend_absent=True))
+    gateway = make(recovery=attrs.evolve(recovery, resend_absent=True))
     result = await lost(sandbox, gateway)
     sandbox.faults.add("refund", DropReply(times=1))
 
@@ -133,18 +154,15 @@ async def test_recovery_with_resends_may_be_repeated(
     for given in ([*result, *result.unknown], first, result):
         again = await gateway.recover(given)
         assert set(statuses(again)) == {SUCCEEDED}
-        for outcome, one in zip(again, given, strict=True):
-            assert outcome.order is one.order
-            assert outcome.record is not None
-            assert outcome.record.transaction_id == one.order.transaction_id
+        assert [outcome.order for outcome in again] == [outcome.order for outcome in given]
         check_books(sandbox, again)
     assert not (await gateway.recover([*result, *again])).not_sent
     check_books(sandbox, again)
 
 
-async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: MakeClient) -> None:
-    orders = refunds(sandbox, 3)
-    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, make: Make) -> None:
+    orders = seeded(sandbox, 3)
+    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
     one_by_one = BatchPolicy(chunk_size=1, concurrency=1)
     result = await gateway.refund(losing(sandbox, "refund", *orders), policy=one_by_one)
     recovered = await gateway.recover(result)
@@ -154,10 +172,8 @@ async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, client: 
     check_books(sandbox, recovered)
 
 
-async def test_two_recoveries_at_once_send_nothing_twice(
-    sandbox: Sandbox, client: MakeClient
-) -> None:
-    gateway = client(attrs.evolve(REFERENCES, resend_absent=True))
+async def test_two_recoveries_at_once_send_nothing_twice(sandbox: Sandbox, make: Make) -> None:
+    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
     result = await lost(sandbox, gateway)
 
     recovered, error = await asyncio.gather(
@@ -173,10 +189,10 @@ async def test_two_recoveries_at_once_send_nothing_twice(
 
 @BOTH
 async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
-    sandbox: Sandbox, client: MakeClient, recovery: RecoveryPolicy
+    sandbox: Sandbox, make: Make, recovery: RecoveryPolicy
 ) -> None:
-    gateway = client(
-        attrs.evolve(recovery, resend_absent=True),
+    gateway = make(
+        recovery=attrs.evolve(recovery, resend_absent=True),
         policy=BatchPolicy(concurrency=2, chunk_size=2, drain_seconds=0),
     )
     result = await lost(sandbox, gateway)

@@ -1,10 +1,8 @@
 """Statuses that the dialect does not know, settled over HTTP by the gateway's own records."""
 
 import asyncio
-from decimal import Decimal
 from typing import Any
 
-import attrs
 import pytest
 
 from gateway_async import (
@@ -17,8 +15,8 @@ from gateway_async import (
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import UnknownItemStatus
-from tests.orders import client_of
-from tests.recovery.books import REFERENCES, refund_of, refunds
+from tests.orders import client_of, seeded
+from tests.recovery.books import REFERENCES
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 
 PENDING = "P0001:Request accepted, in process"
@@ -29,8 +27,7 @@ NO_SETTINGS = Dialect()
 def pending_and_refused(sandbox: Sandbox) -> list[Any]:
     """Return refunds: the first is called pending and is done, the last two are refused."""
     sandbox.faults.add("refund", UnknownItemStatus("2", PENDING, count=1, times=1))
-    too_much = [refund_of(seeded) for seeded in sandbox.seed(2, status="captured")]
-    return [*refunds(sandbox, 4), *(attrs.evolve(o, amount=Decimal("99.00")) for o in too_much)]
+    return [*seeded(sandbox, 4), *seeded(sandbox, 2, amount="99.00")]
 
 
 def client(sandbox: Sandbox, recovery: RecoveryPolicy = REFERENCES) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import SliceEnd, WorkerPolicy, Workers
-from tests.jobs.books import make_client
 from tests.journal.conftest import postgres
+from tests.orders import make_client
 
 __all__ = ["jobs", "postgres", "shop", "url"]
 

@@ -9,8 +9,7 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import Workers
 from gateway_async.workers.rabbit import rabbit_broker
-from tests.jobs.books import make_client
-from tests.orders import client_at, seeded
+from tests.orders import client_at, make_client, seeded
 from tests.support.books import effects
 from tests.workers.conftest import Shop
 

@@ -17,8 +17,7 @@ from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency, Status
 from gateway_async.workers import SliceEnd, Workers
-from tests.jobs.books import make_client
-from tests.orders import MONEY_OPERATIONS, seeded
+from tests.orders import MONEY_OPERATIONS, make_client, seeded
 from tests.support.books import NOT_SENT, check_conserved, effects
 from tests.workers.conftest import Shop
 
