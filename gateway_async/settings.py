@@ -111,6 +111,9 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401  # any value
 _positive = check(lambda value: is_duration(value) and value != 0, "a number of seconds above 0")
 _not_negative = check(*SECONDS)
 _count = check(*COUNT)
+_hours = check(
+    lambda value: value is None or is_duration(value), "a number of hours, 0 or more, or None"
+)
 
 
 def one_of(*values: str) -> "Callable[[object, attrs.Attribute[Any], Any], None]":
@@ -211,13 +214,7 @@ class RecoveryPolicy:
     resend_absent: bool = attrs.field(default=False, validator=check(*FLAG))
     refund_evidence: str = attrs.field(default="references", validator=one_of(*REFUND_EVIDENCE))
     record_baseline: bool = attrs.field(default=False, validator=check(*FLAG))
-    hold_alike_hours: float | None = attrs.field(
-        default=24.0,
-        validator=check(
-            lambda value: value is None or is_duration(value),
-            "a number of hours, 0 or more, or None",
-        ),
-    )
+    hold_alike_hours: float | None = attrs.field(default=24.0, validator=_hours)
 
 
 @attrs.frozen(kw_only=True)

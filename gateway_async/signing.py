@@ -6,7 +6,7 @@ here makes any of them possible and claims none to be the gateway's.
 
 import hmac
 import re
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -178,9 +178,7 @@ def _to_signer(value: object) -> object:
     )
 
 
-_is_identifier: "Callable[[object, attrs.Attribute[Any], Any], None]" = check(
-    lambda value: isinstance(value, str) and bool(value.strip()), "a non-empty str"
-)
+_named = check(lambda value: isinstance(value, str) and bool(value.strip()), "a non-empty str")
 
 
 @hide_arguments
@@ -194,6 +192,6 @@ class Credentials(Unpicklable):
         signer: A `Signer`, or any callable `(operation, fields) -> str`. Never shown.
     """
 
-    merchant_id: str = attrs.field(converter=to_plain, validator=_is_identifier)
-    account_id: str = attrs.field(converter=to_plain, validator=_is_identifier)
+    merchant_id: str = attrs.field(converter=to_plain, validator=_named)
+    account_id: str = attrs.field(converter=to_plain, validator=_named)
     signer: Signer = attrs.field(converter=_to_signer, repr=False)
