@@ -72,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         return USAGE
     if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
         return int(command(*bound.args, **bound.kwargs) or 0)
-    said = bound.arguments.get("gateway") or bound.arguments.get("stored") or Config()
+    said = bound.arguments.get("given") or Config()
     line = shlex.join(("gateway-async", *given))
     console = Console(line=line, is_quiet=said.quiet, is_verbose=said.verbose)
     beside = {"console": console, "name": given[0]}

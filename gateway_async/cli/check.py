@@ -73,7 +73,7 @@ async def check(
     transaction_id: str | None = None,
     write: Path | None = None,
     json: bool = False,
-    gateway: options.Gateway = options.Gateway(),
+    given: options.Gateway = options.Gateway(),
     console: options.Shown,
 ) -> int:
     """Look whether the gateway can be reached and is understood. It never moves money.
@@ -94,10 +94,10 @@ async def check(
             its default; only you can read it. One that is there already is kept under another name.
         json: Print one JSON object: exit_code and findings.
     """
-    given = {"order_no": order_no, "transaction_id": transaction_id}
-    settings = gateway.settings()
+    settings = given.settings()
     credentials = settings.credentials(os.environ, console.warn)
-    refs = [OrderRef(**{name: value}) for name, value in given.items() if value is not None]
+    named = {"order_no": order_no, "transaction_id": transaction_id}
+    refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
     findings = await look(settings, credentials, refs)
     code = exit_code(findings)
     if json:

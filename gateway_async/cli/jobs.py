@@ -248,7 +248,7 @@ def _table(statuses: Iterable[JobStatus], settings: Settings) -> Table:
 @jobs.default
 @jobs.command(name="list")
 async def list_jobs(
-    *, json: bool = False, stored: options.Stored = options.Stored(), console: options.Shown
+    *, json: bool = False, given: options.Stored = options.Stored(), console: options.Shown
 ) -> int:
     """List the jobs of a journal, the oldest first.
 
@@ -257,7 +257,7 @@ async def list_jobs(
     Args:
         json: Print a JSON list with an object for each job.
     """
-    settings = stored.settings()
+    settings = given.settings()
     async with settings.open_journal(create=False) as journal:
         # Orders that are refused when they are handed over leave a job without any.
         statuses = [one for one in await journal.jobs() if one.total or one.imported]
@@ -272,7 +272,7 @@ async def list_jobs(
 
 @jobs.command
 async def show(
-    name: str, /, *, json: bool = False, stored: options.Stored = options.Stored()
+    name: str, /, *, json: bool = False, given: options.Stored = options.Stored()
 ) -> int:
     """Show how far a job has come, and its orders in doubt, with index and reason.
 
@@ -284,7 +284,7 @@ async def show(
         name: The name of the job.
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
-    settings = stored.settings()
+    settings = given.settings()
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
         columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
@@ -314,8 +314,7 @@ def outcomes(
     /,
     *,
     state: Annotated[tuple[_State, ...], options.Repeated] = (),
-    files: options.Files = options.Files(),
-    stored: options.Stored = options.Stored(),
+    given: options.Written = options.Written(),
     console: options.Shown,
 ) -> int:
     """Write the outcomes of the orders of a job, as the journal has them. Nothing is sent.
@@ -326,14 +325,13 @@ def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    settings = stored.settings()
+    settings = given.settings()
     status = asyncio.run(_status(settings, name))
     run = Run(
         command="jobs outcomes",
         console=console,
-        files=files,
+        given=given,
         settings=settings,
-        given=stored,
         job=name,
         gateway=status.gateway,
         operation=status.operation,
@@ -365,7 +363,7 @@ async def resolve(
     *which: str,
     note: Annotated[str, Parameter(required=False)] = "",
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
-    stored: options.Stored = options.Stored(),
+    given: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> int:
     """Decide the outcome of orders that are in doubt: of all that are named, or of none.
@@ -388,7 +386,7 @@ async def resolve(
             "name the orders and then their outcome, such as `17 151-199 succeeded`, or `declined "
             f"--state held`; the outcome is one of {', '.join(_DECISIONS)}"
         )
-    async with stored.settings().open_journal(create=False) as journal:
+    async with given.settings().open_journal(create=False) as journal:
         total = (await journal.status(name)).total
         meant = [one for text in words for one in _named(text, total)]
         if state:
@@ -427,10 +425,7 @@ def resume(
     name: str,
     /,
     *,
-    yes: Annotated[bool, options.SAFETY] = False,
-    files: options.Files = options.Files(),
-    pace: options.Pace = options.Pace(),
-    gateway: options.Journaled = options.Journaled(),
+    given: options.Resuming = options.Resuming(),
     console: options.Shown,
 ) -> int:
     """Go on with a job whose orders are in the journal.
@@ -439,18 +434,16 @@ def resume(
 
     Args:
         name: The name of the job.
-        yes: Do not ask before money leaves.
     """
-    settings = gateway.settings(pace)
+    settings = given.settings()
     credentials = settings.credentials(os.environ, console.warn)
     status, totals = asyncio.run(_left(settings, name))
     question = f"{status.operation} {totals} at {settings.address}"
     run = Run(
         command="jobs resume",
         console=console,
-        files=files,
+        given=given,
         settings=settings,
-        given=gateway,
         operation=status.operation,
     )
     run.check_files()
@@ -460,5 +453,5 @@ def resume(
         credentials,
         lambda client, job: client.resume(job),
         total=status.total,
-        question=question if totals.orders and not yes else "",
+        question=question if totals.orders and not given.yes else "",
     )

@@ -10,11 +10,10 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TextIO
+from typing import Any, TextIO
 
 import attrs
 import orjson
-from cyclopts import Parameter
 
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import GivenOrders, OrderFeed
@@ -36,36 +35,11 @@ _REQUESTS_SHOWN = 3
 _NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
-@Parameter(name="*")
-@attrs.frozen(kw_only=True)
-class Sending:
-    """Which job the file is, and what is asked before it is sent.
-
-    Attributes:
-        job: A name for the job, in place of the one that is made of the operation, the merchant,
-            the gateway and the orders.
-        again: Make a job that is done once more: all of its orders are sent again. What was done
-            before is shown, and refunds alike are not held. A job with held orders is not done.
-            After a kill, give the line without this option.
-        dry_run: Show what would be sent, and send nothing: nothing leaves this machine.
-        yes: Do not ask before money leaves, or before orders are sent again.
-    """
-
-    job: str | None = None
-    again: bool = False
-    dry_run: Annotated[bool, options.SAFETY] = False
-    yes: Annotated[bool, options.SAFETY] = False
-
-
 def send(
     orders: options.Source,
     /,
     *,
-    sending: Sending = Sending(),
-    duplicates: options.Duplicates = None,
-    files: options.Files = options.Files(),
-    pace: options.Pace = options.Pace(),
-    gateway: options.Journaled = options.Journaled(),
+    given: options.Sending = options.Sending(),
     console: options.Shown,
     name: options.Name,
 ) -> int:
@@ -73,39 +47,30 @@ def send(
 
     Args:
         orders: The CSV file with the orders, one a row, or - for standard input.
-        duplicates: What to do with several rows of one transaction: refuse the file, or send
-            them one after the other. No request_id may stand in a file twice.
     """
-    if sending.job is not None and sending.again:
+    if given.job is not None and given.again:
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
-    settings = gateway.settings(pace, duplicates=duplicates)
+    settings = given.settings()
     credentials = settings.credentials(os.environ, console.warn)
-    run = Run(
-        command=name,
-        console=console,
-        files=files,
-        settings=settings,
-        given=gateway,
-        source=orders,
-        again=sending.again,
-    )
-    run.check_files(needs_out=not sending.dry_run)
+    run = Run(command=name, console=console, given=given, settings=settings, source=orders)
+    run.again = given.again
+    run.check_files(needs_out=not given.dry_run)
     with _open_orders(run) as file:
-        if sending.job is not None:
-            known = find_job(settings, sending.job)
+        if given.job is not None:
+            known = find_job(settings, given.job)
         else:
             of_orders = name_of_orders(name, settings, file.digest)
-            known = find_job(settings, of_orders, again=sending.again)
-        if sending.dry_run:
+            known = find_job(settings, of_orders, again=given.again)
+        if given.dry_run:
             return _show_plan(run, file, known)
         question = ""
         if file.layout.operation.confirms or known.before:
             question = file.question(settings.address)
-            if name == PAYOUT.name and sending.again:
+            if name == PAYOUT.name and given.again:
                 question += "; payouts that other jobs have are paid again"
-        if file.unread and (sending.yes or not question):
+        if file.unread and (given.yes or not question):
             console.note(f"columns that are not sent: {file.unread}")
         return run_job(
             run,
@@ -113,7 +78,7 @@ def send(
             credentials,
             lambda client, kept: client.batch(name, file.orders(), job=kept),
             total=file.totals.orders,
-            question="" if sending.yes else question,
+            question="" if given.yes else question,
             file=file,
         )
 
@@ -122,9 +87,7 @@ def look_up(
     orders: options.Source,
     /,
     *,
-    files: options.Files = options.Files(),
-    pace: options.Pace = options.Pace(),
-    gateway: options.Gateway = options.Gateway(),
+    given: options.Asking = options.Asking(),
     console: options.Shown,
     name: options.Name,
 ) -> int:
@@ -134,11 +97,9 @@ def look_up(
         orders: The CSV file with the orders, one a row, or - for standard input. A row with both
             identifiers is looked up by its transaction_id.
     """
-    settings = gateway.settings(pace, duplicates="allow")  # it does no harm to ask twice
+    settings = given.settings()
     credentials = settings.credentials(os.environ, console.warn)
-    run = Run(
-        command=name, console=console, files=files, settings=settings, given=gateway, source=orders
-    )
+    run = Run(command=name, console=console, given=given, settings=settings, source=orders)
     run.check_files()
     with _open_orders(run) as file, contextlib.closing(Kept()) as found:
 
@@ -148,7 +109,8 @@ def look_up(
 
         async def work(_: TextIO, stop: Stop) -> None:
             async with settings.client(credentials, telemetry=run.report.latencies) as client:
-                batch = client.batch(run.operation, file.orders())
+                policy = attrs.evolve(settings.policy, duplicates="allow")  # it does no harm
+                batch = client.batch(run.operation, file.orders(), policy=policy)
                 await collect(batch, run, stop, file.totals.orders, keep)
 
         return run.carry_out(work, lambda out: write_found(run, file, found, out))
@@ -165,6 +127,7 @@ def _open_orders(run: Run) -> Iterator[OrderFile]:
     layout, policy = LAYOUTS[run.command], run.settings.policy
     check_size(layout.operation, policy)
     repeats = policy.duplicates != "reject" and layout.operation is not PAYOUT
+    repeats = repeats or layout.operation.is_look_up
     with open_table(run.source or STDIO) as table:
         yield OrderFile(table, layout, run.settings.dialect, repeats=repeats)
 
@@ -180,7 +143,7 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
     size = min(settings.policy.chunk_size or limit, limit)
     left = states.get("new", 0) if states else totals.orders
     count, first = -(-left // size), [] if states else asyncio.run(_first_requests(run, file))
-    if run.files.json:
+    if run.given.json:
         amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
         job = {"command": run.command, "job": known.name, "states": states, "url": url}
         sent = {"orders": totals.orders, "amounts": amounts, "requests": count, "first": first}
@@ -250,9 +213,7 @@ def reconcile(
     ledger: options.Source,
     /,
     *,
-    files: options.Files = options.Files(),
-    pace: options.Pace = options.Pace(),
-    gateway: options.Gateway = options.Gateway(),
+    given: options.Asking = options.Asking(),
     console: options.Shown,
 ) -> int:
     """Compare a ledger with the gateway's records, payments and refunds.
@@ -265,18 +226,11 @@ def reconcile(
         ledger: The CSV file with your entries, one a row: order_no or transaction_id or both,
             currency, amount, and refunded and state if you like; - for standard input.
     """
-    settings = gateway.settings(pace)
+    settings = given.settings()
     credentials = settings.credentials(os.environ, console.warn)
     states = settings.reconcile.states
-    run = Run(
-        command="reconcile",
-        console=console,
-        files=files,
-        settings=settings,
-        given=gateway,
-        source=ledger,
-    )
-    run.check_files(needs_out=files.json)
+    run = Run(command="reconcile", console=console, given=given, settings=settings, source=ledger)
+    run.check_files(needs_out=given.json)
     with open_table(ledger) as table:
         file = OrderFile(table, LEDGER)
         if file.unread:
@@ -305,7 +259,7 @@ async def _compare(
     rows = enumerate(file.table.rows())
     at, row = next(rows)
     add = None
-    if run.files.out is not None:
+    if run.given.out is not None:
         columns = [name for name in file.table.header if name not in _COLUMNS]
         add = csv_writer(out, [*columns, *_COLUMNS])
 

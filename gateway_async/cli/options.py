@@ -1,4 +1,4 @@
-"""The options that commands share; each group is one parameter of a command."""
+"""The options of commands: those that a command shares with others are one parameter of it."""
 
 import os
 import re
@@ -52,7 +52,6 @@ _AtATime = Parameter(validator=Number(gte=1, lte=1000))
 Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
 Source = Annotated[Path, _PATH]
-Out = Annotated[Path | None, _PATH]
 Duration = Annotated[timedelta, Parameter(metavar="DURATION")]
 """As cyclopts reads it: 0.05s, 90s, 15m, 2h, 1h30m."""
 Shown = Annotated[Console, Parameter(parse=False)]
@@ -60,55 +59,8 @@ Shown = Annotated[Console, Parameter(parse=False)]
 Name = Annotated[str, Parameter(parse=False)]
 """The name of the command, for a function that several commands share."""
 Duplicates = Annotated[Literal["reject", "serialize"] | None, _usually("duplicates")]
-SAFETY: Parameter = Parameter(group="Safety")
-
-
-@Parameter(name="*", group="Files")
-@attrs.frozen(kw_only=True)
-class Files:
-    """Where the results go.
-
-    Attributes:
-        out: The CSV file for the results, in the order of the input; - for standard output. Only a
-            dry run and `reconcile`, which then prints the differences, do without it.
-        report: The file for a report on the run, one page of HTML for a browser. A file that is
-            there already, of either option, is kept under another name.
-        json: Print one JSON object at the end: counts, job, files and the next commands; it needs
-            --out with a file.
-    """
-
-    out: Out = None
-    report: Path | None = None
-    json: bool = False
-
-
-@Parameter(name="*", group="Pace")
-@attrs.frozen(kw_only=True)
-class Pace:
-    """How fast, and when to stop.
-
-    Attributes:
-        concurrency: Requests in flight at most.
-        rate: Requests a second at most; by default as many as it takes.
-        deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
-        stop_after_unknown: After so many requests in a row without a readable reply, nothing more
-            is sent.
-        chunk_size: Orders in one request; by default as many as the gateway takes: 50 or 100, of
-            payouts one.
-    """
-
-    concurrency: Annotated[int | None, _AtATime, _usually("concurrency")] = None
-    rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    deadline: Duration | None = None
-    stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown")] = None
-    chunk_size: Annotated[int | None, AtLeastOne] = None
-
-    @property
-    def policy(self) -> dict[str, Any]:
-        """The fields of `BatchPolicy`; None for those that were not given."""
-        found = attrs.asdict(self, filter=attrs.filters.exclude("rate", "deadline"))
-        seconds = None if self.deadline is None else self.deadline.total_seconds()
-        return {**found, "deadline_seconds": seconds}
+_FILES, _JOB = Parameter(group="Files"), Parameter(group="Job")
+_PACE, _SAFETY = Parameter(group="Pace"), Parameter(group="Safety")
 
 
 @attrs.frozen(kw_only=True, slots=False)  # two with slots would have no common heir
@@ -127,37 +79,39 @@ class Config:
     verbose: Annotated[bool, Parameter(alias="-v")] = False
 
     def words(self, taken: "type[Config]") -> tuple[str, ...]:
-        """Return the given options that a command to go on with takes, for any directory.
+        """Return the given settings that a command to go on with takes, for any directory.
 
         Args:
             taken: The options of that command.
         """
         found = list[str]()
-        for name, value in self._given().items():
-            if name in attrs.fields_dict(taken):
-                found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+        for name, value in self._given(taken).items():
+            found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
         return tuple(found)
 
-    def settings(self, pace: Pace | None = None, **policy: Any) -> Settings:
+    def settings(self) -> Settings:
         """Read all settings; see `read_settings`.
-
-        Args:
-            pace: More options.
-            policy: More of them; None for one that is not given.
 
         Raises:
             ConfigurationError: If one is wrong, or an option holds a password.
         """
         for name, place in _PLACES_OF_PASSWORDS.items():
             check_no_password(name, getattr(self, name, None), place)
-        said = {**(pace.policy if pace else {}), **policy}
-        more = {"policy": {name: value for name, value in said.items() if value is not None}}
-        rate = pace.rate if pace else None
-        return read_settings({**self._given(), **more, "rate": rate}, os.environ)
+        policy = {
+            name: value
+            for name in attrs.fields_dict(BatchPolicy)
+            if (value := getattr(self, name, None)) is not None
+        }
+        if (deadline := getattr(self, "deadline", None)) is not None:
+            policy["deadline_seconds"] = deadline.total_seconds()
+        rate = getattr(self, "rate", None)
+        given = self._given(Journaled)
+        return read_settings({**given, "policy": policy, "rate": rate}, os.environ)
 
-    def _given(self) -> dict[str, Any]:
+    def _given(self, taken: "type[Config]") -> dict[str, Any]:
         """Return the settings that were given, as they mean the same in any directory."""
-        said = attrs.asdict(self, filter=lambda field, _: field.name not in ("quiet", "verbose"))
+        names = attrs.fields_dict(taken).keys() - {"quiet", "verbose"}
+        said = attrs.asdict(self, filter=lambda field, _: field.name in names)
         given = {name: value for name, value in said.items() if value not in (None, False)}
         if "journal" in given:
             given["journal"] = locate(given["journal"]).absolute_url
@@ -165,7 +119,7 @@ class Config:
 
 
 @Parameter(name="*")
-@attrs.frozen(kw_only=True, slots=False)  # two with slots would have no common heir
+@attrs.frozen(kw_only=True, slots=False)
 class Stored(Config):
     """Where jobs are kept, for commands that look at them and ask no gateway.
 
@@ -175,16 +129,108 @@ class Stored(Config):
             password goes into GATEWAY_JOURNAL or the TOML file.
     """
 
-    journal: Annotated[str | None, Parameter(group="Job")] = None
+    journal: Annotated[str | None, _JOB] = None
 
 
 @Parameter(name="*", group="Gateway")
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Gateway(Config, Network):
     """Which gateway, and as whom."""
 
 
-@Parameter(name="*", group="Gateway")
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Journaled(Stored, Gateway):
     """Which gateway, as whom, and where jobs are kept."""
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Files(Config):
+    """Where the results go.
+
+    Attributes:
+        out: The CSV file for the results, in the order of the input; - for standard output. Only a
+            dry run and `reconcile`, which then prints the differences, do without it.
+        report: The file for a report on the run, one page of HTML for a browser. A file that is
+            there already, of either option, is kept under another name.
+        json: Print one JSON object at the end: counts, job, files and the next commands; it needs
+            --out with a file.
+    """
+
+    out: Annotated[Path | None, _PATH, _FILES] = None
+    report: Annotated[Path | None, _FILES] = None
+    json: Annotated[bool, _FILES] = False
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class Pace(Gateway):
+    """How fast, and when to stop.
+
+    Attributes:
+        concurrency: Requests in flight at most.
+        rate: Requests a second at most; by default as many as it takes.
+        deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
+        stop_after_unknown: After so many requests in a row without a readable reply, nothing more
+            is sent.
+        chunk_size: Orders in one request; by default as many as the gateway takes: 50 or 100, of
+            payouts one.
+    """
+
+    concurrency: Annotated[int | None, _AtATime, _usually("concurrency"), _PACE] = None
+    rate: Annotated[float | None, Parameter(validator=Number(gt=0)), _PACE] = None
+    deadline: Annotated[Duration | None, _PACE] = None
+    stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown"), _PACE] = (
+        None
+    )
+    chunk_size: Annotated[int | None, AtLeastOne, _PACE] = None
+
+
+@Parameter(name="*")
+@attrs.frozen(kw_only=True, slots=False)
+class Written(Files, Stored):
+    """The options of a command that writes what a journal has."""
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True, slots=False)
+class Asking(Files, Pace):
+    """The options of a command that asks the gateway."""
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True, slots=False)
+class Running(Pace, Journaled):
+    """The options of a command that runs jobs."""
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True, slots=False)
+class Resuming(Files, Running):
+    """The options of a command that runs one job.
+
+    Attributes:
+        yes: Do not ask before money leaves, or before orders are sent again.
+    """
+
+    yes: Annotated[bool, _SAFETY] = False
+
+
+@Parameter(name="*", group="Gateway")
+@attrs.frozen(kw_only=True, slots=False)
+class Sending(Resuming):
+    """The options of a command that sends the orders of a file.
+
+    Attributes:
+        job: A name for the job, in place of the one that is made of the operation, the merchant,
+            the gateway and the orders.
+        again: Make a job that is done once more: all of its orders are sent again. What was done
+            before is shown, and refunds alike are not held. A job with held orders is not done.
+            After a kill, give the line without this option.
+        duplicates: What to do with several rows of one transaction: refuse the file, or send
+            them one after the other. No request_id may stand in a file twice.
+        dry_run: Show what would be sent, and send nothing: nothing leaves this machine.
+    """
+
+    job: Annotated[str | None, _JOB] = None
+    again: Annotated[bool, _JOB] = False
+    duplicates: Annotated[Duplicates, _JOB] = None
+    dry_run: Annotated[bool, _SAFETY] = False

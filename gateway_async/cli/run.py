@@ -46,9 +46,8 @@ class Run:
     Attributes:
         command: The command.
         console: Where people read what happens.
-        files: Where the results go.
+        given: The options: where the results go, and what the next command needs.
         settings: Name gateway and journal.
-        given: The options that name journal and gateway, for the next command.
         source: The input; None where it is a journal.
         again: Whether the same line, once the job is done, would send its orders once more.
         job: The name of the job, if it is one.
@@ -66,9 +65,8 @@ class Run:
 
     command: str
     console: Console
-    files: Files
+    given: Files
     settings: Settings
-    given: Config
     source: Path | None = None
     again: bool = False
     job: str | None = None
@@ -127,7 +125,7 @@ class Run:
         Raises:
             ConfigurationError: If they are.
         """
-        files, seen = self.files, dict[Path, str]()
+        files, seen = self.given, dict[Path, str]()
         if needs_out and (files.out is None or (files.json and files.out == STDIO)):
             raise ConfigurationError(
                 "--out: name the file for the outcomes, such as --out outcomes.csv; with --json, "
@@ -159,7 +157,7 @@ class Run:
         Returns:
             The exit code.
         """
-        files, started, warn = self.files, datetime.now().astimezone(), self.console.warn
+        files, started, warn = self.given, datetime.now().astimezone(), self.console.warn
         with contextlib.ExitStack() as opened:
             page = None
             if files.report is not None:
@@ -233,7 +231,7 @@ class Run:
         line = functools.partial(next_line, given=self.given)
         go_on = self.console.line
         if job and (self.again or self.source in (None, STDIO)):
-            go_on = line("jobs", "resume", job, "--out", str(self.files.out), taken=Journaled)
+            go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
         doubt = f"{held:,} held for your decision and {unknown:,} unknown; see them with"
         check, show = line("check", taken=Gateway), line("jobs", "show", job)
         decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
@@ -273,7 +271,7 @@ class Run:
             started_at=started,
             ended_at=datetime.now().astimezone(),
             source=None if self.source is None else str(self.source),
-            out=None if self.files.out is None else str(self.files.out),
+            out=None if self.given.out is None else str(self.given.out),
             job=self.job,
             failure=None if self.failure is None else str(self.failure),
             requests=getattr(left, "requests", None),

@@ -60,7 +60,7 @@ def submit(
     slice_size: Annotated[int, options.AtLeastOne] = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
     yes: bool = False,
-    gateway: options.Journaled = options.Journaled(),
+    given: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
     """Keep the orders of a file in the journal, for workers alone to send.
@@ -80,27 +80,28 @@ def submit(
             one after the other.
         yes: Do not ask before the job is handed to the workers.
     """
-    layout, settings = LAYOUTS[operation], gateway.settings(duplicates=duplicates)
-    repeats = settings.policy.duplicates != "reject"
+    layout, settings = LAYOUTS[operation], given.settings()
+    credentials = settings.credentials(os.environ, console.warn)
+    policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
     with open_table(orders) as table:
+        repeats = policy.duplicates != "reject"
         file = OrderFile(table, layout, settings.dialect, repeats=repeats)
-        credentials = settings.credentials(os.environ, console.warn)
         known = find_job(settings, job)
         if layout.operation.confirms and not yes:
             console.confirm(f"{known}, for workers alone: {file.question(settings.address)}")
 
         async def keep() -> int:
-            async with (
-                settings.open_journal() as journal,
-                settings.client(credentials) as client,
-            ):
-                kept = journal.job(job)
+            async with settings.open_journal() as journal, settings.client(credentials) as client:
                 return await client.submit(
-                    operation, file.orders(), job=kept, slice_size=slice_size
+                    operation,
+                    file.orders(),
+                    job=journal.job(job),
+                    slice_size=slice_size,
+                    policy=policy,
                 )
 
         count = counted(asyncio.run(keep()), "order")
-    start = next_line("worker", "--broker", "amqp://HOST/", given=gateway, taken=options.Journaled)
+    start = next_line("worker", "--broker", "amqp://HOST/", given=given, taken=options.Journaled)
     console.note(f"{known}; workers alone run its {count} from now on (start one with `{start}`)")
     return DONE
 
@@ -110,8 +111,7 @@ async def worker(
     slices: Annotated[int, options.AtLeastOne] = 10,
     broker: str | None = None,
     queue: str = "gateway_async",
-    pace: options.Pace = options.Pace(),
-    gateway: options.Journaled = options.Journaled(),
+    given: options.Running = options.Running(),
     console: options.Shown,
 ) -> int:
     """Run slices of jobs that many machines share, until it is stopped.
@@ -131,7 +131,7 @@ async def worker(
         queue: The name of the queue: one for each merchant and journal.
     """
     options.check_no_password("broker", broker, "GATEWAY_BROKER")
-    settings, url = gateway.settings(pace), broker or os.environ.get("GATEWAY_BROKER")
+    settings, url = given.settings(), broker or os.environ.get("GATEWAY_BROKER")
     if not url:
         raise ConfigurationError(
             "--broker: name the RabbitMQ to work for, such as amqp://HOST/ (or GATEWAY_BROKER)"
@@ -166,7 +166,7 @@ async def watch(
     /,
     *,
     json: bool = False,
-    stored: options.Stored = options.Stored(),
+    given: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> int:
     """Show how far a job has come that workers run, until it is done. Nothing is sent.
@@ -177,7 +177,7 @@ async def watch(
         job: The name of the job.
         json: Print one JSON object at the end: job, orders and states.
     """
-    async with stored.settings().open_journal(create=False) as journal:
+    async with given.settings().open_journal(create=False) as journal:
         last = await journal.status(job)
         async with progress(console, job, last.total, lambda: (last.settled, states_of(last))):
             async for seen in watch_job(journal, job, _POLICY.watch_seconds):
@@ -190,6 +190,6 @@ async def watch(
         return DONE
     if succeeded + last.counts[JobState.DECLINED] == last.total:
         return NOT_ALL_DONE
-    line = next_line("jobs", "show", job, given=stored)
+    line = next_line("jobs", "show", job, given=given)
     console.say(f"what waits for your decision is listed by\n  {line}")
     return UNSETTLED
