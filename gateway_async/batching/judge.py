@@ -209,7 +209,10 @@ def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
     if (refusal := _find_refusal(payload, dialect)) is not None:
         return OutcomeStatus.DECLINED, refusal
     said = _shown_overall(payload)
-    return _unreadable(f"{_NOT_ACCEPTED}, and does not list this order: {said}")
+    return _unreadable(
+        f"{_NOT_ACCEPTED}, and does not list this order: {said}; if this code means that nothing "
+        "was done, list it in Dialect.nothing_done_return_statuses"
+    )
 
 
 def _judge_items(
