@@ -4,7 +4,7 @@ Nothing leaves unless the store, the journal's PostgreSQL, granted it; where it 
 nothing is sent. A turn is a row with its time, by the database's clock: now, or once the window of
 the turn that is `requests` before it is over. A turn is taken only shortly before it is due, since
 a process that is killed leaves its turns behind. The journal's `Database` asks for it, off the
-event loop, and ends every wait; other event loops of the process ask through the one that has it.
+event loop, and ends every wait.
 """
 
 import asyncio
@@ -62,13 +62,12 @@ _GIVE_BACK = "DELETE FROM gateway_rate_turns WHERE id = :id"
 class SharedRate:
     """A `limiter=` for `GatewayClient`; made by `shared_rate`.
 
-    Entering it waits for a turn, in any event loop while the one that opened it runs. It raises
-    `NotSentError` where the store cannot be asked.
+    Entering it waits for a turn, in the event loop that opened it. It raises `NotSentError` where
+    the store cannot be asked.
     """
 
     def __init__(self, database: Database, name: str, requests: int, window: float) -> None:
         self._database = database
-        self._home = asyncio.get_running_loop()
         self._queue = asyncio.Lock()
         self._name = name
         self._requests = requests
@@ -79,12 +78,17 @@ class SharedRate:
         return f"<SharedRate {self._name!r}>"
 
     async def __aenter__(self) -> None:
+        turn = uuid.uuid4().hex
         try:
-            if asyncio.get_running_loop() is not self._home and self._home.is_running():
-                asked = asyncio.run_coroutine_threadsafe(self._wait_for_turn(), self._home)
-                await asyncio.wrap_future(asked)
-            else:
-                await self._wait_for_turn()
+            wait = math.inf if self._queue.locked() else await self._take(turn)
+            if wait > _AHEAD_SECONDS:
+                async with self._queue:  # those of this process ask again, in their order
+                    while (wait := await self._take(turn)) > _AHEAD_SECONDS:  # noqa: ASYNC110  # the clock is the database's
+                        await asyncio.sleep(_AHEAD_SECONDS / 2)
+            await asyncio.sleep(wait)
+        except asyncio.CancelledError:
+            self._database.post("cannot give back", lambda tx: tx.run(_GIVE_BACK, id=turn))
+            raise
         except JournalError as error:
             raise NotSentError(
                 f"nothing was sent: the shared rate could not be asked ({error})"
@@ -92,23 +96,6 @@ class SharedRate:
 
     async def __aexit__(self, *error: object) -> None:
         pass
-
-    async def _wait_for_turn(self) -> None:
-        turn = uuid.uuid4().hex
-        try:
-            wait = math.inf
-            if not self._queue.locked():
-                wait = await self._take(turn)
-            if wait > _AHEAD_SECONDS:
-                async with self._queue:  # one of this process asks again, in its order
-                    wait = await self._take(turn)
-                    while wait > _AHEAD_SECONDS:
-                        await asyncio.sleep(_AHEAD_SECONDS / 2)
-                        wait = await self._take(turn)
-            await asyncio.sleep(wait)
-        except asyncio.CancelledError:
-            self._database.post("cannot give back", lambda tx: tx.run(_GIVE_BACK, id=turn))
-            raise
 
     def _take(self, turn: str) -> "asyncio.Future[float]":
         """Take the next turn, if it is due soon; return the seconds until it is due."""

@@ -41,7 +41,6 @@ TASK_NAME = "gateway_async.run_slice"
 _HANDED_AT_ONCE = 100
 # How long a queue may take for one slice: one that cannot be reached may never say so.
 _LONGEST_SECONDS = 10.0
-_SHARE_OF_LOOKING = 10
 
 _LOG = logging.getLogger("gateway_async.workers")
 
@@ -68,18 +67,15 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
     Args:
         journal: Where it is; open.
         job: Its name.
-        seconds: How often to look, unless looking takes more than a tenth of that.
+        seconds: How long to wait between two looks.
 
     Raises:
         JobNotFoundError: If there is no such job.
         JobConflictError: If it was not cut into slices.
     """
-    clock = asyncio.get_running_loop().time
     last = None
     while last is None or not last.done:
-        began = clock()
         seen = await journal.status(job)
-        took = clock() - began
         if not seen.is_cut:
             raise JobConflictError(
                 f"job {job!r} is in one piece: GatewayClient.resume runs it, not workers", job=job
@@ -88,7 +84,7 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
             yield seen
             last = seen
         if not seen.done:
-            await asyncio.sleep(max(seconds, _SHARE_OF_LOOKING * took))
+            await asyncio.sleep(seconds)
 
 
 @hide_arguments

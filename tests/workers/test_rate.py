@@ -107,17 +107,6 @@ async def test_those_who_wait_take_no_turns_far_ahead(url: str, tables: Tables) 
     assert ahead <= 1
 
 
-async def test_other_event_loops_take_turns_as_long_as_the_first_one_runs(
-    url: str, tables: Tables
-) -> None:
-    async with shared_rate(url, "M1", requests=2, seconds=600) as limiter:
-        for _ in range(2):
-            await asyncio.to_thread(asyncio.run, limiter.__aenter__())
-        assert len(_turns(tables)) == 2
-    with pytest.raises(NotSentError, match="the journal was closed"):
-        await asyncio.to_thread(asyncio.run, limiter.__aenter__())
-
-
 async def test_a_store_that_is_away() -> None:
     with pytest.raises(JournalError, match="the shared rate 'M1' cannot be opened"):
         async with shared_rate("postgresql://me:secret@127.0.0.1:1/none", "M1", requests=1):
