@@ -28,9 +28,8 @@ from tests.orders import (
     refunds,
     reply_to,
 )
-from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, statuses
+from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses
 
-ABSENT = OutcomeStatus.ABSENT
 DECLINES = Dialect(declined_statuses={"0"}, pending_statuses={"3"})
 FULL = 100
 """The most records of a reply to a look-up."""

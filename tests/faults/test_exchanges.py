@@ -14,9 +14,9 @@ import pytest
 
 from gateway_async import OutcomeStatus, OutcomeUnknownError, ReplyStatusError, Timeouts
 from gateway_async.sandbox import faults
-from tests.faults.trial import ATTEMPTS, NOT_SENT, SUCCEEDED, UNKNOWN, Trial, error_of, status_of
+from tests.faults.trial import ATTEMPTS, Trial, error_of, status_of
 from tests.orders import client_at
-from tests.support.books import statuses
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.clock import BEYOND, PATIENT, Clock
 from tests.support.servers import PLACES, End, Proxy, Trouble, body_of, cut, read_message, serving
 

@@ -9,7 +9,8 @@ import pytest
 from aiohttp import ClientSession
 
 from gateway_async.sandbox import faults
-from tests.faults.trial import UNKNOWN, Trial, error_of, status_of
+from tests.faults.trial import Trial, error_of, status_of
+from tests.support.books import UNKNOWN
 from tests.support.servers import read_message, serving
 
 MIB = 1024 * 1024

@@ -10,8 +10,8 @@ import pytest
 
 from gateway_async import GatewayClient, OutcomeUnknownError
 from gateway_async.sandbox import Sandbox, faults
-from tests.faults.trial import SUCCEEDED, Trial
-from tests.support.books import statuses
+from tests.faults.trial import Trial
+from tests.support.books import SUCCEEDED, statuses
 from tests.support.calls import paid_by_card
 from tests.support.dragnet import Dragnet, links_of
 from tests.support.faults import LARGE, ROWS, Row

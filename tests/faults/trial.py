@@ -12,32 +12,22 @@ import attrs
 from gateway_async import (
     BatchPolicy,
     BatchResult,
-    ConfigurationError,
     GatewayClient,
     GatewayError,
     NotSentError,
     OutcomeStatus,
-    OutcomeUnknownError,
     RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox
 from tests.orders import client_of, seeded
-from tests.support.books import check_books, check_conserved, effects, statuses
+from tests.support.books import ERRORS, NOT_SENT, check_books, check_conserved, effects, statuses
 from tests.support.clock import PATIENT
 from tests.support.collaborators import Limiter
 
 T = TypeVar("T")
 Result = BatchResult[Any, Any]
 
-SUCCEEDED, UNKNOWN = OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN
-NOT_SENT, ABSENT = OutcomeStatus.NOT_SENT, OutcomeStatus.ABSENT
 ATTEMPTS = 3
-ERRORS: dict[OutcomeStatus, tuple[type[Any], ...]] = {
-    SUCCEEDED: (type(None),),
-    ABSENT: (type(None),),
-    UNKNOWN: (OutcomeUnknownError,),
-    NOT_SENT: (NotSentError, ConfigurationError),
-}
 
 
 @attrs.define

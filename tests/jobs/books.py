@@ -1,18 +1,12 @@
 """Clients and orders for jobs, and what the sandbox's books must say of them."""
 
 import asyncio
-import uuid
 from collections.abc import Iterable
 from typing import Any
 
 from gateway_async import (
-    BankDetails,
-    Beneficiary,
-    BeneficiaryInfo,
     GatewayClient,
     Outcome,
-    PayoutRequest,
-    PersonDocument,
     RecoveryPolicy,
 )
 from gateway_async.errors import NotSentError
@@ -21,25 +15,6 @@ from gateway_async.sandbox import Sandbox
 from tests.memory import HttpRequest, HttpResponse, put_transport
 
 RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
-
-
-def payouts_of(count: int, **changes: Any) -> list[PayoutRequest]:
-    """Return payouts whose models are nested, each to an account of its own."""
-    fields = {"payment_amount": "10.00", "payment_currency": "EUR", "payment_date": "2026-11-20"}
-    return [
-        PayoutRequest(
-            request_id=uuid.UUID(int=number),
-            beneficiary=Beneficiary(
-                first_name="Ada",
-                date_of_birth="1990-01-31",
-                additional_info=BeneficiaryInfo(personal_id_number=f"P{number}"),
-                bank_details=BankDetails(account_number=f"DE{number:08}"),
-                person_documents=[PersonDocument(file_type="ID", labels=["front", "back"])],
-            ),
-            **{**fields, **changes},
-        )
-        for number in range(count)
-    ]
 
 
 def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:

@@ -10,36 +10,18 @@ from typing import Any
 from gateway_async import (
     AlikeRefundError,
     BatchResult,
-    ConfigurationError,
     DuplicateOrderError,
-    NotSentError,
     Outcome,
-    OutcomeStatus,
-    OutcomeUnknownError,
-    RejectedError,
 )
 from tests.orders import MONEY_OPERATIONS
 from tests.simulation.gateway import BY_HAND, identity, key
 from tests.simulation.running import CallerError, Story
 from tests.simulation.scenario import EPOCH, as_sent
+from tests.support.books import ABSENT, DECLINED, ERRORS, NOT_SENT, SUCCEEDED, UNKNOWN
 
 Outcomes = list[Outcome[Any, Any]]
-SUCCEEDED, ABSENT, DECLINED, UNKNOWN, NOT_SENT = (
-    OutcomeStatus.SUCCEEDED,
-    OutcomeStatus.ABSENT,
-    OutcomeStatus.DECLINED,
-    OutcomeStatus.UNKNOWN,
-    OutcomeStatus.NOT_SENT,
-)
 _A_MOMENT = 1e-6
 _NEVER = 1e9
-_ERRORS: dict[OutcomeStatus, tuple[type[Any], ...]] = {
-    SUCCEEDED: (type(None),),
-    ABSENT: (type(None),),
-    DECLINED: (RejectedError,),
-    UNKNOWN: (OutcomeUnknownError,),
-    NOT_SENT: (NotSentError, DuplicateOrderError, ConfigurationError),
-}
 
 
 def find_problems(story: Story) -> list[str]:
@@ -233,7 +215,7 @@ def _true(story: Story, outcomes: Outcomes) -> Iterator[str]:
     stuck: set[str] = set()
     for outcome in outcomes:
         status, shown = outcome.status, f"{outcome.index} is {outcome.status}"
-        if not isinstance(outcome.error, _ERRORS[status]):
+        if not isinstance(outcome.error, ERRORS[status]):
             yield f"{shown}, its error is {outcome.error!r}"
         order = as_sent(outcome.order)
         was_written, done = bool(written[key(order)]), story.network.gateway.effects[key(order)]

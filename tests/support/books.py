@@ -7,15 +7,32 @@ from typing import Any
 
 import attrs
 
-from gateway_async import BatchResult, Outcome, OutcomeStatus, PayoutResult
+from gateway_async import (
+    BatchResult,
+    ConfigurationError,
+    DuplicateOrderError,
+    NotSentError,
+    Outcome,
+    OutcomeStatus,
+    OutcomeUnknownError,
+    PayoutResult,
+    RejectedError,
+)
 from gateway_async.sandbox import Sandbox
 
-SUCCEEDED, DECLINED, UNKNOWN, NOT_SENT = (
-    OutcomeStatus.SUCCEEDED,
-    OutcomeStatus.DECLINED,
-    OutcomeStatus.UNKNOWN,
-    OutcomeStatus.NOT_SENT,
-)
+SUCCEEDED = OutcomeStatus.SUCCEEDED
+DECLINED = OutcomeStatus.DECLINED
+ABSENT = OutcomeStatus.ABSENT
+UNKNOWN = OutcomeStatus.UNKNOWN
+NOT_SENT = OutcomeStatus.NOT_SENT
+ERRORS: dict[OutcomeStatus, tuple[type[Any], ...]] = {
+    SUCCEEDED: (type(None),),
+    ABSENT: (type(None),),
+    DECLINED: (RejectedError,),
+    UNKNOWN: (OutcomeUnknownError,),
+    NOT_SENT: (NotSentError, DuplicateOrderError, ConfigurationError),
+}
+"""What the error of an outcome may be."""
 TIMES = {SUCCEEDED: {1}, DECLINED: {0}, NOT_SENT: {0}, UNKNOWN: {0, 1}}
 """How often an order may have been done, by what is said of it."""
 

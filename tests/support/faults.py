@@ -8,13 +8,13 @@ import attrs
 
 from gateway_async import OutcomeStatus
 from gateway_async.sandbox import faults
+from tests.support.books import ABSENT, SUCCEEDED, UNKNOWN
 
-DONE, UNKNOWN, ABSENT = OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN, OutcomeStatus.ABSENT
 LARGE = 1024 * 1024
 """The largest reply that the client is to read."""
 
-ALL_DONE, ALL_UNKNOWN, ALL_ABSENT = (DONE,) * 3, (UNKNOWN,) * 3, (ABSENT,) * 3
-ONE_UNKNOWN = (UNKNOWN, DONE, DONE)
+ALL_DONE, ALL_UNKNOWN, ALL_ABSENT = (SUCCEEDED,) * 3, (UNKNOWN,) * 3, (ABSENT,) * 3
+ONE_UNKNOWN = (UNKNOWN, SUCCEEDED, SUCCEEDED)
 
 
 @attrs.frozen
@@ -56,7 +56,7 @@ ROWS = (
     Row(faults.Redirect("http://127.0.0.1:9/elsewhere"), ALL_UNKNOWN, ALL_UNKNOWN, 0),
     Row(faults.HugeReply(3 * LARGE), ALL_UNKNOWN, ALL_UNKNOWN),
     Row(faults.GzipBomb(3 * LARGE), ALL_UNKNOWN, ALL_UNKNOWN),
-    Row(faults.MissingItems(), (ABSENT, DONE, DONE), ONE_UNKNOWN),
+    Row(faults.MissingItems(), (ABSENT, SUCCEEDED, SUCCEEDED), ONE_UNKNOWN),
     Row(faults.MissingItems(3), ALL_ABSENT, ALL_UNKNOWN),
     Row(faults.DoubledItems(3), ALL_DONE, ALL_DONE),
     Row(faults.DoubledItems(status="0"), ONE_UNKNOWN, ONE_UNKNOWN),
@@ -66,13 +66,15 @@ ROWS = (
     Row(faults.NullList(), ALL_ABSENT, ALL_UNKNOWN),
     Row(faults.ReturnStatus(), ALL_UNKNOWN, ALL_UNKNOWN),
     Row(faults.ReturnStatus(after_effect=False), ALL_UNKNOWN, ALL_UNKNOWN, 0),
-    Row(faults.ReturnStatus(listed=1), (DONE, UNKNOWN, UNKNOWN), (DONE, UNKNOWN, UNKNOWN)),
+    Row(
+        faults.ReturnStatus(listed=1), (SUCCEEDED, UNKNOWN, UNKNOWN), (SUCCEEDED, UNKNOWN, UNKNOWN)
+    ),
     Row(faults.UnknownItemStatus(count=1), ONE_UNKNOWN, ONE_UNKNOWN),
     Row(faults.UnknownItemStatus("1", "2001:no", count=1), ALL_DONE, ONE_UNKNOWN),
     Row(faults.ChangedAmount(), ALL_DONE, ONE_UNKNOWN),
-    Row(faults.ChangedAmount("refund_amount", count=2), ALL_DONE, (UNKNOWN, UNKNOWN, DONE)),
+    Row(faults.ChangedAmount("refund_amount", count=2), ALL_DONE, (UNKNOWN, UNKNOWN, SUCCEEDED)),
     Row(faults.ChangedCurrency(), ALL_DONE, ONE_UNKNOWN),
-    Row(faults.ChangedIdentity(), (), (UNKNOWN, UNKNOWN, DONE)),
+    Row(faults.ChangedIdentity(), (), (UNKNOWN, UNKNOWN, SUCCEEDED)),
     Row(faults.NumbersForText(), ALL_DONE, ALL_DONE),
     Row(faults.UnknownFields(), ALL_DONE, ALL_DONE),
     Row(faults.InvalidBody(), ALL_UNKNOWN, ALL_UNKNOWN),
