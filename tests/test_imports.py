@@ -1,14 +1,17 @@
 """What `import gateway_async` loads, where its names are, and what a missing extra says."""
 
 import importlib
+import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 
 import pytest
 
 import gateway_async
-from gateway_async.errors import require_extra
+from gateway_async import GatewayError
+from gateway_async.errors import JobBusyError, require_extra
 from gateway_async.models import payments
 
 SELDOM = {
@@ -112,3 +115,26 @@ def test_what_else_is_missing_is_told_as_it_is() -> None:
         require_extra("module", "package", install="package"),
     ):
         __import__("nothing_like_it")
+
+
+# Errors go from one process to another as they are
+
+
+def kinds_of(kind: type[GatewayError]) -> Iterator[type[GatewayError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from kinds_of(one)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(kind("why") for kind in dict.fromkeys(kinds_of(GatewayError))),
+        JobBusyError("why", job="job", seconds_left=2.5),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_survives_pickling(error: GatewayError) -> None:
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own
+    assert type(copy) is type(error)
+    assert (str(copy), vars(copy)) == (str(error), vars(error))

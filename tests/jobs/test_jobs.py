@@ -1,5 +1,7 @@
 """A job does what a batch does, once, however often it is run; or nothing, with a wrong order."""
 
+import tracemalloc
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from decimal import Decimal
 from typing import Any
@@ -7,14 +9,15 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, InvalidOrderError
+from gateway_async import BatchPolicy, InvalidOrderError, RefundOrder, jobs
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables
-from tests.orders import MONEY_OPERATIONS, Make, refunds, seeded
-from tests.support.books import NOT_SENT, check_conserved, effects, statuses
+from tests.memory import Answer, Asked, MemoryTransport, client_over
+from tests.orders import MONEY_OPERATIONS, Make, made_up, orders_for, refunds, seeded
+from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
 
 on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
@@ -117,3 +120,54 @@ async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journ
     nothing = await make().refund([], job=journal.job("nothing"))
     assert (nothing.ok, len(nothing)) == (True, 0)
     assert (await journal.status("nothing")).done
+
+
+# What a streamed job needs of memory does not grow with its orders
+
+
+FEW, MANY, PAGE = 500, 1_000, 100
+MOST_GROWTH = 250
+"""Bytes an order, at most; an order that is kept takes about 1,000."""
+
+
+def _generated(count: int) -> Iterator[RefundOrder]:
+    for number in range(count):
+        yield from orders_for("refund", made_up(1, number))
+
+
+def _done(asked: Asked) -> Answer:
+    """Say that everything was done, and that there were no refunds before."""
+    return (
+        asked.done(refund_orders=[]) if asked.operation.name == "search_refunds" else asked.done()
+    )
+
+
+async def _peak(batch: Any, count: int) -> int:
+    """Return the most bytes that were held while a batch was streamed."""
+    tracemalloc.start()
+    try:
+        async with batch:
+            assert {outcome.status async for outcome in batch} == {SUCCEEDED}
+        assert batch.progress.done == count
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@on_a_file
+async def test_a_stream_and_its_resume_stay_small(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_ROWS_AT_ONCE", "_NEW_AT_ONCE"):
+        monkeypatch.setattr(jobs, name, PAGE)
+    forgetful: Any = deque(maxlen=0)
+    policy = BatchPolicy(duplicates="allow", concurrency=1)
+    streams, resumes = list[int](), list[int]()
+    async with client_over(MemoryTransport(_done, forgetful), policy=policy) as gateway:
+        await gateway.refund(_generated(10), job=journal.job("what is loaded at first use"))
+        for count in (FEW, MANY):
+            job = journal.job(f"job {count}")
+            streams.append(await _peak(gateway.refund(_generated(count), job=job), count))
+            resumes.append(await _peak(gateway.resume(job), count))
+    for few, many in (streams, resumes):
+        assert many - few < MOST_GROWTH * (MANY - FEW)

@@ -1,14 +1,26 @@
-"""Refunds, settled over HTTP by the records of a real gateway, and sent again where asked for."""
+"""What is settled over HTTP by the records of a real gateway, and sent again where asked for."""
 
 import asyncio
 import math
+import pickle
 import time
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, BatchResult, ConfigurationError, RecoveryPolicy
+from gateway_async import (
+    BatchPolicy,
+    BatchResult,
+    ConfigurationError,
+    Dialect,
+    NotDoneError,
+    OutcomeUnknownError,
+    PaymentState,
+    RecoveryPolicy,
+)
+from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import (
     DropReply,
@@ -16,11 +28,13 @@ from gateway_async.sandbox.faults import (
     IgnoreSelection,
     LateEffect,
     NoReply,
+    ResetBeforeEffect,
     ReturnStatus,
+    UnknownItemStatus,
 )
-from tests.orders import Make, seeded
+from tests.orders import Make, client_of, orders_for, seeded
 from tests.recovery.books import MARKER, REFERENCES, losing, lost
-from tests.support.books import NOT_SENT, SUCCEEDED, check_books, statuses
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 from tests.support.collaborators import Limiter
 
 BOTH = pytest.mark.parametrize("recovery", [REFERENCES, MARKER])
@@ -207,3 +221,185 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
     recovered = await gateway.recover(result)
     assert statuses(recovered) == [SUCCEEDED] * 6
     check_books(sandbox, recovered)
+
+
+# What may be given to a recovery, and what can be settled of less than a whole batch
+
+
+async def test_recovery_takes_outcomes_of_another_process_and_then_asks_no_more(
+    sandbox: Sandbox, make: Make
+) -> None:
+    gateway = make(recovery=REFERENCES)
+    sandbox.faults.add("refund", DropReply(times=1))
+    result = pickle.loads(pickle.dumps(await gateway.refund(seeded(sandbox))))  # noqa: S301  # our own
+
+    recovered = await gateway.recover(result.unknown)
+
+    assert [outcome.index for outcome in recovered] == [o.index for o in result.unknown]
+    assert statuses(recovered) == [SUCCEEDED] * 2
+    asked = sandbox.requests["search_refunds"]
+    assert statuses(await gateway.recover(recovered)) == [SUCCEEDED] * 2
+    assert len(await gateway.recover([])) == 0
+    assert sandbox.requests["search_refunds"] == asked
+    wrong: Any
+    for wrong in ([1], "abc", 5, None):
+        with pytest.raises(TypeError, match="expected a BatchResult or outcomes"):
+            await gateway.recover(wrong)
+
+
+async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_control(
+    sandbox: Sandbox, make: Make
+) -> None:
+    gateway = make(recovery=REFERENCES)
+    result = await lost(sandbox, gateway)
+    odd = [
+        attrs.evolve(outcome, order=attrs.evolve(outcome.order, transaction_id="T,1"))
+        for outcome in (result.succeeded[0], result.unknown[0])
+    ]
+
+    recovered = await gateway.recover([*odd, *result])
+
+    assert recovered.counts[NOT_SENT] == 2
+    assert recovered[1].status is UNKNOWN
+    assert "cannot be looked up" in str(recovered[1].error)
+
+
+async def test_an_outcome_that_a_stream_yielded_must_be_given_itself(
+    sandbox: Sandbox, make: Make
+) -> None:
+    gateway = make(recovery=REFERENCES)
+    sandbox.faults.add("refund", DropReply(times=1))
+    async with gateway.refund(seeded(sandbox)) as batch:
+        outcomes = [outcome async for outcome in batch]
+
+    with pytest.raises(ConfigurationError, match="has yielded unknown outcomes"):
+        await gateway.recover(batch.result)
+    assert statuses(await gateway.recover(outcomes)) == [SUCCEEDED] * 6
+
+
+# Captures and cancels, settled by the states that the dialect gives a meaning
+
+STATES = Dialect(
+    payment_states={
+        "4100": PaymentState.AUTHORISED,
+        "3000": PaymentState.CAPTURED,
+        "4200": PaymentState.CANCELLED,
+    }
+)
+
+
+@pytest.mark.parametrize("operation", ["capture", "cancel"])
+async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
+    sandbox: Sandbox, make: Make, operation: str
+) -> None:
+    gateway = make(dialect=STATES, policy=BatchPolicy(concurrency=1, chunk_size=2))
+    orders = orders_for(operation, sandbox.seed(6, status="authorised"))
+    sandbox.faults.add(operation, DropReply(times=1))
+    sandbox.faults.add(operation, ResetBeforeEffect(times=1))
+    result = await getattr(gateway, operation)(orders)
+    assert statuses(result) == [UNKNOWN] * 4 + [SUCCEEDED] * 2
+
+    recovered = await gateway.recover(result)
+
+    assert recovered.counts[SUCCEEDED] == 4
+    assert recovered.counts[NOT_SENT] == 2
+    check_books(sandbox, recovered, operation)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "is_listed", "problem"),
+    [(Dialect(), True, "no meaning"), (STATES, False, "lists 0 records of it")],
+)
+async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
+    sandbox: Sandbox, make: Make, dialect: Dialect, problem: str, *, is_listed: bool
+) -> None:
+    gateway = make(dialect=dialect)
+    sandbox.faults.add("capture", DropReply(times=1))
+    result = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
+    if not is_listed:
+        sandbox.faults.add("query", EmptyLookUp())
+
+    (outcome,) = await gateway.recover(result)
+
+    assert outcome.status is UNKNOWN
+    record: Any = outcome.record
+    assert (record is not None and record.payment_status == "3000") is is_listed
+    assert problem in str(outcome.error)
+
+
+# Statuses that the dialect does not know, settled over HTTP by the gateway's own records
+
+
+PENDING = "P0001:Request accepted, in process"
+ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=2)
+NO_SETTINGS = Dialect()
+
+
+def pending_and_refused(sandbox: Sandbox) -> list[Any]:
+    """Return refunds: the first is called pending and is done, the last two are refused."""
+    sandbox.faults.add("refund", UnknownItemStatus("2", PENDING, count=1, times=1))
+    return [*seeded(sandbox, 4), *seeded(sandbox, 2, amount="99.00")]
+
+
+def client(sandbox: Sandbox, recovery: RecoveryPolicy = REFERENCES) -> Any:
+    return client_of(sandbox, dialect=NO_SETTINGS, recovery=recovery, policy=ONE_BY_ONE)
+
+
+def code_of(refusal: OutcomeUnknownError) -> str:
+    """Return the sandbox's code of a refusal."""
+    assert refusal.code.isdigit()
+    assert refusal.text
+    return refusal.code
+
+
+async def test_a_batch_with_a_baseline_is_settled_without_any_setting(sandbox: Sandbox) -> None:
+    orders = pending_and_refused(sandbox)
+    async with client(sandbox) as gateway:
+        result = await gateway.refund(orders)
+        assert statuses(result) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
+        assert "Request accepted, in process" in str(result[0].error)
+        assert [outcome.record.refund_status for outcome in result.unknown] == ["2", "0", "0"]
+
+        recovered = await gateway.recover(result)
+
+    assert statuses(recovered) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
+    check_books(sandbox, recovered)
+    for before, after in zip(result[4:], recovered[4:], strict=True):
+        assert isinstance(after.error, NotDoneError)
+        assert isinstance(before.error, OutcomeUnknownError)
+        assert (after.error.code, after.error.text) == (code_of(before.error), before.error.text)
+        assert f"{before.error.code}: {before.error.text}" in str(after.error)
+        assert after.reply is before.reply
+    assert sandbox.requests["refund"] == 3
+
+
+async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_path: Any) -> None:
+    url = f"sqlite:///{tmp_path / 'journal.db'}"
+    orders, waits = pending_and_refused(sandbox), RecoveryPolicy(settle_seconds=60)
+    async with Journal.open(url) as journal, client(sandbox, waits) as gateway:
+        running = asyncio.ensure_future(gateway.refund(orders, job=journal.job("job")))
+        unknown = 0
+        while unknown < 3:
+            await asyncio.sleep(0.01)  # a journal has no event for it
+            jobs = await journal.jobs()
+            unknown = jobs[0].counts[JobState.UNKNOWN] if jobs else 0
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        before: list[Any] = [outcome async for outcome in journal.outcomes("job")]
+    assert [one.status for one in before] == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
+    assert "Request accepted, in process" in str(before[0].error)
+    assert (before[0].error.code, before[0].error.text) == tuple(PENDING.split(":"))
+
+    at_once = RecoveryPolicy(settle_seconds=0)
+    async with Journal.open(url) as journal, client(sandbox, at_once) as gateway:
+        for _ in range(2):
+            result = await gateway.resume(journal.job("job"))
+            assert statuses(result) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
+            for outcome, unclear in zip(result.not_sent, before[4:], strict=True):
+                error: Any = outcome.error
+                assert isinstance(error, NotDoneError)
+                assert str(error).endswith(f"; before: {unclear.error}")
+                assert (error.code, error.text) == (code_of(unclear.error), unclear.error.text)
+    check_books(sandbox, result)
+    assert sandbox.requests["refund"] == 3

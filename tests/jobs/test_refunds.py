@@ -1,4 +1,4 @@
-"""A refund that the gateway lists already is held, whatever the journal has forgotten."""
+"""Refunds of a job: replies that never come, refunds that are listed already, what is held."""
 
 import sqlite3
 from contextlib import ExitStack, closing
@@ -9,15 +9,117 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, Dialect, RecoveryPolicy, RefundOrder
+from gateway_async import (
+    BatchPolicy,
+    Dialect,
+    EvidenceError,
+    OutcomeUnknownError,
+    RecoveryPolicy,
+    RefundOrder,
+)
 from gateway_async.errors import AlikeRefundError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from tests import postgres
-from tests.jobs.books import Interposed, counts, kept, references_of, refuse
+from tests.jobs.books import RESENDING, Interposed, counts, kept, references_of, refuse
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over
-from tests.orders import AT_ONCE, Make, reply_to, seeded
-from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_books, effects, statuses
+from tests.orders import AT_ONCE, POLICY, Make, reply_to, seeded
+from tests.support.books import (
+    DECLINED,
+    NOT_SENT,
+    SUCCEEDED,
+    UNKNOWN,
+    check_books,
+    check_conserved,
+    effects,
+    statuses,
+)
+
+on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
+MARKER = attrs.evolve(AT_ONCE, refund_evidence="marker")
+
+
+@on_a_file
+@pytest.mark.parametrize("recovery", [RESENDING, attrs.evolve(RESENDING, refund_evidence="marker")])
+async def test_lost_refunds_are_found_and_absent_ones_sent_again_once_where_that_is_asked(
+    sandbox: Sandbox, make: Make, journal: Journal, recovery: RecoveryPolicy
+) -> None:
+    orders = seeded(sandbox, 8)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    sandbox.faults.add("refund", DropReply(times=1))
+    result = await make(recovery=recovery).refund(orders, job=journal.job("job"))
+    check_conserved(result, orders)
+    assert result.ok
+    assert effects(sandbox, orders) == [1] * 8
+    assert len(set(references_of(await kept(journal)))) == 8
+    assert sandbox.requests["refund"] == 5
+
+
+@on_a_file
+async def test_what_cannot_be_settled_is_held_with_the_evidence_until_a_run_that_can(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox)
+    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("search_refunds", EmptyLookUp())
+    result = await make(policy=ONE_BY_ONE).refund(orders, job=journal.job("job"))
+    check_conserved(result, orders)
+    assert await counts(journal) == {JobState.SUCCEEDED: 4, JobState.HELD: 2}
+    for outcomes in (result, await kept(journal)):
+        assert statuses(outcomes) == [UNKNOWN] * 2 + [SUCCEEDED] * 4
+        for outcome in outcomes[:2]:
+            assert isinstance(outcome.error, OutcomeUnknownError)
+            assert "recovery does not settle it" in str(outcome.error)
+    assert (await journal.status("job")).done
+    sandbox.faults.clear()
+    assert (await make().resume(journal.job("job"))).ok
+    assert sandbox.requests["refund"] == 3
+    assert effects(sandbox, orders) == [1] * 6
+
+
+@on_a_file
+async def test_what_is_absent_is_not_sent_again_unasked(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    one = make(policy=ONE_BY_ONE)
+    for batch in (one.refund(orders, job=journal.job("job")), one.resume(journal.job("job"))):
+        result = await batch
+        assert statuses(result) == [NOT_SENT] * 2 + [SUCCEEDED] * 4
+        assert "proved that it was not done" in str(result[0].error)
+        assert await counts(journal) == {JobState.HELD: 2, JobState.SUCCEEDED: 4}
+    sandbox.faults.add("search_refunds", DropReply())
+    for _ in range(2):  # what was proved earlier is not said of a run that could not look
+        said = str((await one.resume(journal.job("job")))[0].error)
+        assert said.startswith("earlier, recovery proved that it was not done: ")
+        assert said.count("recovery does not settle it: the look-up failed") == 1
+    assert sandbox.requests["refund"] == 3
+
+
+@on_a_file
+async def test_what_the_evidence_fails_on_is_never_new_again(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    async def answered_unasked(message: HttpRequest) -> Any:
+        raise EvidenceError(f"a reply came to {message.path}, which was never written")
+
+    orders, gateway = seeded(sandbox, 4), make(policy=ONE_BY_ONE, recovery=MARKER)
+    Interposed(gateway, before=answered_unasked)
+    result = await gateway.refund(orders, job=journal.job("job"))
+    check_conserved(result, orders)
+    assert statuses(result) == [UNKNOWN, UNKNOWN, NOT_SENT, NOT_SENT]
+    assert await counts(journal) == {JobState.HELD: 2, JobState.NEW: 2}
+    await make(recovery=MARKER).resume(journal.job("job"))
+    assert await counts(journal) == {JobState.HELD: 2, JobState.SUCCEEDED: 2}
+    assert effects(sandbox, orders) == [0, 0, 1, 1]
+
+
+# A refund that the gateway lists already is held, whatever the journal has forgotten
+
 
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")
 
@@ -47,7 +149,7 @@ async def test_the_same_orders_under_another_name_are_held_until_a_person_decide
     assert effects(sandbox, orders) == [2, 1, 1, 1, 1, 1]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 @pytest.mark.parametrize("decided", [1, 2])
 async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn(
     sandbox: Sandbox, make: Make, journal: Journal, decided: int
@@ -112,7 +214,7 @@ async def test_a_backup_or_a_replica_that_lacks_the_last_commits_moves_no_money_
     assert effects(sandbox, orders) == [1] * 8
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job_or_without_the_guard(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
@@ -128,7 +230,7 @@ async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job_or_witho
     assert effects(sandbox, orders) == [4, 4]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 async def test_a_refund_that_was_declined_and_is_listed_holds_the_next_like_it(
     journal: Journal,
 ) -> None:
