@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,34 +42,26 @@ async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_a
     assert found == [["intent", "intent"]] * 5
 
 
-@attrs.define
-class Failing:
-    """Lets chosen calls of a journal's thread fail, but those about the lease.
+def failing(
+    run: Callable[..., Any], fails: Callable[[int], bool], *, after: bool
+) -> tuple[Callable[..., Any], list[int]]:
+    """Let chosen calls of a journal's thread fail, but those about the lease.
 
-    Attributes:
-        run: The real one.
-        fails: Given the number of a call, whether it fails.
-        after: Whether it fails only once it was carried out: its commit is in doubt.
+    `fails` is given the number of a call. It fails before it is carried out, or after: then its
+    commit is in doubt. Return what takes the calls, and the numbers of those that failed.
     """
+    numbers, failed = itertools.count(), list[int]()
 
-    run: Callable[..., Any]
-    fails: Callable[[int], bool]
-    after: bool
-    calls: int = -1
-    failed: int = 0
-
-    def __call__(self, what: str, operation: Any) -> asyncio.Future[Any]:
-        return asyncio.ensure_future(self._run(what, operation))
-
-    async def _run(self, what: str, operation: Any) -> Any:
+    async def call(what: str, operation: Any) -> Any:
         is_lease = what.endswith(("keep the lease", "release the lease"))
-        self.calls += not is_lease
-        if is_lease or not self.fails(self.calls):
-            return await self.run(what, operation)
-        self.failed += 1
-        if self.after:
-            await self.run(what, operation)
+        if is_lease or not fails(number := next(numbers)):
+            return await run(what, operation)
+        failed.append(number)
+        if after:
+            await run(what, operation)
         raise JournalError(f"{what}: the disk is on fire")
+
+    return lambda *call_of: asyncio.ensure_future(call(*call_of)), failed
 
 
 @on_a_file
@@ -81,12 +74,13 @@ async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(  # fi
     while True:
         name, orders = f"job {number}", seeded(sandbox, 6)
         fails = number.__le__ if from_then_on else number.__eq__
-        failing: Any = Failing(real, fails, after)
+        calls: Any
+        calls, failed = failing(real, fails, after=after)
         batch = gateway.refund(orders, job=journal.job(name))
-        journal.database.run = failing  # type: ignore[method-assign]  # of this one alone
+        journal.database.run = calls  # type: ignore[method-assign]  # of this one alone
         error = await _ended(batch)
         journal.database.run = real  # type: ignore[method-assign]  # see above
-        if not failing.failed:
+        if not failed:
             break
         assert error
         await _check_told(sandbox, journal, name, batch)

@@ -14,7 +14,7 @@ from gateway_async import OutcomeStatus
 from gateway_async.journal import JobState, Journal
 from tests import nursery
 from tests.kills.gateway import Gateway, make_gateway
-from tests.kills.plans import Kill, Plan, draw
+from tests.kills.plans import Kill, Plan
 from tests.kills.worker import DONE, OUSTED, main
 from tests.postgres import postgres_url
 from tests.support.books import Told, Wrong, judge, told_of
@@ -148,7 +148,7 @@ async def run_seeds(seeds: Iterable[int], database: str) -> tuple[Tally, list[st
 
     async def work(folder: Path, postgres: str) -> None:
         for seed in left:
-            plan = draw(seed)
+            plan = Plan(seed)
             on_file = wanted[seed % len(wanted)] == "sqlite"
             url = f"sqlite:///{folder / f'{seed}.db'}" if on_file else postgres
             gateway = make_gateway(plan)

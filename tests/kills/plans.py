@@ -46,51 +46,42 @@ class Kill:
     nth: int
 
 
-@attrs.frozen(kw_only=True)
 class Plan:
-    """One run; what its sandbox does is drawn from the seed, too."""
+    """One run, drawn from its seed; what its sandbox does is drawn from that, too.
 
-    seed: int
-    operation: str
-    orders: int
-    chunk_size: int
-    kills: tuple[Kill, ...]  # where each process dies, in turn; the one after the last lives
-    resumes: tuple[bool, ...]  # whether each later process uses `resume`, not the same line
-    streamed: bool  # rather than awaited
-    pulled: bool  # from an asynchronous generator rather than a list
-    marked: bool  # refunds are told apart by markers rather than references
-    resent: bool  # absent orders are sent again
-    shared: int  # how many orders are of a transaction that another order has too
-    refused: int  # how many orders the gateway declines
-    again: bool  # the job is run once more at the end
-    lease_seconds: float
+    Attributes:
+        kills: Where each process dies, in turn; the one after the last lives.
+        resumes: Whether each later process uses `resume`, not the same line.
+        streamed: Whether outcomes are streamed rather than awaited.
+        pulled: Whether orders come from an asynchronous generator rather than a list.
+        marked: Whether refunds are told apart by markers rather than references.
+        resent: Whether absent orders are sent again.
+        shared: How many orders are of a transaction that another order has too.
+        refused: How many orders the gateway declines.
+        again: Whether the job is run once more at the end.
+    """
 
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(f"kills {seed}")
+        self.seed = seed
+        self.operation = rng.choice(_OPERATIONS)
+        is_payout, is_refund = self.operation == "payout", self.operation == "refund"
+        self.orders = rng.randint(30, 120) // (4 if is_payout else 1)
+        self.chunk_size = 1 if is_payout else rng.choice((5, 8, 10, 20))
+        chunks = -(-self.orders // self.chunk_size)
+        self.kills = tuple(_draw_kill(rng, chunks) for _ in range(rng.choice((1, 1, 2, 2, 3))))
+        self.resumes = tuple(rng.random() < 0.4 for _ in range(len(self.kills) + 8))
+        self.streamed = rng.random() < 0.4
+        self.pulled = rng.random() < 0.3
+        self.marked = is_refund and rng.random() < 0.25
+        self.resent = rng.random() < 0.4
+        self.shared = rng.randint(2, 8) if is_refund and rng.random() < 0.25 else 0
+        self.refused = rng.choice((0, 0, 3))
+        self.again = rng.random() < 0.25
+        self.lease_seconds = rng.choice((0.6, 0.7, 0.8))
 
-def draw(seed: int) -> Plan:
-    """Draw a run."""
-    rng = random.Random(f"kills {seed}")
-    operation = rng.choice(_OPERATIONS)
-    orders = rng.randint(30, 120) // (4 if operation == "payout" else 1)
-    chunk_size = 1 if operation == "payout" else rng.choice((5, 8, 10, 20))
-    chunks = -(-orders // chunk_size)
-    is_refund = operation == "refund"
-    kills = tuple(_draw_kill(rng, chunks) for _ in range(rng.choice((1, 1, 2, 2, 3))))
-    return Plan(
-        seed=seed,
-        operation=operation,
-        orders=orders,
-        chunk_size=chunk_size,
-        kills=kills,
-        resumes=tuple(rng.random() < 0.4 for _ in range(len(kills) + 8)),
-        streamed=rng.random() < 0.4,
-        pulled=rng.random() < 0.3,
-        marked=is_refund and rng.random() < 0.25,
-        resent=rng.random() < 0.4,
-        shared=rng.randint(2, 8) if is_refund and rng.random() < 0.25 else 0,
-        refused=rng.choice((0, 0, 3)),
-        again=rng.random() < 0.25,
-        lease_seconds=rng.choice((0.6, 0.7, 0.8)),
-    )
+    def __repr__(self) -> str:
+        return f"Plan({vars(self)})"
 
 
 def _draw_kill(rng: random.Random, chunks: int) -> Kill:

@@ -4,7 +4,7 @@ import pytest
 
 from gateway_async import OutcomeStatus
 from tests.kills.driver import run_seeds
-from tests.kills.plans import KILLED_AT, draw
+from tests.kills.plans import KILLED_AT, Plan
 
 _RUNS, _AT_ONCE = 50, 25  # by turns on SQLite and PostgreSQL; `nox -s kills` runs more
 
@@ -22,6 +22,6 @@ async def test_kills_do_no_harm(start: int) -> None:
 
 
 def test_the_runs_aim_at_every_step() -> None:
-    aimed = {kill.kind for seed in range(_RUNS) for kill in draw(seed).kills}
+    aimed = {kill.kind for seed in range(_RUNS) for kill in Plan(seed).kills}
     steps = {f"{step} {what}" for what, (steps, _) in KILLED_AT.items() for step in steps}
     assert aimed == {"", *steps}

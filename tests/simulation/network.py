@@ -5,6 +5,7 @@ left reaches the gateway or not, whatever becomes of its sender; one that has no
 """
 
 import asyncio
+import copy
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from random import Random
@@ -81,7 +82,9 @@ class Network:
 
     def calm_down(self) -> None:
         """Let nothing go wrong from here on."""
-        self._scenario = attrs.evolve(self._scenario, trouble=0, is_dead=False, sloppiness=0)
+        self._scenario = copy.copy(self._scenario)
+        self._scenario.trouble = self._scenario.sloppiness = 0.0
+        self._scenario.is_dead = False
 
     async def send(
         self, message: HttpRequest, *, tracker: SendTracker, seconds: float

@@ -19,7 +19,7 @@ from tests.memory import put_transport
 from tests.orders import client_at
 from tests.simulation.clock import StuckError, VirtualLoop
 from tests.simulation.network import TASK, Carried, Network
-from tests.simulation.scenario import EPOCH, Scenario, as_sent, draw, open_gateway
+from tests.simulation.scenario import EPOCH, Scenario, as_sent, open_gateway
 from tests.support.diary import Diary
 
 _UNTIL_ALL_HAS_LANDED = 1_000_000
@@ -93,7 +93,7 @@ class Story:
 
 def run(seed: int) -> Story:
     """Run one seed, on a loop of its own."""
-    random, scenario = Random(f"network {seed}"), draw(seed)
+    random, scenario = Random(f"network {seed}"), Scenario(seed)
     network = Network(scenario, open_gateway(scenario, random), random)
     story = Story(scenario=scenario, network=network)
     loop = VirtualLoop()

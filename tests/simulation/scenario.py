@@ -52,9 +52,8 @@ _STATES = {
 }
 
 
-@attrs.frozen(kw_only=True)
 class Scenario:
-    """One run; times are virtual, and None is never.
+    """One run, drawn from its seed; times are virtual, and None is never.
 
     Attributes:
         kind: How the orders are handed in: a list, a generator, or an asynchronous one.
@@ -73,33 +72,65 @@ class Scenario:
         declined: What the gateway does not do, by key.
     """
 
-    seed: int
-    operation: str
-    orders: list[Any]
-    kind: str
-    fails_after: int | None
-    input_pause: float
-    streamed: bool
-    leave_after: int | None
-    raises: bool
-    pause: float
-    interruption: str
-    interrupted_at: float
-    steps: int
-    again_after: float | None
-    policy: BatchPolicy
-    retry: RetryPolicy
-    timeouts: Timeouts
-    dialect: Dialect
-    recovery: RecoveryPolicy
-    recovers: bool
-    calms_down: bool
-    trouble: float
-    is_dead: bool
-    grid: float
-    knows_codes: bool
-    sloppiness: float
-    declined: frozenset[str]
+    def __init__(self, seed: int) -> None:
+        random = Random(seed)
+
+        def seldom(probability: float, value: Any, otherwise: Any = None) -> Any:
+            return value if random.random() < probability else otherwise
+
+        self.seed = seed
+        self.operation = random.choice(OPERATIONS)
+        duplicates = random.choice(("reject", "reject", "serialize", "allow"))
+        self.orders = _draw_orders(random, self.operation, duplicates)
+        declined = {key(as_sent(order)) for order in self.orders if random.random() < 0.1}
+        self.declined = declined if self.operation not in LOOK_UPS else set()
+        self.kind = random.choice(("list", "generator", "async"))
+        self.streamed = random.random() < 0.5
+        size = len(self.orders)
+        self.leave_after = seldom(0.3, random.randint(0, size)) if self.streamed else None
+        self.interruption = random.choice((*[""] * 6, "cancel", "cancel", "cancel", "timeout"))
+        self.grid = grid = random.choice((0.001, 0.25, 1.0))
+        chunk_size = random.choice((1, 2, 3, 5, 7, None))
+        self.knows_codes = random.random() < 0.5
+        self.fails_after = seldom(0.1, random.randint(0, size)) if self.kind != "list" else None
+        self.input_pause = random.choice((0.0, 0.0, 0.25, 2.0)) if self.kind == "async" else 0.0
+        self.raises = self.leave_after is not None and random.random() < 0.3
+        self.pause = random.choice((0.0, 0.0, 0.0, 0.5)) if self.streamed else 0.0
+        self.interrupted_at = random.choice((0.0, round(random.uniform(0, 8) / grid) * grid))
+        self.steps = random.randint(0, 12)
+        self.again_after = random.choice((None, None, 0.0, 1.0, 10.0))
+        self.policy = BatchPolicy(
+            concurrency=random.randint(1, 5),
+            chunk_size=chunk_size and min(chunk_size, LIMITS[self.operation]),
+            deadline_seconds=seldom(0.2, max(grid, round(random.uniform(0, 12) / grid) * grid)),
+            drain_seconds=random.choice((0, 1, 5, 30)),
+            stop_after_unknown=random.choice((1, 2, 3, 3, 1000)),
+            duplicates=duplicates,
+        )
+        self.retry = RetryPolicy(
+            attempts=random.randint(1, 5), max_pause_seconds=random.choice((5.0, 30.0))
+        )
+        self.timeouts = Timeouts(
+            connect_seconds=5,
+            reply_seconds=random.choice((2.0, 10.0, 60.0)),
+            total_seconds=random.choice((5, 30, 120)),
+        )
+        self.dialect = _draw_dialect(random, knows_codes=self.knows_codes)
+        self.recovery = RecoveryPolicy(
+            settle_seconds=SETTLE_SECONDS,
+            refund_evidence=random.choice(("references", "marker")),
+            record_baseline=random.random() < 0.5,
+            resend_absent=random.random() < 0.3,
+            hold_alike_hours=random.choice((24.0, None)),
+        )
+        self.recovers = self.operation in MONEY_OPERATIONS and random.random() < 0.7
+        self.calms_down = random.random() < 0.7
+        self.trouble = random.choice((0.0, 0.0, 0.05, 0.2, 0.5))
+        self.is_dead = random.random() < 0.05
+        self.sloppiness = random.choice((0.0, 0.0, 0.1, 0.4))
+
+    def __repr__(self) -> str:
+        return f"Scenario({vars(self)})"
 
     @property
     def asks_for(self) -> str:
@@ -136,73 +167,6 @@ def as_sent(order: Any) -> Item:
         name: f"{value:.2f}" if isinstance(value, Decimal) else value
         for name, value in attrs.asdict(order, recurse=False).items()
     }
-
-
-def draw(seed: int) -> Scenario:
-    """Draw a scenario."""
-    random = Random(seed)
-
-    def seldom(probability: float, value: Any, otherwise: Any = None) -> Any:
-        return value if random.random() < probability else otherwise
-
-    operation = random.choice(OPERATIONS)
-    duplicates = random.choice(("reject", "reject", "serialize", "allow"))
-    orders = _draw_orders(random, operation, duplicates)
-    declined = {key(as_sent(order)) for order in orders if random.random() < 0.1}
-    kind, streamed = random.choice(("list", "generator", "async")), random.random() < 0.5
-    leave_after = seldom(0.3, random.randint(0, len(orders))) if streamed else None
-    interruption = random.choice((*[""] * 6, "cancel", "cancel", "cancel", "timeout"))
-    grid = random.choice((0.001, 0.25, 1.0))
-    chunk_size = random.choice((1, 2, 3, 5, 7, None))
-    knows_codes = random.random() < 0.5
-    return Scenario(
-        seed=seed,
-        operation=operation,
-        orders=orders,
-        kind=kind,
-        fails_after=seldom(0.1, random.randint(0, len(orders))) if kind != "list" else None,
-        input_pause=random.choice((0.0, 0.0, 0.25, 2.0)) if kind == "async" else 0.0,
-        streamed=streamed,
-        leave_after=leave_after,
-        raises=leave_after is not None and random.random() < 0.3,
-        pause=random.choice((0.0, 0.0, 0.0, 0.5)) if streamed else 0.0,
-        interruption=interruption,
-        interrupted_at=random.choice((0.0, round(random.uniform(0, 8) / grid) * grid)),
-        steps=random.randint(0, 12),
-        again_after=random.choice((None, None, 0.0, 1.0, 10.0)),
-        policy=BatchPolicy(
-            concurrency=random.randint(1, 5),
-            chunk_size=chunk_size and min(chunk_size, LIMITS[operation]),
-            deadline_seconds=seldom(0.2, max(grid, round(random.uniform(0, 12) / grid) * grid)),
-            drain_seconds=random.choice((0, 1, 5, 30)),
-            stop_after_unknown=random.choice((1, 2, 3, 3, 1000)),
-            duplicates=duplicates,
-        ),
-        retry=RetryPolicy(
-            attempts=random.randint(1, 5), max_pause_seconds=random.choice((5.0, 30.0))
-        ),
-        timeouts=Timeouts(
-            connect_seconds=5,
-            reply_seconds=random.choice((2.0, 10.0, 60.0)),
-            total_seconds=random.choice((5, 30, 120)),
-        ),
-        dialect=_draw_dialect(random, knows_codes=knows_codes),
-        recovery=RecoveryPolicy(
-            settle_seconds=SETTLE_SECONDS,
-            refund_evidence=random.choice(("references", "marker")),
-            record_baseline=random.random() < 0.5,
-            resend_absent=random.random() < 0.3,
-            hold_alike_hours=random.choice((24.0, None)),
-        ),
-        recovers=operation in MONEY_OPERATIONS and random.random() < 0.7,
-        calms_down=random.random() < 0.7,
-        trouble=random.choice((0.0, 0.0, 0.05, 0.2, 0.5)),
-        is_dead=random.random() < 0.05,
-        grid=grid,
-        knows_codes=knows_codes,
-        sloppiness=random.choice((0.0, 0.0, 0.1, 0.4)),
-        declined=frozenset(declined if operation not in LOOK_UPS else ()),
-    )
 
 
 def _draw_dialect(random: Random, *, knows_codes: bool) -> Dialect:
