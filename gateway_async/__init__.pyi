@@ -1,12 +1,14 @@
 # The public names. Type checkers read this file, and so does the package when it is imported.
 
 from gateway_async.batching.batch import Batch as Batch
+from gateway_async.batching.outcomes import (
+    Outcome as Outcome,
+    ReplyEnvelope as ReplyEnvelope,
+)
 from gateway_async.batching.results import (
     BatchResult as BatchResult,
-    Outcome as Outcome,
     OutcomeView as OutcomeView,
     Progress as Progress,
-    ReplyEnvelope as ReplyEnvelope,
     UnexpectedRecords as UnexpectedRecords,
 )
 from gateway_async.client import GatewayClient as GatewayClient

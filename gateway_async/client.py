@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.results import BatchResult, Outcome
+    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import BatchResult
     from gateway_async.coalescer import Coalescer
     from gateway_async.journal import Job
     from gateway_async.models.orders import (

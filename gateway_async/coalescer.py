@@ -15,7 +15,7 @@ import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
 from gateway_async.batching.feed import check_order, name_of
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.errors import (
     ConfigurationError,
     DuplicateOrderError,

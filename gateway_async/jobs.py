@@ -27,8 +27,9 @@ import attrs
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed
+from gateway_async.batching.outcomes import FailedChunk, ListedOutcomes
 from gateway_async.batching.recorder import IntentRecorder
-from gateway_async.batching.results import BatchResult, FailedChunk, ListedOutcomes
+from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import BatchRunner, Pool, Tasks
 from gateway_async.errors import (
     ConfigurationError,
@@ -51,7 +52,7 @@ from gateway_async.session import is_cancelled
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
-    from gateway_async.batching.results import ChunkResult, Outcome
+    from gateway_async.batching.outcomes import ChunkResult, Outcome
     from gateway_async.journal.leases import Lease, Whose
     from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation

@@ -6,7 +6,7 @@ Which references they have, which order is like one of them, and where the list 
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.batching.results import AnsweredChunk, FailedChunk
+from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk
 from gateway_async.errors import (
     AlikeRefundError,
     GatewayError,
@@ -18,7 +18,8 @@ from gateway_async.models.orders import OutcomeStatus, reference_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gateway_async.batching.results import BatchResult, Outcome
+    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.batching.results import BatchResult
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef, RefundOrder
     from gateway_async.models.records import RefundRecord

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from gateway_async.batching.results import FailedChunk, unknown_orders
+from gateway_async.batching.outcomes import FailedChunk, unknown_orders
 from gateway_async.errors import (
     DuplicateOrderError,
     GatewayError,
@@ -33,7 +33,7 @@ from gateway_async.wire.encode import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway_async.batching.results import ChunkResult
+    from gateway_async.batching.outcomes import ChunkResult
     from gateway_async.dialect import Dialect
     from gateway_async.operations import Operation
     from gateway_async.settings import BatchPolicy

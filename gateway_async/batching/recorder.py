@@ -9,7 +9,7 @@ import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway_async.batching.results import AnsweredChunk, FailedChunk
+from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk
 from gateway_async.errors import (
     DuplicateOrderError,
     GatewayError,

@@ -14,13 +14,8 @@ import attrs
 
 from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import Judgement, explain, judge, overall_of
-from gateway_async.batching.results import (
-    AnsweredChunk,
-    FailedChunk,
-    ReplyEnvelope,
-    Results,
-    Sending,
-)
+from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk, ReplyEnvelope, Sending
+from gateway_async.batching.results import Results
 from gateway_async.errors import (
     GatewayError,
     NotSentError,

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
 from gateway_async.cli.settings import Settings, to_toml

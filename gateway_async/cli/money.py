@@ -17,7 +17,7 @@ import orjson
 
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import GivenOrders, OrderFeed
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import counted, print_json, progress, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 import attrs
 import orjson
 
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.table import RECORD, cell_of, cells_of
 from gateway_async.cli.orders import DECISION_NOTE, IN_JOB, Layout, OrderFile
 from gateway_async.cli.run import Run

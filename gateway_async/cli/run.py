@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli.console import Console, print_json, progress
 from gateway_async.cli.options import Config, Files, Gateway, Journaled, Stored
 from gateway_async.cli.settings import Settings

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from gateway_async.batching.results import Outcome
+    from gateway_async.batching.outcomes import Outcome
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.location import Location
     from gateway_async.journal.rows import Row

@@ -104,8 +104,8 @@ class Lease:
         self._runs_from = read_clocks()
         self._is_lost = False
         self.job: JobRow
-        self.span = range(0)
-        self.total = 0
+        self.span: range = range(0)
+        self.total: int = 0
         self.failure: JournalError | None = None
         self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import orjson
 
-from gateway_async.batching.results import Exchange, ListedOutcomes, Outcome, Sending
+from gateway_async.batching.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,

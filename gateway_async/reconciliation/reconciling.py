@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable, Collection, Iterable
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.results import Outcome
+    from gateway_async.batching.outcomes import Outcome
     from gateway_async.models.orders import OrderRef
     from gateway_async.settings import BatchPolicy
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.results import BatchResult, ListedOutcomes, Outcome
+from gateway_async.batching.outcomes import ListedOutcomes, Outcome
+from gateway_async.batching.results import BatchResult
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import (
     ANY_MARKER,
@@ -24,7 +25,7 @@ from gateway_async.operations import OPERATIONS, REFUND
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gateway_async.batching.results import ChunkResult
+    from gateway_async.batching.outcomes import ChunkResult
     from gateway_async.dialect import Dialect
     from gateway_async.models.records import RefundRecord
     from gateway_async.operations import Operation

@@ -14,7 +14,8 @@ import attrs
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.feed import check_order
-from gateway_async.batching.results import AnsweredChunk, BatchResult, ListedOutcomes
+from gateway_async.batching.outcomes import AnsweredChunk, ListedOutcomes
+from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import open_runner
 from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OrderRef, OutcomeStatus, marked, reference_of
@@ -38,7 +39,7 @@ from gateway_async.wire.decode import decode_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gateway_async.batching.results import Outcome
+    from gateway_async.batching.outcomes import Outcome
     from gateway_async.operations import Operation
     from gateway_async.recovery.evidence import Transaction, Unsettled
     from gateway_async.session import Session

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from gateway_async.batching.results import Outcome
+    from gateway_async.batching.outcomes import Outcome
     from gateway_async.reconciliation.summary import Summary
     from gateway_async.telemetry import RequestEnd, RequestStart
 

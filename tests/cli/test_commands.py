@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async.batching.results import Outcome
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli.app import COMMANDS, run as run_here
 from gateway_async.cli.orders import LAYOUTS
 from gateway_async.cli.outcomes import Kept
