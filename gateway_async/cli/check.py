@@ -393,8 +393,7 @@ def write_config(settings: Settings) -> str:
     usual = Settings(signer=_fields_of(HmacSigner("-")))
     lines = [
         "# Settings of gateway-async. Ask the gateway each question; where its answer differs",
-        "# from the default that is shown, take the # away and write the answer. Sections are",
-        "# those of the interface, the gateway's own description.",
+        "# from the default that is shown, take the # away and write the answer.",
         "",
     ]
     tables: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
@@ -408,8 +407,8 @@ def write_config(settings: Settings) -> str:
             lines.append(f"{name} = {to_toml(value)}")
     lines += [
         "",
-        "# rate: How many requests a second may we send? (section 8) Without it, there is",
-        "# no limit.",
+        "# rate: How many requests a second may we send? (the interface, section 8) Without it,",
+        "# there is no limit.",
     ]
     for table, (own, defaults) in tables.items():
         questions = {} if "factory" in own else QUESTIONS.get(table, {})  # it answers for all

@@ -138,6 +138,7 @@ class Gateway(Config, Network):
     """Which gateway, and as whom."""
 
 
+@Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True, slots=False)
 class Journaled(Stored, Gateway):
     """Which gateway, as whom, and where jobs are kept."""
