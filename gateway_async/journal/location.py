@@ -10,14 +10,18 @@ import attrs
 
 from gateway_async.errors import ConfigurationError, JournalError
 
-_EXPECTED = 'expected "sqlite:////path/to/file.db" or "postgresql://user@host/database"'
+_EXPECTED = (
+    "expected sqlite:////path/to/file.db, with four slashes before an absolute path and no "
+    "parameters, or postgresql://user@host/database; in a user, a password or a parameter, write @ "
+    "as %40 and / as %2F"
+)
+_SQLITE = re.compile(r"sqlite:///(?P<path>[^?]+)", re.IGNORECASE)
 # A colon before a host's port alone: elsewhere, a password may follow it.
 _POSTGRES = re.compile(
     r"postgres(?:ql|ql\+psycopg)?://(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?"
     r"(?P<place>(?:[\w.,%-]|:\d+(?=[,/])|\[[\w:.%]+\])*/+[^/@?#][^@?#]*)(?:\?[^@]*)?",
     re.IGNORECASE,
 )
-_SQLITE = "sqlite:///"
 _UNUSABLE = re.compile("\0|%00|[\ud800-\udfff]")
 
 
@@ -28,22 +32,22 @@ class Location:
     Attributes:
         url: The URL as it was given; it may hold a password.
         shown: What may be shown of it.
-        is_sqlite: Whether it is a file.
+        path: The path of the file; empty for PostgreSQL.
     """
 
     url: str = attrs.field(repr=False)
     shown: str
-    is_sqlite: bool
+    path: str = ""
 
     @property
-    def path(self) -> str:
-        """The path of the file."""
-        return self.url[len(_SQLITE) :]
+    def is_sqlite(self) -> bool:
+        """Whether it is a file."""
+        return bool(self.path)
 
     @property
     def absolute_url(self) -> str:
         """The URL with the whole path of the file, from the working directory as it is now."""
-        return f"{_SQLITE}{Path(self.path).absolute()}" if self.is_sqlite else self.url
+        return f"sqlite:///{Path(self.path).absolute()}" if self.path else self.url
 
     def check_absolute(self) -> None:
         """Refuse a file whose path is relative.
@@ -86,35 +90,11 @@ def locate(url: object) -> Location:
     Raises:
         ConfigurationError: For anything but the URL of a SQLite file or a PostgreSQL database.
     """
-    if not isinstance(url, str):
-        raise ConfigurationError(f"journal URL: {_EXPECTED}, got {type(url).__name__}")
-    if _UNUSABLE.search(url):
-        raise ConfigurationError("journal URL: it has a NUL, or half a surrogate pair")
-    scheme = url.partition(":")[0].lower()
-    if scheme == "sqlite":
-        return _file(url)
-    if not scheme.startswith("postgres"):
-        kind = f"the scheme {scheme!r}" if "://" in url else "no URL: write sqlite:// before a path"
-        raise ConfigurationError(f"journal URL: {_EXPECTED}, got {kind}")
-    if (found := _POSTGRES.fullmatch(url)) is None:
-        raise ConfigurationError(
-            f"journal URL: {_EXPECTED}; this one names no database, or has a port that is no "
-            "number, or a character that must be escaped: write @ in a user, a password or a "
-            "parameter as %40, and / as %2F"
-        )
-    user = f"{found['user']}@" if found["user"] else ""
-    # Without its password and its parameters, which may hold one too.
-    return Location(url, f"postgresql://{user}{found['place']}", is_sqlite=False)
-
-
-def _file(url: str) -> Location:
-    path = url[len(_SQLITE) :] if url.lower().startswith(_SQLITE) else ""
-    if not path:
-        reason = "with four slashes before an absolute path"
-    elif path.startswith((":memory:", "file:")):
-        reason = "since a journal in memory would not outlive its process"
-    elif "?" in path:
-        reason = "without ?: a file has no parameters"
-    else:
-        return Location(url, url, is_sqlite=True)
-    raise ConfigurationError(f"journal URL: expected sqlite:/// and the path of a file, {reason}")
+    if isinstance(url, str) and not _UNUSABLE.search(url):
+        if found := _SQLITE.fullmatch(url):
+            return Location(url, url, found["path"])
+        if found := _POSTGRES.fullmatch(url):
+            user = f"{found['user']}@" if found["user"] else ""
+            # Without its password and its parameters, which may hold one too.
+            return Location(url, f"postgresql://{user}{found['place']}")
+    raise ConfigurationError(f"journal URL: {_EXPECTED}")
