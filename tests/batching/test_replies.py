@@ -121,7 +121,6 @@ async def test_each_item_is_judged_by_itself(operation: str) -> None:
 
 # Which item is about which order
 
-
 NO_LISTS: list[Any] = [[], None, "", "text", 7, False]
 
 

@@ -32,7 +32,7 @@ from tests.fuzz.mutations import NEAR, mutated
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds, reply_to
 
-MUTATIONS = times(1_250, long=25_000)
+MUTATIONS = times(900, long=25_000)
 """How many mutated replies there are of each seed."""
 IN_A_BATCH = 16
 """How many requests a batch has; every second one has a mutated reply."""

@@ -157,7 +157,6 @@ async def test_a_full_disk_at_any_moment_doubles_nothing(
 
 # Nothing secret gets into the journal, whatever the gateway says
 
-
 CARD = "4111111111111111"
 SIGNATURE = f"s3cret-of-the-signer-{'c2lnbmVk' * 8}"
 TEXTS = (f"E1:card {CARD} was declined", f"E1:{SIGNATURE} is not right", "E1:a\0b\ud800")

@@ -124,7 +124,6 @@ async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journ
 
 # What a streamed job needs of memory does not grow with its orders
 
-
 FEW, MANY, PAGE = 500, 1_000, 100
 MOST_GROWTH = 250
 """Bytes an order, at most; an order that is kept takes about 1,000."""

@@ -120,7 +120,6 @@ async def test_what_the_evidence_fails_on_is_never_new_again(
 
 # A refund that the gateway lists already is held, whatever the journal has forgotten
 
-
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")
 
 

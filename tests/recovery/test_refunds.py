@@ -329,7 +329,6 @@ async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
 
 # Statuses that the dialect does not know, settled over HTTP by the gateway's own records
 
-
 PENDING = "P0001:Request accepted, in process"
 ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=2)
 NO_SETTINGS = Dialect()

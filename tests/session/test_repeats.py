@@ -229,7 +229,6 @@ def test_a_payout_that_was_sent_once_is_not_called_unsent_later() -> None:
 
 # What others raise beside the reply
 
-
 RAISED: list[GatewayError] = [
     *(error for error, _, _ in FAILURES.values() if isinstance(error, GatewayError)),
     ConfigurationError(),

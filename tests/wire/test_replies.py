@@ -100,7 +100,6 @@ async def test_any_other_body_is_named_and_not_quoted(form: str) -> None:
 
 # XML
 
-
 WHOLE = """<?xml version="1.0" encoding="UTF-8"?>
     <respon><order_no> A </order_no><note/><risk_reasons><name>ip</name><status>ok</status>
     </risk_reasons><x>1</x><x>2</x><x>3</x><mixed>text<b>1</b></mixed></respon>"""
