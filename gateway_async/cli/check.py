@@ -152,17 +152,15 @@ class Answer:
     """The answer to a look-up that asks for no order in particular.
 
     Attributes:
-        asked_at: The middle of the request, by this machine's clock.
         http_status: Its HTTP status; None where no reply came.
-        dated: Its `Date` header; None where it has none that can be read.
+        ahead: How far its `Date` is ahead of this machine's clock; None without one.
         shown: Content type and beginning of the body, masked.
         payload: Its body; None if it is no JSON object.
         error: Why it does not count as answered; None if it does.
     """
 
-    asked_at: datetime
     http_status: int | None = None
-    dated: datetime | None = None
+    ahead: timedelta | None = None
     shown: str = ""
     payload: Mapping[str, Any] | None = None
     error: GatewayError | None = None
@@ -195,7 +193,8 @@ async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef
                 found.setdefault(check, Finding(check, status, seen, advice))
         for ref, name in product(refs, _LOOK_UPS) if query.error is None else ():
             (outcome,) = await client.batch(name, [ref])
-            orders += describe_order(name, outcome, settings.dialect, query.dated or query.asked_at)
+            now = datetime.now(UTC) + (query.ahead or timedelta())
+            orders += describe_order(name, outcome, settings.dialect, now)
     return [*found.values(), *orders]
 
 
@@ -207,22 +206,21 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
     try:
         response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
     except GatewayError as error:
-        return Answer(asked_at=started, error=error)
-    asked_at, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
+        return Answer(error=error)
+    middle, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
     try:
         payload = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
         session.decode(request, response, message.signature)
     except GatewayError as error:
         failure = error
-    dated = None
+    ahead = None
     with contextlib.suppress(ValueError):  # in UTC even where it does not name it
         moment = parsedate_to_datetime(response.headers.get("Date", ""))
-        dated = moment.replace(tzinfo=moment.tzinfo or UTC)
+        ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - middle
     kind = masked(response.headers.get("Content-Type", "")) or "no content type"
     return Answer(
-        asked_at=asked_at,
         http_status=response.status,
-        dated=dated,
+        ahead=ahead,
         shown=f"{kind}: {excerpt(response.body, message.signature)!r}",
         payload=payload,
         error=failure,
@@ -258,7 +256,7 @@ def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
     yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"
     yield "reply", is_json, OK, f"{seen}JSON"
     yield "reply", True, WRONG if query.is_refused else UNKNOWN, seen + query.shown
-    ahead = next((one.dated - one.asked_at for one in (query, refunds) if one.dated), None)
+    ahead = query.ahead if query.ahead is not None else refunds.ahead
     off = abs(ahead or timedelta())
     side = "ahead of" if ahead == off else "behind"
     apart = f"the gateway's clock is {off // _SECOND:,} s {side} this machine's"

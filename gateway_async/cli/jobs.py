@@ -105,7 +105,7 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     """
     gateway, merchant = settings.address, str(settings.merchant_id)
     # Without the scheme, which the journal compares: a name that changes sends a file once more.
-    place = gateway.partition("://")[2] or gateway
+    place = gateway.partition("://")[2]
     parts = (operation, place, merchant, settings.account_id, orders)
     digest = hashlib.sha256(orjson.dumps(parts)).hexdigest()[:_DIGITS]
     shown = (merchant, urlsplit(gateway).netloc)

@@ -112,9 +112,7 @@ class Run:
             "seconds": self.seconds,
         }
         found["next"] = found.pop("next_lines")
-        if self.books is None:
-            return found
-        return found | attrs.asdict(self.books)
+        return found | ({} if self.books is None else attrs.asdict(self.books))
 
     def check_files(self, *, needs_out: bool = True) -> None:
         """Refuse files that are not each one of its own, or are missing.

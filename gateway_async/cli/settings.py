@@ -35,7 +35,6 @@ from gateway_async.settings import (
     Timeouts,
     check,
     checked_base_url,
-    checked_proxy,
     is_duration,
 )
 from gateway_async.signing import Credentials, HmacSigner
@@ -161,15 +160,9 @@ class Settings(Network):
         """The gateway's address, checked.
 
         Raises:
-            ConfigurationError: If it is no URL, holds credentials, which would be shown, or cannot
-                be reached by the settings of the network.
+            ConfigurationError: If it is no URL, or holds credentials, which would be shown.
         """
-        address = checked_base_url(self.base_url or "", allow_http=self.allow_http)
-        checked_proxy(
-            self.proxy, base_url=address, trust_env=self.trust_env, allow_http=self.allow_http
-        )
-        self.ssl_context()
-        return address
+        return checked_base_url(self.base_url or "", allow_http=self.allow_http)
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return what certificates are judged by; None for aiohttp's own.

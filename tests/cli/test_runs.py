@@ -24,6 +24,7 @@ async def test_a_refund_asks_with_its_totals_and_takes_no_for_an_answer(shell: S
     for key in ("\r", CTRL_C):
         async with Terminal(shell, "refund orders.csv --out out.csv") as terminal:
             await terminal.until(asked)
+            assert names(shell.folder) == ["orders.csv"]  # a kill now leaves nothing behind
             assert await terminal.ended_by(key) == 2
         assert "gateway-async: nothing was sent" in terminal.text
     assert shell.sandbox.requests.total() == 0

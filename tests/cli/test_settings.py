@@ -52,8 +52,7 @@ def refused(
 ) -> str:
     def use() -> None:
         settings = read_settings({"config": write(text), **given}, environment)
-        assert settings.address
-        credentials(settings)
+        settings.client(credentials(settings))
 
     with pytest.raises(ConfigurationError) as caught:
         use()
