@@ -24,6 +24,7 @@ import attrs
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import print_json, standard_output
+from gateway_async.cli.run import UNSETTLED
 from gateway_async.cli.settings import Settings, to_toml
 from gateway_async.cli.tables import out_file
 from gateway_async.client import GatewayClient
@@ -99,7 +100,8 @@ async def check(
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
     findings = await look(settings, credentials, refs)
-    code = exit_code(findings)
+    statuses = {one.status for one in findings}
+    code = UNSETTLED if UNKNOWN in statuses else int(WRONG in statuses)
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
     else:
@@ -136,12 +138,6 @@ class Finding:
     seen: str
     advice: str = ""
     fields: tuple[str, ...] = ()
-
-
-def exit_code(findings: list[Finding]) -> int:
-    """Return 0 if all works, 1 if something was refused or does not fit, 3 without an answer."""
-    statuses = {finding.status for finding in findings}
-    return 3 if UNKNOWN in statuses else int(WRONG in statuses)
 
 
 # The way to the gateway

@@ -286,7 +286,7 @@ class Settings(Network):
         if not secret.strip():
             raise ConfigurationError("the secret that requests are signed with is empty")
         if "factory" in self.signer:
-            signer = _made(self.signer, secret)
+            signer = _made(self.signer["factory"], secret)
         else:
             signer = _structured({**self.signer, "secret": secret}, HmacSigner, "signer")
         return Credentials(merchant_id=merchant_id, account_id=account_id, signer=signer)
@@ -453,14 +453,13 @@ def _secret_of_file(path: Path, warn: Callable[[str], None]) -> str:
 def _secret_of_keyring(service: str, user: str) -> str:
     try:
         import keyring
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            "a keyring needs the keyring package: pip install 'gateway-async[keyring]'"
-        ) from None
-    try:
+
         secret = keyring.get_password(service, user)
     except Exception as error:  # noqa: BLE001  # a backend is anybody's code, and may not be there
-        raise ConfigurationError(f"the keyring cannot be read: {type(error).__name__}") from None
+        raise ConfigurationError(
+            f"the keyring cannot be read: {type(error).__name__}; it needs a backend, and pip "
+            "install 'gateway-async[keyring]'"
+        ) from None
     if secret is None:
         raise ConfigurationError(
             f"the keyring has no secret of service {service!r} for {user!r}; put it there with: "
@@ -469,15 +468,13 @@ def _secret_of_keyring(service: str, user: str) -> str:
     return secret
 
 
-def _made(table: Mapping[str, Any], secret: str) -> Any:
+def _made(factory: object, secret: str) -> Any:
     """Make a signer by a function that `module:name` names; its errors may hold the secret.
 
     Raises:
         ConfigurationError: If there is no such function, or it raises.
     """
-    module, _, name = str(factory := table["factory"]).partition(":")
-    if len(table) > 1:
-        raise ConfigurationError("signer: factory: expected nothing beside it")
+    module, _, name = str(factory).partition(":")
     try:
         return getattr(importlib.import_module(module), name)(secret)
     except GatewayError:

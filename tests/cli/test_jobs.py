@@ -7,6 +7,7 @@ import re
 
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.cli.running import Ended, Shell, names
+from tests.journal.tables import Tables
 
 KEPT = "--journal sqlite:///j.db"
 UTC = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
@@ -122,6 +123,16 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
     assert done == "job night: 34 orders declined\n"
     await shell(f"jobs resume night --out end.csv --yes {CONFIGURED}", 1)
     assert shell.statuses("end.csv") == {"succeeded": 20, "declined": 40}
+
+
+async def test_a_job_that_was_not_submitted_to_its_end_names_no_command(shell: Shell) -> None:
+    shell.refunds(3)
+    await shell(f"refund orders.csv --yes --out out.csv --job night {KEPT}")
+    Tables(f"sqlite:///{shell.folder}/j.db").run("UPDATE gateway_jobs SET imported = 0")
+    told = (await shell(f"jobs resume night --out end.csv --yes {KEPT}", 2)).stderr
+    assert "was not submitted to its end: submit all of its orders again" in told
+    assert "\n  gateway-async" not in told
+    assert names(shell.folder) == ["j.db", "orders.csv", "out.csv"]
 
 
 async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell: Shell) -> None:
