@@ -223,14 +223,12 @@ class Orders:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
         found = [row.index for row in self.of({identity}) if is_key or row.order == order]
-        if not found:
-            raise JournalError(f"job {job!r} has no order {shown}", job=job)
-        if len(found) > 1:
-            raise JournalError(
-                f"job {job!r} has {len(found)} orders {shown}: name one by its index: "
-                f"{', '.join(map(str, found))}",
-                job=job,
+        if len(found) != 1:
+            shown = (
+                f"{shown}: name one by its index: {', '.join(map(str, found))}" if found else shown
             )
+            count = f"{len(found)} orders" if found else "no order"
+            raise JournalError(f"job {job!r} has {count} {shown}", job=job)
         return found[0]
 
     def slices(self, positions: "Sequence[int]") -> list[int]:
@@ -391,18 +389,14 @@ class Orders:
             look_up: Whether the orders can be looked up; else only a person can know more of what
                 is held.
         """
-        table = TRANSITIONS[Transition.REOPEN]
-        before = [state for state in table if look_up or state is not JobState.HELD]
-
-        def change(known: Known, _: int) -> Known:
-            if known.state not in before or known.proof == ALIKE:
-                return known
-            text = f"{_EARLIER}{known.text}" if known.proof == NOT_DONE else known.text
-            text = _INTERRUPTED if known.state == JobState.INTENT else text
-            return known._replace(state=JobState.UNKNOWN, text=text, proof="")
-
-        for chunk in self._scan(before):
-            self._write([chunk], chunk.span, change)
+        states = [
+            state
+            for state in TRANSITIONS[Transition.REOPEN]
+            if look_up or state is not JobState.HELD
+        ]
+        for chunk in self._scan(states):
+            found = chunk.in_states(states, chunk.first)
+            self._write([chunk], {at: _reopened(each) for at, each in found if each.proof != ALIKE})
 
     def resolve(self, positions: "Sequence[int]", state: JobState, note: str) -> None:
         """Record what a person decided on unknown or held orders."""
@@ -452,13 +446,12 @@ class Orders:
         """
         chunks = self._chunks_at(positions, lock=True)
         own = [chunk for chunk in chunks if self.slice_number in {-1, chunk.slice}]
-        known = _known_at(own, positions)
+        known, new = _known_at(own, positions), dict[int, Known]()
         for at in positions:
             found = known.get(at, Known("not there"))
+            new[at] = change(found, at)
             is_same_request = request in {None, found.request}
-            if is_same_request and found.state in sources(
-                transition, JobState(change(found, at).state)
-            ):
+            if is_same_request and found.state in sources(transition, JobState(new[at].state)):
                 continue
             name = self.job.name
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
@@ -471,19 +464,20 @@ class Orders:
                 "was changed",
                 job=name,
             )
-        self._write(own, positions, change)
+        self._write(own, new)
 
-    def _write(
-        self, chunks: "Iterable[ChunkState]", positions: "Iterable[int]", change: "Change"
-    ) -> None:
-        wanted = frozenset(positions)
+    def _write(self, chunks: "Iterable[ChunkState]", new: "Mapping[int, Known]") -> None:
         for chunk in chunks:
-            known = [
-                change(each, at) if at in wanted else each
-                for at, each in zip(chunk.span, chunk.known, strict=True)
-            ]
+            known = [new.get(at, each) for at, each in zip(chunk.span, chunk.known, strict=True)]
             if known != chunk.known:
                 self.transaction.run(_WRITE, **attrs.evolve(chunk, known=known).row())
+
+
+def _reopened(known: Known) -> Known:
+    """Return what is known of an order when another lease begins."""
+    text = f"{_EARLIER}{known.text}" if known.proof == NOT_DONE else known.text
+    text = _INTERRUPTED if known.state == JobState.INTENT else text
+    return known._replace(state=JobState.UNKNOWN, text=text, proof="")
 
 
 def _known_at(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> dict[int, Known]:
