@@ -124,21 +124,6 @@ async def test_the_identity_of_a_reference_is_its_kind_and_its_value() -> None:
         await gateway.query([first, first])
 
 
-@attrs.frozen(kw_only=True)
-class _TaggedOrder(RefundOrder):
-    tag: str = "internal"
-
-
-@pytest.mark.parametrize("amount", ["10.00", "10.0"])
-async def test_a_field_that_a_subclass_adds_is_not_sent(amount: str) -> None:
-    fields: dict[str, Any] = attrs.asdict(refunds(1)[0]) | {"amount": amount}
-    transport = MemoryTransport()
-    assert (await client_over(transport).refund([_TaggedOrder(**fields)])).ok
-    (sent,) = transport.asked[0].fields["refund_orders"]
-    assert "tag" not in sent
-    assert (sent["amount"], sent["refund_amount"]) == ("10.00", "1.00")
-
-
 # What breaks, and loses no order
 
 
