@@ -6,7 +6,7 @@ identity never share a chunk and keep their order. This module does not know how
 
 import asyncio
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -310,16 +310,22 @@ class OrderFeed:
 
     def check_page(self, start: int, orders: "Sequence[Any]") -> dict[int, InvalidOrderError]:
         """Return why orders side by side may not be sent, by position; check each order once."""
-        identities = self._are_right(orders) and list(map(self._identity, orders))
-        if identities and self._note_new(identities):
-            return {}
+        with suppress(InvalidOrderError):  # of all of them together; `check` finds the order
+            if set(map(type, orders)) == self._order_classes:
+                _check_values(self._operation, orders, self._dialect)
+                if self._note_new(list(map(self._identity, orders))):
+                    return {}
         checked = enumerate(map(self.check, orders), start)
         return {index: error for index, error in checked if error is not None}
 
     def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
-        """Return why an order may not be sent, or None; check each order once."""
+        """Return why an order may not be sent, or None; check each order once.
+
+        One that was checked before is checked again, since the dialect may have changed since its
+        job was submitted.
+        """
         error = check_order(self._operation, order, self._dialect)
-        if error is not None or self._seen is None:
+        if error is not None or self._seen is None or self._is_checked:
             return error
         identity = self._identity(order)
         if self._note_new([identity]):
@@ -419,7 +425,10 @@ class OrderFeed:
             if not self._waiting and self._make_ready(indices, orders):
                 return
             for index, order in zip(indices, orders, strict=True):
-                self._add(index, order)
+                if (problem := self.check(order)) is not None:
+                    self._refuse(index, order, problem)
+                else:
+                    self._keep(index, order)
                 added += 1
         except BaseException:  # raised again: of a check, or of a signal handler
             error = NotSentError("nothing was sent: the orders could not be checked")
@@ -444,25 +453,12 @@ class OrderFeed:
         chunk = Chunk(indices, tuple(orders))
         try:
             chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker)
-        except GatewayError:  # `_add` checks one by one, and finds the reason
+        except GatewayError:  # `check` finds the order
             return False
         if not (self._is_checked or self._note_new(identities)):
             return False
         self._ready = chunk
         return True
-
-    def _add(self, index: int, order: Any) -> None:  # noqa: ANN401  # anything may come in
-        """Take in one order that was pulled, or refuse it."""
-        # The dialect may have changed since the job was submitted.
-        error = (
-            check_order(self._operation, order, self._dialect)
-            if self._is_checked
-            else self.check(order)
-        )
-        if error is not None:
-            self._refuse(index, order, error)
-        else:
-            self._keep(index, order)
 
     def _keep(self, index: int, order: Any) -> None:  # noqa: ANN401  # an order
         """Let an order wait for its chunk; refuse it if its identity has an unknown outcome."""
@@ -502,16 +498,6 @@ class OrderFeed:
         if len(hashes) < len(identities) or not hashes.isdisjoint(self._seen):
             return False
         self._seen |= hashes
-        return True
-
-    def _are_right(self, orders: "Sequence[Any]") -> bool:
-        """Return whether a quick check of all orders together finds no problem."""
-        if set(map(type, orders)) != self._order_classes:
-            return False
-        try:
-            _check_values(self._operation, orders, self._dialect)
-        except InvalidOrderError:  # `check` finds the order
-            return False
         return True
 
 
