@@ -6,10 +6,11 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from gateway_async.errors import require_extra
 
-_EXTRA = frozenset({"cyclopts", "rich"})
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _USAGE, _UNSETTLED = 2, 3
 
 
@@ -25,31 +26,22 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         sys.exit(_USAGE)
     if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
         sys.stdout.reconfigure(errors="backslashreplace")
+    code = _UNSETTLED
     try:
-        code = _load()(sys.argv[1:] if arguments is None else arguments)
+        with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):
+            from gateway_async.cli.app import run
+        code = run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        code = _UNSETTLED
-    except Exception:  # noqa: BLE001  # of a defect, 1 would say that some orders were declined
-        traceback.print_exc()
-        code = _UNSETTLED
+        pass
+    except Exception as error:  # noqa: BLE001  # of a defect, 1 would say that some were declined
+        if isinstance(error, ModuleNotFoundError) and "pip install" in str(error):
+            sys.stderr.write(f"gateway-async: {error}\n")
+            code = _USAGE
+        else:
+            traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:  # where that fails, the interpreter would flush again, and exit with 120
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)
-
-
-def _load() -> "Callable[[Sequence[str]], int]":
-    """Import the commands; without the extra, say what to install."""
-    try:
-        from gateway_async.cli.app import run
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] not in _EXTRA:
-            raise
-        sys.stderr.write(
-            f"gateway-async: the command line needs {error.name}; "
-            "install it with: pip install 'gateway-async[cli]'\n"
-        )
-        sys.exit(_USAGE)
-    return run

@@ -83,10 +83,6 @@ def run(arguments: Sequence[str]) -> int:
             return int(asyncio.run(done) if asyncio.iscoroutine(done) else done)
     except (TableError, GatewayError) as error:  # it could not begin
         problem, code = str(error), USAGE
-    except ModuleNotFoundError as error:
-        problem, code = str(error), USAGE
-        if "pip install" not in problem:  # as where an extra is missing
-            raise
     except KeyboardInterrupt:
         problem, code = "stopped", UNSETTLED
     except OSError as error:  # such as a disk that is full, or `| head`

@@ -63,7 +63,7 @@ NAMED = [
     ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
     ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "/no does not exist"),
-    ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "the scheme 'mysql'"),
+    ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "journal URL: expected sqlite"),
 ]
 
 

@@ -191,7 +191,7 @@ def test_a_command_that_has_a_defect_or_cannot_be_loaded(
     with pytest.raises(SystemExit) as ended:
         main(["refund"])
     assert ended.value.code == 2
-    told = "the command line needs cyclopts; install it with: pip install 'gateway-async[cli]'\n"
+    told = "the command line needs cyclopts: pip install 'gateway-async[cli]'\n"
     assert capsys.readouterr().err == f"gateway-async: {told}"
 
 
