@@ -174,28 +174,28 @@ async def test_a_refund_that_is_listed_as_declined_is_none(
     assert found == [expected]
 
 
-BY_MARKER: dict[str, tuple[Listed, bool, bool, OutcomeStatus]] = {
-    "its own": ([listed(1, refund_reason="OWN torn")], False, True, SUCCEEDED),
-    "its own, not done": (
-        *([listed(1, refund_reason="OWN", refund_status="0")], True, True),
-        UNKNOWN,
-    ),
-    "its own, of another amount": (
-        *([listed(1, refund_reason="OWN", refund_amount="9")], True, True),
-        UNKNOWN,
-    ),
-    "that of another order": ([listed(1, refund_reason=OTHERS)], True, True, NOT_SENT),
-    "none, by a gateway that drops markers": (
-        *([listed(1, refund_reason="torn")], False, True),
-        UNKNOWN,
-    ),
-    "none, by a look-up that may be blind": ([], True, False, UNKNOWN),
-}
+OWN, OWN_NOT_DONE = (
+    listed(1, refund_reason="OWN torn"),
+    listed(1, refund_reason="OWN", refund_status="0"),
+)
+OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 
 
-@pytest.mark.parametrize("name", BY_MARKER)
-async def test_by_marker(name: str) -> None:
-    after, keeps_markers, sees_control, expected = BY_MARKER[name]
+@pytest.mark.parametrize(
+    ("after", "keeps_markers", "sees_control", "expected"),
+    [
+        ([OWN], False, True, SUCCEEDED),
+        ([OWN_NOT_DONE], True, True, UNKNOWN),
+        ([OWN_OTHER_AMOUNT], True, True, UNKNOWN),
+        ([listed(1, refund_reason=OTHERS)], True, True, NOT_SENT),
+        ([listed(1, refund_reason="torn")], False, True, UNKNOWN),
+        ([], True, False, UNKNOWN),
+    ],
+)
+async def test_by_marker(
+    after: Listed, expected: OutcomeStatus, *, keeps_markers: bool, sees_control: bool
+) -> None:
+    """A gateway may drop markers, and a look-up that does not list the control may be blind."""
     books = Books([after], keeps_markers=keeps_markers, sees_control=sees_control)
     _, found = await recovered(books, MARKER)
     assert found == [expected]
@@ -208,41 +208,31 @@ async def test_a_reason_of_the_merchants_own_that_looks_like_a_marker_hides_noth
     assert found == [SUCCEEDED]
 
 
-ZERO = {"refund_reference_id": "0"}
-TWO: dict[str, tuple[Sequence[str | None], list[Listed], list[OutcomeStatus]]] = {
-    "one refund proves one of two": (
-        *([None, None], [[], [], [listed(1)]]),
-        [SUCCEEDED, NOT_SENT],
-    ),
-    "who had more before it chooses first": (
-        *([None, None], [[], [listed(1)], [listed(2), listed(1)]]),
-        [SUCCEEDED, SUCCEEDED],
-    ),
-    "two of one reference": (
-        *([None, None], [[], [], [listed(1, **ZERO), listed(2, **ZERO)]]),
-        [SUCCEEDED, UNKNOWN],
-    ),
-    "two of one reference, but for a blank": (
-        *([None, None], [[], [], [listed(1, **ZERO), listed(2, refund_reference_id="0 ")]]),
-        [SUCCEEDED, UNKNOWN],
-    ),
-    "the other has it": (["T1-01", None], [[], [], [listed(1)]], [SUCCEEDED, NOT_SENT]),
-    "the other has an unknown one of it": (["", None], [[], [], [listed(1)]], [SUCCEEDED, UNKNOWN]),
-    "the other has one, and this the next": (
-        *(["", None], [[], [], [listed(1), listed(2)]]),
-        [SUCCEEDED, SUCCEEDED],
-    ),
-    "the other has one, which is listed twice": (
-        *(["", None], [[], [], [listed(1), listed(1)]]),
-        [SUCCEEDED, UNKNOWN],
-    ),
-    "the other has one, and none is listed": (["", None], [[], [], []], [SUCCEEDED, UNKNOWN]),
-}
+ONE, OTHER = listed(1), listed(2)
+ZERO, ZERO_AGAIN, ZERO_AND_BLANK = (
+    listed(number, refund_reference_id=name) for number, name in ((1, "0"), (2, "0"), (2, "0 "))
+)
 
 
-@pytest.mark.parametrize("name", TWO)
-async def test_two_equal_refunds_of_one_transaction(name: str) -> None:
-    replies, searches, expected = TWO[name]
+@pytest.mark.parametrize(
+    ("replies", "searches", "expected"),
+    [
+        # One refund proves one of two; who had more before it chooses first.
+        ([None, None], [[], [], [ONE]], [SUCCEEDED, NOT_SENT]),
+        ([None, None], [[], [ONE], [OTHER, ONE]], [SUCCEEDED, SUCCEEDED]),
+        ([None, None], [[], [], [ZERO, ZERO_AGAIN]], [SUCCEEDED, UNKNOWN]),
+        ([None, None], [[], [], [ZERO, ZERO_AND_BLANK]], [SUCCEEDED, UNKNOWN]),
+        # The other succeeded: with this reference, or with one that is not known.
+        (["T1-01", None], [[], [], [ONE]], [SUCCEEDED, NOT_SENT]),
+        (["", None], [[], [], [ONE]], [SUCCEEDED, UNKNOWN]),
+        (["", None], [[], [], [ONE, OTHER]], [SUCCEEDED, SUCCEEDED]),
+        (["", None], [[], [], [ONE, ONE]], [SUCCEEDED, UNKNOWN]),
+        (["", None], [[], [], []], [SUCCEEDED, UNKNOWN]),
+    ],
+)
+async def test_two_equal_refunds_of_one_transaction(
+    replies: list[str | None], searches: list[Listed], expected: list[OutcomeStatus]
+) -> None:
     _, found = await recovered(Books(searches, replies), orders=[ORDER, ORDER])
     assert found == expected
 
