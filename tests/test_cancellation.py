@@ -8,7 +8,7 @@ import contextlib
 import gc
 import itertools
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import client_at, client_of, direct_payment, refunds, seeded
 from tests.support.books import effects
 from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out
+from tests.support.servers import bind
 
 SETTINGS: dict[str, Any] = {
     "policy": BatchPolicy(chunk_size=2, concurrency=2),
@@ -152,7 +153,6 @@ async def test_a_call_ends_with_what_holds_it(way: Way, name: str) -> None:
 # One client over several event loops
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
-SIGNER = HmacSigner("sandbox-secret")
 ONE_BY_ONE: dict[str, Any] = {"policy": BatchPolicy(concurrency=2, chunk_size=1)}
 
 
@@ -162,23 +162,13 @@ def new_loop(request: pytest.FixtureRequest) -> NewLoop:
     return make
 
 
-@pytest.fixture
-def port() -> Iterator[int]:
-    """A port that is free now, and again for each sandbox of the test."""
-
-    async def find() -> int:
-        async with Sandbox() as sandbox:
-            return int(sandbox.base_url.rpartition(":")[2])
-
-    yield asyncio.run(find())
-    gc.collect()
-
-
 @pytest.mark.parametrize("way", ["closed", "forgotten", "entered in each"])
 def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has_ended(
-    port: int, new_loop: NewLoop, way: str
+    new_loop: NewLoop, way: str
 ) -> None:
-    clients = [client_at(f"http://127.0.0.1:{port}", signer=SIGNER)]
+    with bind() as bound:
+        port = bound.getsockname()[1]  # it is free now, and again for each sandbox
+    clients = [client_at(f"http://127.0.0.1:{port}", signer=HmacSigner("sandbox-secret"))]
 
     async def work(number: int) -> int:
         async with Sandbox(port=port) as sandbox, contextlib.AsyncExitStack() as stack:
