@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
         problem, code = "stopped", UNSETTLED
     except OSError as error:  # such as a disk that is full, or `| head`
         problem, code = f"it ended early: {error}", UNSETTLED
-    console.refuse(problem)
+    console.say(f"gateway-async: {problem}")
     return code
 
 

@@ -159,10 +159,6 @@ class Console:
         """Say that something is unwise."""
         self.say(f"warning: {message}")
 
-    def refuse(self, message: str) -> None:
-        """Say why the command does not run."""
-        self.say(f"gateway-async: {message}")
-
     @contextlib.contextmanager
     def passing_on_logs(self) -> Iterator[None]:
         """Say what the library logs as warning or worse, and what it waits for; alike ones once."""
