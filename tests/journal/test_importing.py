@@ -7,18 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gateway_async.errors import (
-    InvalidOrderError,
-    JobBusyError,
-    JobConflictError,
-    JournalError,
-    LeaseLostError,
-)
-from gateway_async.journal import Job, JobState, Journal
+from gateway_async.errors import InvalidOrderError, JournalError, LeaseLostError
+from gateway_async.journal import Journal
 from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import MONEY_OPERATIONS, ORDER_CLASSES, made_up, orders_for, refunds
 
@@ -72,30 +65,6 @@ def test_orders_are_read_back_as_they_were(data: st.DataObject) -> None:
         asyncio.run(check(f"sqlite:///{Path(folder) / 'journal.db'}"))
 
 
-async def _never() -> AsyncIterator[Sequence[Any]]:
-    raise AssertionError("a page was pulled")
-    yield  # type: ignore[unreachable]
-
-
-async def test_orders_are_kept_in_their_order_and_a_rerun_writes_nothing(
-    journal: Journal, tables: Tables
-) -> None:
-    orders = refunds(2500)
-    job = journal.job("job")
-    assert await submit(job, pages_of(orders, 1700)) == 2500
-    status = await journal.status(job.name)
-    assert (status.operation, status.merchant_id, status.account_id) == ("refund", "M1", "A1")
-    assert (status.imported, status.total, status.counts[JobState.NEW]) == (True, 2500, 2500)
-    assert (status.done, status.is_running) == (False, False)
-    assert [outcome.order async for outcome in journal.outcomes("job")] == orders
-    known = tables.snapshot()
-    equal = [attrs.evolve(order, refund_amount=Decimal("1.0")) for order in orders]
-    assert await submit(job, pages_of(equal, 100)) == 2500
-    with pytest.raises(JobConflictError, match="its account_id is 'A1', not 'A2'"):
-        await submit(job, _never(), whose=("M1", "A2", ""))
-    assert tables.snapshot() == known
-
-
 @pytest.mark.parametrize("slice_size", [0, 2])
 async def test_an_import_that_ended_early_begins_anew_whatever_the_orders(
     journal: Journal, tables: Tables, slice_size: int
@@ -126,33 +95,6 @@ async def test_an_import_that_ended_early_begins_anew_whatever_the_orders(
     assert tables.run("SELECT first FROM gateway_orders") == [(0,)]
     assert [each.total for each in await journal.slices("job")] == ([2, 2] if slice_size else [])
     assert (await journal.status("job")).merchant_id == "M2"
-
-
-async def test_one_of_several_importers_goes_on(journal: Journal, other: Journal) -> None:
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    async def slowly() -> AsyncIterator[Sequence[Any]]:
-        begun.set()
-        await go_on.wait()
-        yield refunds(5)
-
-    cancelled = asyncio.create_task(submit(journal.job("job"), slowly()))
-    await begun.wait()
-    cancelled.cancel()  # it gives its lease back
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
-    begun.clear()
-    first = asyncio.create_task(submit(journal.job("job"), slowly()))
-    await begun.wait()
-    with pytest.raises(JobBusyError) as caught:
-        await submit(other.job("job"), _never())
-    assert 0 < caught.value.seconds_left <= 15
-    go_on.set()
-    assert await first == 5
-    at_once = [submitted(each, name="at once") for each in (journal, other, journal, other)]
-    ended = await asyncio.gather(*at_once, return_exceptions=True)
-    assert sum(isinstance(each, JobBusyError | Job) for each in ended) == 4
-    assert (await journal.status("at once")).counts[JobState.NEW] == 10
 
 
 async def test_an_importer_that_was_overtaken_changes_nothing(

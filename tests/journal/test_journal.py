@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async import OutcomeStatus, RefundOrder
+from gateway_async import OutcomeStatus
 from gateway_async.errors import (
     ConfigurationError,
     InvalidOrderError,
@@ -24,7 +24,7 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import NOT_DONE
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import Tables, pages_of, submit, submitted
+from tests.journal.tables import Tables, submitted
 from tests.orders import made_up, orders_for, refunds
 from tests.support.dragnet import Dragnet, beyond_tests
 
@@ -255,20 +255,6 @@ async def test_what_an_operator_cannot_decide_changes_nothing(
         with pytest.raises(ConfigurationError, match=r"status: expected one|note: expected"):
             await journal.resolve("job", 1, status, note)
     assert tables.snapshot() == known
-
-
-async def test_several_orders_are_decided_on_in_any_pattern(
-    journal: Journal, tables: Tables
-) -> None:
-    await submit(journal.job("job"), pages_of(refunds(10)), chunk_size=4)
-    patterns = ([1, *range(3, 7)], [8, 6, refunds(10)[5], 6], [0, 2, 4, 5, 7], range(10))
-    for chosen in patterns:
-        tables.put(state="held", note="")
-        await journal.resolve("job", chosen, "not_sent", "not seen")
-        again = {5 if isinstance(each, RefundOrder) else each for each in chosen}
-        assert [(known.state, known.note) for known in tables.known()] == [
-            ("new", "not seen") if at in again else ("held", "") for at in range(10)
-        ]
 
 
 async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables) -> None:
