@@ -81,26 +81,6 @@ async def test_what_cannot_be_settled_is_held_with_the_evidence_until_a_run_that
 
 
 @on_a_file
-async def test_what_is_absent_is_not_sent_again_unasked(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders = seeded(sandbox)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    one = make(policy=ONE_BY_ONE)
-    for batch in (one.refund(orders, job=journal.job("job")), one.resume(journal.job("job"))):
-        result = await batch
-        assert statuses(result) == [NOT_SENT] * 2 + [SUCCEEDED] * 4
-        assert "proved that it was not done" in str(result[0].error)
-        assert await counts(journal) == {JobState.HELD: 2, JobState.SUCCEEDED: 4}
-    sandbox.faults.add("search_refunds", DropReply())
-    for _ in range(2):  # what was proved earlier is not said of a run that could not look
-        said = str((await one.resume(journal.job("job")))[0].error)
-        assert said.startswith("earlier, recovery proved that it was not done: ")
-        assert said.count("recovery does not settle it: the look-up failed") == 1
-    assert sandbox.requests["refund"] == 3
-
-
-@on_a_file
 async def test_what_the_evidence_fails_on_is_never_new_again(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
