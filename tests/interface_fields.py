@@ -109,11 +109,7 @@ _PARTIES = {
     "PayerAddress": names("city country_code postcode state street_address"),
 }
 
-PAYOUT_FIELDS = {
-    "PayoutRequest": PAYOUT,
-    **_PARTIES,
-    "BankDetails": _BANK_DETAILS | {"bank_code"},
-}
+PAYOUT_FIELDS = {"PayoutRequest": PAYOUT, **_PARTIES, "BankDetails": _BANK_DETAILS | {"bank_code"}}
 
 RESULT_FIELDS = {
     # Section 2.3.

@@ -184,8 +184,7 @@ async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_swallowed(
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [faults.GzipReply(), faults.DropReply(), faults.Status(500), faults.InvalidBody()],
+    "fault", [faults.GzipReply(), faults.DropReply(), faults.Status(500), faults.InvalidBody()]
 )
 async def test_the_settings_of_a_given_session_change_nothing(
     trial: Trial, fault: faults.Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,12 +10,7 @@ import attrs
 import pytest
 import trustme
 
-from gateway_async import (
-    CertificateError,
-    ConfigurationError,
-    NotSentError,
-    ReplyStatusError,
-)
+from gateway_async import CertificateError, ConfigurationError, NotSentError, ReplyStatusError
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
 from tests.faults.trial import ATTEMPTS, Result, Trial, check_not_sent, error_of, status_of

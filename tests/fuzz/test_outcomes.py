@@ -19,14 +19,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import (
-    BatchPolicy,
-    BatchResult,
-    Dialect,
-    Outcome,
-    OutcomeStatus,
-    RecoveryPolicy,
-)
+from gateway_async import BatchPolicy, BatchResult, Dialect, Outcome, OutcomeStatus, RecoveryPolicy
 from tests.fuzz.conftest import times
 from tests.fuzz.mutations import NEAR, mutated
 from tests.memory import Asked, MemoryTransport, client_over

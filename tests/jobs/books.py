@@ -4,11 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from gateway_async import (
-    GatewayClient,
-    Outcome,
-    RecoveryPolicy,
-)
+from gateway_async import GatewayClient, Outcome, RecoveryPolicy
 from gateway_async.errors import NotSentError
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox

@@ -5,13 +5,7 @@ from typing import Any
 
 import attrs
 
-from gateway_async import (
-    BatchResult,
-    GatewayClient,
-    RecoveryPolicy,
-    RefundOrder,
-    RefundRecord,
-)
+from gateway_async import BatchResult, GatewayClient, RecoveryPolicy, RefundOrder, RefundRecord
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.orders import seeded

@@ -7,12 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import (
-    AlikeRefundError,
-    BatchPolicy,
-    Dialect,
-    RefundOrder,
-)
+from gateway_async import AlikeRefundError, BatchPolicy, Dialect, RefundOrder
 from gateway_async.sandbox import Sandbox
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import Make, client_of, reply_to, seeded

@@ -23,11 +23,7 @@ from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 LOST = b"no reply"
 OTHERS = "[ga-0123456789ab-0000000077]"
 ORDER = RefundOrder(
-    transaction_id="T1",
-    order_no="O1",
-    currency="EUR",
-    amount=10,
-    refund_amount="2.50",
+    transaction_id="T1", order_no="O1", currency="EUR", amount=10, refund_amount="2.50"
 )
 CONTROL = attrs.evolve(ORDER, transaction_id="T0", order_no="O0")
 """Its refund succeeds before all others: a look-up that does not list it proves no absence."""

@@ -266,9 +266,7 @@ async def test_headers_that_break_off(net: Dragnet) -> None:
     net.catch("broken off", caught.value)
 
 
-async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(
-    net: Dragnet,
-) -> None:
+async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(net: Dragnet) -> None:
     transport = MemoryTransport(lambda _: b"lost")
     client = client_over(transport, retry=QUICK)
     for body in ("form", "json"):

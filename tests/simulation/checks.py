@@ -7,12 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway_async import (
-    AlikeRefundError,
-    BatchResult,
-    DuplicateOrderError,
-    Outcome,
-)
+from gateway_async import AlikeRefundError, BatchResult, DuplicateOrderError, Outcome
 from tests.orders import MONEY_OPERATIONS
 from tests.simulation.gateway import BY_HAND, identity, key
 from tests.simulation.running import CallerError, Story

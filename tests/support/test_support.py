@@ -7,16 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.support.books import (
-    DECLINED,
-    NOT_SENT,
-    SUCCEEDED,
-    UNKNOWN,
-    Books,
-    Told,
-    Wrong,
-    judge,
-)
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, Books, Told, Wrong, judge
 from tests.support.slow import missing, server_is_used
 
 
