@@ -132,6 +132,7 @@ class Baseline:
             advice=_SEND_ANYWAY if recorder is None else "",
         )
         listed = {outcome.order.value: outcome for outcome in result}
+        made_beside = None
         for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
             outcome = listed.get(order.transaction_id)
             found = () if outcome is None else outcome.record or ()
@@ -139,9 +140,11 @@ class Baseline:
             unread = None if order.transaction_id in references else not_looked_up(outcome)
             error = find(order, found, made=self._made[key]) or unread
             if error is not None and recorder is not None:  # which is rare
-                if (beside := await recorder.made_beside(index, order)) is None:
+                if made_beside is None:  # of all orders at once: the journal is read through
+                    made_beside = await recorder.made_beside(chunk)
+                if index not in made_beside:
                     continue
-                own, more = beside
+                own, more = made_beside[index]
                 error = find(order, found, own=own, made=more) or unread
             if error is not None:
                 barred[place] = error

@@ -7,6 +7,7 @@ share a commit. This module does not know how a chunk is sent, or how the journa
 
 import asyncio
 import itertools
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from gateway_async.errors import AlikeRefundError
     from gateway_async.journal.chunks import Orders
     from gateway_async.journal.leases import Lease
+    from gateway_async.journal.rows import Row
     from gateway_async.operations import Operation
 
     Items = Sequence[Mapping[str, Any]]
@@ -105,25 +107,31 @@ class IntentRecorder:
         """
         return Intent(self, chunk, noted(references, marker))
 
-    async def made_beside(self, index: int, order: Any) -> "tuple[Collection[str], int] | None":  # noqa: ANN401  # a refund
-        """Return which refunds like an order this job may have made.
+    async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
+        """Return which refunds like each order of a chunk this job may have made.
 
         Returns:
-            Their references, and how many more there may be; None if a person has decided that the
-            order is to be sent.
+            By position, their references, and how many more there may be. An order is left out if a
+            person has decided that it is to be sent.
         """
-        names = {order.transaction_id}
-        rows = await self.lease.read(lambda orders: orders.of(names))
-        if any(row.index == index and row.known.proof == BY_OPERATOR for row in rows):
-            return None
-        beside = [row for row in rows if row.index != index]
-        more = sum(
-            row.order.refund_amount == order.refund_amount
-            and row.state in _MAY_BE_MADE
-            and not row.known.reference
-            for row in beside
-        )
-        return {row.known.reference for row in beside if row.known.reference}, more
+        names = {order.transaction_id for order in chunk.orders}
+        rows: dict[str, list[Row]] = defaultdict(list)
+        for row in await self.lease.read(lambda orders: orders.of(names)):
+            rows[row.order.transaction_id].append(row)
+        made: dict[int, tuple[Collection[str], int]] = {}
+        for index, order in zip(chunk.indices, chunk.orders, strict=True):
+            alike = rows[order.transaction_id]
+            if any(row.index == index and row.known.proof == BY_OPERATOR for row in alike):
+                continue
+            beside = [row for row in alike if row.index != index]
+            more = sum(
+                row.order.refund_amount == order.refund_amount
+                and row.state in _MAY_BE_MADE
+                and not row.known.reference
+                for row in beside
+            )
+            made[index] = {row.known.reference for row in beside if row.known.reference}, more
+        return made
 
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that the orders of a chunk are not sent before a person decides."""

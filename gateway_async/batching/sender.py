@@ -187,7 +187,7 @@ class Sender:
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
         body = response.body
         listed = b"" if chunk.encoded is None else chunk.encoded.listed
-        if glance is not None and not references:
+        if glance is not None and not any(references.values()):
             kept = glance.prove(body, listed, len(chunk.orders))
             if kept is not None:
                 return kept, glance.overall, None

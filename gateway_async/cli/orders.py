@@ -335,10 +335,13 @@ def _explained(error: InvalidOrderError, model: type, path: str) -> _WrongCellEr
 
 
 def _plain(value: Any) -> Any:
-    """Return an order as JSON has it, whatever way its values were written."""
+    """Return an order as JSON has it, whatever way its values were written.
+
+    What is as by default is left out: a field that a later version adds changes no job's name.
+    """
     if attrs.has(type(value)) and not isinstance(value, SensitiveText):
-        fields = {name: getattr(value, name) for name in attrs.fields_dict(type(value))}
-        return {name: _plain(one) for name, one in fields.items() if one is not None}
+        fields = ((field, getattr(value, field.name)) for field in attrs.fields(type(value)))
+        return {field.name: _plain(one) for field, one in fields if one != field.default}
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     if isinstance(value, Decimal):

@@ -10,11 +10,15 @@ from gateway_async import (
     BatchResult,
     Dialect,
     GatewayError,
+    Operation,
     OutcomeStatus,
     OutcomeUnknownError,
+    RecoveryPolicy,
     RejectedError,
     ReplyUnreadableError,
 )
+from gateway_async.batching import sender
+from gateway_async.batching.judge import Judgement, judge
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import (
     LIST_FIELDS,
@@ -42,6 +46,33 @@ async def judged(
     transport = MemoryTransport(lambda _: reply_to(operation, items, **envelope))
     gateway = client_over(transport, dialect=dialect or Dialect())
     return await gateway.batch(operation, orders)
+
+
+async def test_after_one_usual_reply_the_others_are_proved_without_a_judge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where earlier refunds are looked up, and there are none."""
+    asked_for: list[str] = []
+
+    def count(operation: Operation, *facts: Any) -> Judgement:
+        asked_for.append(operation.name)
+        return judge(operation, *facts)
+
+    monkeypatch.setattr(sender, "judge", count)
+    policy, recovery = (
+        BatchPolicy(concurrency=1, chunk_size=5),
+        RecoveryPolicy(record_baseline=True),
+    )
+    transport = MemoryTransport(
+        lambda asked: (
+            asked.done(refund_orders=[])
+            if asked.operation.name == "search_refunds"
+            else asked.done()
+        )
+    )
+    gateway = client_over(transport, policy=policy, recovery=recovery)
+    assert (await gateway.refund(refunds(20))).ok
+    assert asked_for.count("refund") == 1
 
 
 # Items of an operation that moves money
