@@ -92,6 +92,17 @@ def _as_xml(value: Any) -> str:
     return str(value)
 
 
+def listing(records: list[dict[str, Any]], do: Handler = all_done, /, **envelope: Any) -> Handler:
+    """Answer each search of refunds with these records, and all else by a function."""
+
+    def answer(asked: Asked) -> Answer | Awaitable[Answer]:
+        if asked.operation.name == "search_refunds":
+            return reply_to("search_refunds", records, **envelope)
+        return do(asked)
+
+    return answer
+
+
 def rewritten(rewrite: Callable[[Asked, HttpResponse], HttpResponse]) -> Handler:
     """Answer with what a function makes of the right reply."""
     return lambda asked: rewrite(asked, _response(all_done(asked)))

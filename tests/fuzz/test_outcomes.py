@@ -22,8 +22,8 @@ import pytest
 from gateway_async import BatchPolicy, BatchResult, Dialect, Outcome, OutcomeStatus, RecoveryPolicy
 from tests.fuzz.conftest import times
 from tests.fuzz.mutations import NEAR, mutated
-from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds, reply_to
+from tests.memory import Asked, MemoryTransport, client_over, listing
+from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds
 
 MUTATIONS = times(900, long=25_000)
 """How many mutated replies there are of each seed."""
@@ -253,9 +253,6 @@ async def test_a_reply_that_looks_like_the_usual_one_is_judged(
     replies: list[bytes] = []
 
     def answer(asked: Asked) -> Any:
-        if asked.operation.name == "search_refunds":
-            known = {"transaction_id": second.transaction_id, "refund_reference_id": "R9"}
-            return reply_to("search_refunds", [known])
         usual = writer.write(asked)
         replies.append(usual)
         return change(usual, replies[0])
@@ -263,7 +260,9 @@ async def test_a_reply_that_looks_like_the_usual_one_is_judged(
     added = {"refund_status": "1", "refund_message": "V0000:success", "refund_reference_id": None}
     writer = Writer(added, {"return_status": "1", "refund_orders": None}, [], (",", ":"), False)  # noqa: FBT003
     policy = BatchPolicy(concurrency=1, chunk_size=1)
-    gateway = client_over(MemoryTransport(answer), policy=policy, **ATTACKS[change])
+    known = [{"transaction_id": second.transaction_id, "refund_reference_id": "R9"}]
+    transport = MemoryTransport(listing(known, answer))
+    gateway = client_over(transport, policy=policy, **ATTACKS[change])
     result = await gateway.refund([first, attrs.evolve(second, refund_reason=reason)])
     assert [outcome.status for outcome in result] == [
         OutcomeStatus.SUCCEEDED,

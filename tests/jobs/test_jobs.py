@@ -15,7 +15,7 @@ from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables
-from tests.memory import Answer, Asked, MemoryTransport, client_over
+from tests.memory import MemoryTransport, client_over, listing
 from tests.orders import MONEY_OPERATIONS, Make, made_up, orders_for, refunds, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
 
@@ -134,13 +134,6 @@ def _generated(count: int) -> Iterator[RefundOrder]:
         yield from orders_for("refund", made_up(1, number))
 
 
-def _done(asked: Asked) -> Answer:
-    """Say that everything was done, and that there were no refunds before."""
-    return (
-        asked.done(refund_orders=[]) if asked.operation.name == "search_refunds" else asked.done()
-    )
-
-
 async def _peak(batch: Any, count: int) -> int:
     """Return the most bytes that were held while a batch was streamed."""
     tracemalloc.start()
@@ -162,7 +155,7 @@ async def test_a_stream_and_its_resume_stay_small(
     forgetful: Any = deque(maxlen=0)
     policy = BatchPolicy(duplicates="allow", concurrency=1)
     streams, resumes = list[int](), list[int]()
-    async with client_over(MemoryTransport(_done, forgetful), policy=policy) as gateway:
+    async with client_over(MemoryTransport(listing([]), forgetful), policy=policy) as gateway:
         await gateway.refund(_generated(10), job=journal.job("what is loaded at first use"))
         for count in (FEW, MANY):
             job = journal.job(f"job {count}")

@@ -23,7 +23,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from tests import postgres
 from tests.jobs.books import RESENDING, Interposed, counts, kept, references_of, refuse
-from tests.memory import Asked, HttpRequest, MemoryTransport, client_over
+from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
 from tests.orders import AT_ONCE, POLICY, Make, reply_to, seeded
 from tests.support.books import (
     DECLINED,
@@ -216,8 +216,6 @@ async def test_a_refund_that_was_declined_and_is_listed_holds_the_next_like_it(
     listed: list[dict[str, str]] = []
 
     def answer(asked: Asked) -> dict[str, Any]:
-        if asked.operation.name == "search_refunds":
-            return reply_to("search_refunds", listed)
         (item,) = asked.fields["refund_orders"]
         done = {**item, "refund_reference_id": f"R-{len(listed)}"}
         status = "1" if listed else "5"
@@ -225,7 +223,9 @@ async def test_a_refund_that_was_declined_and_is_listed_holds_the_next_like_it(
         return reply_to("refund", [{**done, "refund_status": status}])
 
     dialect = Dialect(declined_statuses={"5"})
-    gateway = client_over(MemoryTransport(answer), dialect=dialect, recovery=AT_ONCE)
+    gateway = client_over(
+        MemoryTransport(listing(listed, answer)), dialect=dialect, recovery=AT_ONCE
+    )
     given = {"transaction_id": "T1", "currency": "EUR", "amount": "50.00"}
     orders = [RefundOrder(**given, order_no=name, refund_amount="5.00") for name in ("A", "B")]
     result = await gateway.refund(orders, job=journal.job("job"), policy=SERIAL)

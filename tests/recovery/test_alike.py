@@ -9,8 +9,8 @@ import pytest
 
 from gateway_async import AlikeRefundError, BatchPolicy, Dialect, RefundOrder
 from gateway_async.sandbox import Sandbox
-from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import Make, client_of, reply_to, seeded
+from tests.memory import MemoryTransport, client_over, listing
+from tests.orders import Make, client_of, seeded
 from tests.recovery.books import REFERENCES, losing
 from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 
@@ -37,17 +37,6 @@ ORDER = RefundOrder(
     transaction_id="T1", order_no="N1", currency="EUR", amount="10.00", refund_amount="1.00"
 )
 RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
-
-
-def listing(records: list[dict[str, Any]], **envelope: Any) -> MemoryTransport:
-    """Return a gateway that does every refund, and finds these in every search."""
-
-    def answer(asked: Asked) -> dict[str, Any]:
-        if asked.operation.name == "refund":
-            return asked.done()
-        return reply_to("search_refunds", records, **envelope)
-
-    return MemoryTransport(answer)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +69,7 @@ async def test_what_is_unclear_of_a_listed_refund_counts(
         "refund_date": RECENT,
     }
     dialect = Dialect(declined_statuses={"2"})
-    transport = listing([{**record, **listed}])
+    transport = MemoryTransport(listing([{**record, **listed}]))
     gateway = client_over(transport, recovery=REFERENCES, dialect=dialect)
     (outcome,) = await gateway.refund([ORDER])
     assert isinstance(outcome.error, AlikeRefundError) is held
@@ -103,7 +92,7 @@ async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
     old = {"refund_amount": "2.00", "refund_date": RECENT, "refund_reference_id": "R1"}
     records = [{"transaction_id": one, **old} for one in listed or ()]
     busy = {"return_status": "0", "return_message": "busy"} if listed is None else {}
-    transport = listing(records, **busy)
+    transport = MemoryTransport(listing(records, **busy))
     (outcome,) = await client_over(transport, recovery=REFERENCES).refund([order])
     assert outcome.status is NOT_SENT
     assert re.search(problem, str(outcome.error))

@@ -15,7 +15,7 @@ from gateway_async import (
     RecoveryPolicy,
     RefundOrder,
 )
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, MemoryTransport, client_over, listing
 from tests.orders import AT_ONCE, reply_to
 from tests.recovery.books import AGAIN, MARKER
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
@@ -258,14 +258,14 @@ async def test_a_reply_with_an_earlier_refund_is_none_to_the_refunds(
     change: Any, *, is_new: bool
 ) -> None:
     def answer(asked: Asked) -> Any:
-        if asked.operation.name == "search_refunds":
-            return reply_to("search_refunds", [listed(1)])
         (item,) = asked.done()["refund_orders"]
         return reply_to(
             "refund", [], refund_orders=change({**item, "refund_reference_id": "T1-02"})
         )
 
-    (outcome,) = await client_over(MemoryTransport(answer), recovery=AGAIN).refund([ORDER])
+    (outcome,) = await client_over(
+        MemoryTransport(listing([listed(1)], answer)), recovery=AGAIN
+    ).refund([ORDER])
     assert outcome.status is (SUCCEEDED if is_new else UNKNOWN)
     assert is_new or "a refund that was done before" in str(outcome.error)
 
