@@ -419,8 +419,8 @@ class _Postgres:
 
         self._module = psycopg
         self.error: type[Exception] = psycopg.Error
-        try:
-            chosen = psycopg.conninfo.conninfo_to_dict(plain_url(url))
+        try:  # as its own tools read it, also where it names SQLAlchemy's driver
+            chosen = psycopg.conninfo.conninfo_to_dict(f"postgresql:{url.partition(':')[2]}")
         except psycopg.Error:
             chosen = None
         if chosen is None:
@@ -471,8 +471,3 @@ def _bounded_wait(driver: Any, failure: type[Exception]) -> "Callable[..., Any]"
                 raise failure(f"the server said nothing for {_SILENT_SECONDS:g} s")
 
     return lambda exchange, *rest, **named: wait(bounded(exchange), *rest, **named)
-
-
-def plain_url(url: str) -> str:
-    """Return a PostgreSQL URL as its own tools read it, also where it names SQLAlchemy's driver."""
-    return f"postgresql:{url.partition(':')[2]}"

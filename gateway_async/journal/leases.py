@@ -125,10 +125,14 @@ class Lease:
             self._orders(transaction).reopen(look_up=can_look_up)
 
         try:
-            await self._run("take it", take)
-        except (asyncio.CancelledError, JournalError):  # it may have been taken, and has no owner
-            self._database.post("release it", self.end)
+            await self.run("take it", take)
+        except (asyncio.CancelledError, JournalError):
+            self.abandon()
             raise
+
+    def abandon(self) -> None:
+        """End it without waiting for that, also where it is not known whether it was taken."""
+        self._database.post("release it", self.end)
 
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
@@ -154,7 +158,7 @@ class Lease:
             LeaseLostError: If another process took it.
         """
         asked_at = read_clocks()
-        await self._run("keep the lease", self.extend)
+        await self.run("keep the lease", self.extend)
         self._runs_from = max(self._runs_from, asked_at)
 
     async def release(self, *, is_through: bool = False) -> None:
@@ -178,12 +182,12 @@ class Lease:
                     transaction.run(_FINISH, **self._place)
             self.end(transaction)
 
-        await self._run("release the lease", release)
+        await self.run("release the lease", release)
         self._is_lost = True
 
     def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
-        return self._run("read the orders", lambda tx: operation(self._orders(tx)))
+        return self.run("read the orders", lambda tx: operation(self._orders(tx)))
 
     def change(
         self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
@@ -203,11 +207,13 @@ class Lease:
             self.verify(transaction, alive=alive)
             return operation(self._orders(transaction))
 
-        return self._run(what, change, is_change=True)
+        return self.run(what, change, is_change=True)
 
-    def _run(
+    def run(
         self, what: str, operation: "Callable[[Transaction], T]", *, is_change: bool = False
     ) -> "asyncio.Future[T]":
+        """Carry out an operation, whether the lease is ours or not."""
+
         def note(done: "asyncio.Future[T]") -> None:
             error = None if done.cancelled() else done.exception()
             if isinstance(error, LeaseLostError):
@@ -310,7 +316,7 @@ class Lease:
             raise self._lost(_TAKEN)
 
     def end(self, transaction: "Transaction") -> None:
-        """End it, if it is its owner's still, also where it is not known whether it was taken."""
+        """End it, if it is its owner's still."""
         transaction.leases.clear()  # else a later operation of the transaction takes it for live
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)

@@ -51,7 +51,7 @@ def prepare(transaction: Transaction, location: "Location", *, create: bool = Tr
             the database cannot hold every text.
     """
     transaction.lock(_ADVISORY_LOCK)
-    if _has_table(transaction, "gateway_journal_version"):
+    if _has_tables(transaction):
         found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()[0]
         if found != VERSION:
             _upgrade(transaction, location, found)
@@ -65,11 +65,11 @@ def prepare(transaction: Transaction, location: "Location", *, create: bool = Tr
         transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
 
 
-def _has_table(transaction: Transaction, name: str) -> bool:
-    statement = "SELECT 1 WHERE to_regclass(:name) IS NOT NULL"
+def _has_tables(transaction: Transaction) -> bool:
+    statement = "SELECT 1 WHERE to_regclass('gateway_journal_version') IS NOT NULL"
     if transaction.engine.is_sqlite:
-        statement = "SELECT 1 FROM sqlite_master WHERE name = :name"
-    return transaction.run(statement, name=name).fetchone() is not None
+        statement = "SELECT 1 FROM sqlite_master WHERE name = 'gateway_journal_version'"
+    return transaction.run(statement).fetchone() is not None
 
 
 def _upgrade(transaction: Transaction, location: "Location", found: str) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import struct
 from array import array
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -29,15 +29,14 @@ from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.journal import Job
     from gateway_async.journal.leases import Whose
     from gateway_async.operations import Operation
 
-T = TypeVar("T")
-
+_SUBMIT = "submit it"
 # The lease of a process that submits a job.
 _IMPORT_SLICE = -1
 _CHUNKS_AT_ONCE = 200
@@ -109,12 +108,11 @@ class Submission:
         name, journal = self.job.name, self.job.journal
         lease = Lease(journal.database, journal.lease_seconds, name, _IMPORT_SLICE, "import")
         try:
-            job = await self._run(lambda tx: self._begin(tx, lease))
+            job = await lease.run(_SUBMIT, lambda tx: self._begin(tx, lease))
             if not job.imported:
                 return await self._import(lease, pages)
         except BaseException:
-            # Also where a cancellation left it open whether the lease was taken.
-            journal.database.post(self._what, lease.end)
+            lease.abandon()
             raise
         await self._compare(job, pages)
         return job.total
@@ -122,13 +120,6 @@ class Submission:
     @property
     def _is_keyed(self) -> bool:
         return self.operation.kind is OperationClass.KEYED
-
-    @property
-    def _what(self) -> str:
-        return f"cannot submit job {self.job.name!r}"
-
-    def _run(self, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
-        return self.job.journal.database.run(self._what, operation)
 
     # An import
 
@@ -157,10 +148,10 @@ class Submission:
         try:
             keys = await self._add_orders(lease, pages)
             await self._add_chunks(lease, keys)
-            await self._run(lambda tx: self._finish(tx, lease, len(keys)))
+            await lease.run(_SUBMIT, lambda tx: self._finish(tx, lease, len(keys)))
         except (InvalidOrderError, JobConflictError):
             with contextlib.suppress(JournalError):  # else the next import drops it
-                await self._run(lambda tx: _drop(tx, lease))
+                await lease.run(_SUBMIT, lambda tx: _drop(tx, lease))
             raise
         return len(keys)
 
@@ -183,9 +174,9 @@ class Submission:
                     {"request_id": storable(name), "job": job, "position": position}
                     for position, name in enumerate(names if self._is_keyed else (), first)
                 ]
-            await self._add(lease, _ADD_ORDERS, blocks)
+            await _add(lease, _ADD_ORDERS, blocks)
             if payouts:
-                await self._add(lease, _ADD_PAYOUTS, payouts)
+                await _add(lease, _ADD_PAYOUTS, payouts)
         return seen
 
     async def _add_chunks(self, lease: Lease, keys: "array[int]") -> None:
@@ -201,16 +192,7 @@ class Submission:
                 for first in range(run[0], run[-1] + 1, size):
                     last = min(first + size - 1, run[-1])
                     chunks.append({"job": job, "first": first, "last": last, "slice": number})
-            await self._add(lease, _ADD_CHUNKS, chunks)
-
-    def _add(
-        self, lease: Lease, statement: str, rows: "list[dict[str, Any]]"
-    ) -> "asyncio.Future[None]":
-        def insert(transaction: "Transaction") -> None:
-            lease.extend(transaction)
-            transaction.run_many(statement, rows)
-
-        return self._run(insert)
+            await _add(lease, _ADD_CHUNKS, chunks)
 
     def _finish(self, transaction: "Transaction", lease: Lease, total: int) -> None:
         """End an import: the job is there, with all of its orders, for any process to run.
@@ -241,7 +223,7 @@ class Submission:
 
     async def _compare(self, job: JobRow, pages: "AsyncIterator[Sequence[Any]]") -> None:
         def read(first: int, last: int) -> "asyncio.Future[list[str]]":
-            return self._run(lambda tx: Orders(tx, job).blocks(first, last))
+            return self.job.read(lambda tx, job: Orders(tx, job).blocks(first, last))
 
         given, codec = 0, codec_of(self.operation.name)
         async for orders in pages:
@@ -274,6 +256,14 @@ class Submission:
             "orders: those of this job would be sent again under another name",
             job=self.job.name,
         )
+
+
+def _add(lease: Lease, statement: str, rows: "list[dict[str, Any]]") -> "asyncio.Future[None]":
+    def insert(transaction: "Transaction") -> None:
+        lease.extend(transaction)
+        transaction.run_many(statement, rows)
+
+    return lease.run(_SUBMIT, insert)
 
 
 def _drop(transaction: "Transaction", lease: Lease) -> None:
