@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import attrs
+
 from gateway_async import (
     BankDetails,
     BatchPolicy,
@@ -144,25 +146,22 @@ def references(count: int) -> list[OrderRef]:
     return orders_for("query", made_up(count))
 
 
+def as_sent(order: Any) -> dict[str, Any]:
+    """Return the fields of an order as a request has them."""
+    if isinstance(order, OrderRef):
+        return {order.kind: order.value}
+    return {
+        name: f"{value:.2f}" if isinstance(value, Decimal) else value
+        for name, value in attrs.asdict(order, recurse=False).items()
+    }
+
+
 def item_of(operation: str, order: Any, **changes: Any) -> dict[str, Any]:
     """Return what a gateway says of an order that it did."""
     if operation in LOOK_UPS:
-        item = {order.kind: order.value, "query_result": "1", "amount": "10.00"}
-        return {**item, **changes}
-    item = {
-        "transaction_id": order.transaction_id,
-        "order_no": order.order_no,
-        "currency": order.currency,
-        "amount": f"{order.amount:.2f}",
-        f"{operation}_status": "1",
-    }
-    if operation == "refund":
-        item |= {"refund_amount": f"{order.refund_amount:.2f}", "refund_message": "V0000:success"}
-    else:
-        item["error_message"] = ""
-    if operation == "review":
-        item["review_flag"] = order.review_flag
-    return {**item, **changes}
+        return {**as_sent(order), "query_result": "1", "amount": "10.00", **changes}
+    text = {"refund_message": "V0000:success"} if operation == "refund" else {"error_message": ""}
+    return {**as_sent(order), f"{operation}_status": "1", **text, **changes}
 
 
 LIST_FIELDS = {

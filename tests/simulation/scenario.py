@@ -17,7 +17,7 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.orders import LOOK_UPS, MONEY_OPERATIONS, ORDER_CLASSES
+from tests.orders import LOOK_UPS, MONEY_OPERATIONS, ORDER_CLASSES, as_sent
 from tests.simulation.gateway import (
     ABSENT_RESULT,
     BY_HAND,
@@ -28,7 +28,6 @@ from tests.simulation.gateway import (
     NOTHING_DONE_HTTP,
     PENDING,
     Gateway,
-    Item,
     key,
 )
 
@@ -157,16 +156,6 @@ class Scenario:
     def chunk_limit(self) -> int:
         """How many orders a request has at most."""
         return min(self.policy.chunk_size or 1000, LIMITS[self.operation])
-
-
-def as_sent(order: Any) -> Item:
-    """Return the fields of an order as a request has them."""
-    if isinstance(order, OrderRef):
-        return {order.kind: order.value}
-    return {
-        name: f"{value:.2f}" if isinstance(value, Decimal) else value
-        for name, value in attrs.asdict(order, recurse=False).items()
-    }
 
 
 def _draw_dialect(random: Random, *, knows_codes: bool) -> Dialect:
