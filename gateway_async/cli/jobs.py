@@ -23,7 +23,7 @@ from gateway_async.cli.console import (
     print_json,
     standard_output,
 )
-from gateway_async.cli.orders import LAYOUTS, OrderFile, Totals
+from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect
 from gateway_async.cli.settings import Settings
@@ -187,7 +187,7 @@ def run_job(
         run.console.confirm(f"{known}: {question}")
     else:
         run.console.note(f"{known}{'; nothing is sent' * known.is_done}")
-    layout, reasons = LAYOUTS[run.operation], Kept()
+    reasons = Kept()
 
     async def work(_: TextIO, stop: Stop) -> None:
         async with (
@@ -199,7 +199,7 @@ def run_job(
 
     async def write(out: TextIO) -> None:
         async with settings.open_journal(create=False) as journal:
-            await write_job(run, journal, layout, out, file=file, reasons=reasons)
+            await write_job(run, journal, out, file=file, reasons=reasons)
 
     with contextlib.closing(reasons):
         return run.carry_out(work, write)
@@ -287,13 +287,15 @@ async def show(
     settings = given.settings()
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
-        columns = ("index", "state", *LAYOUTS[status.operation].naming, "reason")
+        is_payout = status.operation == PAYOUT.name
+        naming = ("request_id",) if is_payout else ("transaction_id", "order_no")
+        columns = ("index", "state", *naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
         async for row in rows_of(journal, name):
             if row.state.value in _IN_DOUBT:
                 count += 1
                 if count <= _SHOWN:
-                    names = (str(getattr(row.order, column)) for column in columns[2:-1])
+                    names = (str(getattr(row.order, column)) for column in naming)
                     rows.append((row.index, str(row.state), *names, row.known.text))
     if json:
         in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
@@ -342,7 +344,7 @@ def outcomes(
 
     async def write(out: TextIO, _: Stop) -> None:
         async with settings.open_journal(create=False) as journal:
-            await write_job(run, journal, LAYOUTS[status.operation], out, states=state)
+            await write_job(run, journal, out, states=state)
 
     run.carry_out(write)
     return UNSETTLED if run.misplaced else DONE

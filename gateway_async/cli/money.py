@@ -21,13 +21,13 @@ from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import counted, print_json, progress, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
-from gateway_async.cli.orders import LAYOUTS, LEDGER, OrderFile
+from gateway_async.cli.orders import LEDGER, OrderFile, result_columns
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import DONE, Run, Stop, collect, drive
 from gateway_async.cli.tables import STDIO, csv_writer, open_table, to_text
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.models.values import MASK
-from gateway_async.operations import PAYOUT
+from gateway_async.operations import OPERATIONS, PAYOUT
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
@@ -66,7 +66,7 @@ def send(
         if given.dry_run:
             return _show_plan(run, file, known)
         question = ""
-        if file.layout.operation.confirms or known.before:
+        if file.operation.confirms or known.before:
             question = file.question(settings.address)
             if name == PAYOUT.name and given.again:
                 question += "; payouts that other jobs have are paid again"
@@ -101,11 +101,12 @@ def look_up(
     credentials = settings.credentials(os.environ, console.warn)
     run = Run(command=name, console=console, given=given, settings=settings, source=orders)
     run.check_files()
+    columns = result_columns(OPERATIONS[run.operation])
     with _open_orders(run) as file, contextlib.closing(Kept()) as found:
 
         def keep(outcome: Outcome[Any, Any]) -> None:
             run.report.see(outcome, file.lines[outcome.index])
-            found[outcome.index] = orjson.dumps(result_cells(outcome, file.layout))
+            found[outcome.index] = orjson.dumps(result_cells(outcome, columns))
 
         async def work(_: TextIO, stop: Stop) -> None:
             async with settings.client(credentials, telemetry=run.report.latencies) as client:
@@ -124,12 +125,12 @@ def _open_orders(run: Run) -> Iterator[OrderFile]:
         ConfigurationError: If it cannot be used.
         TableError: With every problem of the file.
     """
-    layout, policy = LAYOUTS[run.command], run.settings.policy
-    check_size(layout.operation, policy)
-    repeats = policy.duplicates != "reject" and layout.operation is not PAYOUT
-    repeats = repeats or layout.operation.is_look_up
+    operation, policy = OPERATIONS[run.operation], run.settings.policy
+    check_size(operation, policy)
+    may_repeat = policy.duplicates != "reject" and operation is not PAYOUT
+    repeats = may_repeat or operation.is_look_up
     with open_table(run.source or STDIO) as table:
-        yield OrderFile(table, layout, run.settings.dialect, repeats=repeats)
+        yield OrderFile(table, operation, run.settings.dialect, repeats=repeats)
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
@@ -137,7 +138,7 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
 
     Of a job that has begun, only its journal knows which orders are new: they are counted.
     """
-    settings, totals, operation = run.settings, file.totals, file.layout.operation
+    settings, totals, operation = run.settings, file.totals, file.operation
     states = known.states
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
@@ -163,7 +164,7 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
 
 async def _first_requests(run: Run, file: OrderFile) -> list[dict[str, str]]:
     """Cut the first orders into chunks as a batch does, and write them, masked as in a repr."""
-    dialect, operation = run.settings.dialect, file.layout.operation
+    dialect, operation = run.settings.dialect, file.operation
     body_format = dialect.body_formats.get(operation.name, operation.body)
     orders = GivenOrders(map(_masked, file.orders()))
     feed = OrderFeed(operation, dialect, run.settings.policy, orders)

@@ -4,14 +4,12 @@ Columns are the fields of orders and records; parts of objects have dots:
 `beneficiary.address.city`. Particulars of persons and accounts are in no message.
 """
 
-import functools
 import hashlib
 import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import attrs
@@ -42,73 +40,40 @@ _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
 
-# Layouts
+# Columns
+
+LEDGER = Operation(
+    name="reconcile",
+    path="",
+    kind=OperationClass.READ,
+    order_class="gateway_async.reconciliation.LedgerEntry",
+)
+"""What stands for an operation where a ledger is read."""
 
 
-def _inputs(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
+def input_columns(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
     """Yield the columns of an order: its fields, and in place of its objects theirs, with dots."""
     for field in attrs.fields(model):
         if MODEL in field.metadata and IS_LIST not in field.metadata:
-            yield from _inputs(field.metadata[MODEL], f"{path}{field.name}.")
+            yield from input_columns(field.metadata[MODEL], f"{path}{field.name}.")
         else:
             yield f"{path}{field.name}", field
 
 
-@attrs.frozen(kw_only=True)
-class Layout:
-    """What the files of one command hold.
+def result_columns(operation: Operation) -> tuple[str, ...]:
+    """Return the columns that are written beside those of the input.
 
-    Attributes:
-        operation: What is done with its rows.
+    They have all of a record, but of money, what the journal keeps of it.
     """
-
-    operation: Operation
-
-    @functools.cached_property
-    def inputs(self) -> Mapping[str, _Field]:
-        """The columns that are read."""
-        return dict(_inputs(self.operation.order_class))
-
-    @functools.cached_property
-    def results(self) -> tuple[str, ...]:
-        """The columns written from all of a record; of money, what the journal keeps of it."""
-        operation = self.operation
-        if operation.takes_jobs and operation.list_field:
-            return tuple(filter(None, (operation.reference_field,)))
-        columns = columns_of(operation.record_class, RECORD)
-        return tuple(name for name in columns if not name.endswith(_NEVER_WRITTEN))
-
-    @property
-    def naming(self) -> tuple[str, ...]:
-        """The columns by which people know an order."""
-        return ("request_id",) if "request_id" in self.inputs else ("transaction_id", "order_no")
-
-    @functools.cached_property
-    def result_columns(self) -> tuple[str, ...]:
-        """The columns that the command writes beside those of the input."""
-        return (*OUTCOME_COLUMNS, *self.results)
+    if operation.takes_jobs and operation.list_field:
+        return (*OUTCOME_COLUMNS, *filter(None, (operation.reference_field,)))
+    columns = columns_of(operation.record_class, RECORD)
+    return (*OUTCOME_COLUMNS, *(name for name in columns if not name.endswith(_NEVER_WRITTEN)))
 
 
-LAYOUTS: Mapping[str, Layout] = MappingProxyType(
-    {
-        name.replace("_", "-"): Layout(operation=one)
-        for name, one in OPERATIONS.items()
-        if one.is_look_up or one.takes_jobs
-    }
+_WRITTEN = {IN_JOB, DECISION_NOTE}.union(
+    *(result_columns(one) for one in OPERATIONS.values() if one.takes_batch)
 )
-"""The layout of each command that sends a batch of orders, by the command."""
-
-LEDGER = Layout(
-    operation=Operation(
-        name="reconcile",
-        path="",
-        kind=OperationClass.READ,
-        order_class="gateway_async.reconciliation.LedgerEntry",
-    )
-)
-"""The layout of a ledger."""
-
-_WRITTEN = {IN_JOB, DECISION_NOTE}.union(*(layout.result_columns for layout in LAYOUTS.values()))
 
 # A file, checked whole
 
@@ -156,7 +121,7 @@ class OrderFile:
 
     Args:
         table: The file.
-        layout: Its columns.
+        operation: What is done with its rows.
         dialect: Defines how many decimal places an amount may have; None for any number of them,
             and any currency.
         repeats: Whether the same order may stand in it more than once.
@@ -171,10 +136,16 @@ class OrderFile:
     """
 
     def __init__(
-        self, table: Table, layout: Layout, dialect: Dialect | None = None, *, repeats: bool = True
+        self,
+        table: Table,
+        operation: Operation,
+        dialect: Dialect | None = None,
+        *,
+        repeats: bool = True,
     ) -> None:
         self.table = table
-        self.layout = layout
+        self.operation = operation
+        self._inputs = dict(input_columns(operation.order_class))
         self.totals: Totals = Totals(dialect or Dialect())
         self.lines: array[int] = array("L")
         self._dialect = dialect
@@ -187,13 +158,13 @@ class OrderFile:
     @property
     def unread(self) -> str:
         """Names the columns that nothing is made of, and that no command wrote."""
-        read = {*self.layout.inputs, *_WRITTEN}
+        read = {*self._inputs, *_WRITTEN}
         return ", ".join(repr(name) for name in self.table.header if name not in read)
 
     def question(self, address: str) -> str:
         """Return what is asked before its orders are sent."""
         beside = f" (columns that are not sent: {self.unread})" if self.unread else ""
-        return f"{self.layout.operation} {self.totals} at {address}{beside}"
+        return f"{self.operation} {self.totals} at {address}{beside}"
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -205,11 +176,11 @@ class OrderFile:
         Raises:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
-        layout, tree = self.layout, dict[str, Any]()
-        if layout.operation.takes_jobs:
+        tree, model = dict[str, Any](), self.operation.order_class
+        if self.operation.takes_jobs:
             _check_not_sent(row.cells)
         for column, cell in row.cells.items():
-            if not cell or column not in layout.inputs:
+            if not cell or column not in self._inputs:
                 continue
             if _CUT_OFF.fullmatch(cell):
                 reason = (
@@ -221,11 +192,11 @@ class OrderFile:
             branch = tree
             for parent in parents:
                 branch = branch.setdefault(parent, {})
-            is_list = IS_LIST in layout.inputs[column].metadata
+            is_list = IS_LIST in self._inputs[column].metadata
             branch[name] = _listed(column, cell) if is_list else cell
-        if layout.operation.order_class is OrderRef and "transaction_id" in tree:
+        if model is OrderRef and "transaction_id" in tree:
             tree.pop("order_no", None)  # as a ledger is looked up
-        return _made(layout.operation.order_class, tree, "")
+        return _made(model, tree, "")
 
     def _problems(self, digest: Any, first_lines: dict[int, int] | None) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
@@ -243,7 +214,7 @@ class OrderFile:
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
-            if self.layout.operation.takes_jobs:
+            if self.operation.takes_jobs:
                 digest.update(orjson.dumps(_plain(order)))
                 self.totals.add(order)
             else:
@@ -254,7 +225,7 @@ class OrderFile:
     def _column_problems(self) -> Iterator[tuple[str, str]]:
         """Name columns that must be there and are not."""
         header = self.table.header
-        for name, field in self.layout.inputs.items():
+        for name, field in self._inputs.items():
             if field.default is attrs.NOTHING and "." not in name and name not in header:
                 yield name, f"missing; there are: {', '.join(map(repr, header))}"
 
@@ -262,7 +233,7 @@ class OrderFile:
         self, order: Any, dialect: Dialect, line: int, first_lines: dict[int, int] | None
     ) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
-        operation = self.layout.operation
+        operation = self.operation
         if error := check_order(operation, order, dialect):
             raise _explained(error, type(order), "")
         if first_lines is None:

@@ -9,31 +9,37 @@ import orjson
 
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.table import RECORD, cell_of, cells_of
-from gateway_async.cli.orders import DECISION_NOTE, IN_JOB, Layout, OrderFile
+from gateway_async.cli.orders import (
+    DECISION_NOTE,
+    IN_JOB,
+    OrderFile,
+    input_columns,
+    result_columns,
+)
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, to_text
 from gateway_async.errors import NotSentError, OutcomeUnknownError, RejectedError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
+from gateway_async.operations import OPERATIONS
 
 _PAGE = 1000
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
 _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
 
 
-def result_cells(outcome: Outcome[Any, Any], layout: Layout) -> dict[str, str]:
+def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[str, str]:
     """Return the result cells of one order; those of several records of it are joined by `;`."""
     records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
     error = outcome.error
     text = "" if error is None else str(error)
     if isinstance(error, RejectedError):
         text = error.text or text
-    found = {"status": str(outcome.status), "code": getattr(error, "code", ""), "error": text}
     read = [{**cells_of(one), **cells_of(one, RECORD)} for one in records]
-    for column in layout.results:
-        found[column] = ";".join(to_text(one.get(column)) for one in read)
-    return found
+    found = {column: ";".join(to_text(one.get(column)) for one in read) for column in columns}
+    said = {"status": str(outcome.status), "code": getattr(error, "code", ""), "error": text}
+    return {**found, **said}
 
 
 class Kept:
@@ -74,7 +80,6 @@ async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
 async def write_job(
     run: Run,
     journal: Journal,
-    layout: Layout,
     out: TextIO,
     *,
     file: OrderFile | None = None,
@@ -88,14 +93,15 @@ async def write_job(
     Args:
         run: Counts them, and names the job.
         journal: Has them.
-        layout: Its columns.
         out: Where they are written.
         file: The file that the job is of, whose rows are written; None to write the orders.
         reasons: Why this run did not send orders.
         states: Only orders in these states; of all, if there are none.
     """
-    job, results = str(run.job), (*layout.result_columns, DECISION_NOTE, IN_JOB)
-    columns = ["index", "state", *layout.inputs] if file is None else file.table.header
+    job, operation = str(run.job), OPERATIONS[run.operation]
+    results = (*result_columns(operation), DECISION_NOTE, IN_JOB)
+    fields = [name for name, _ in input_columns(operation.order_class)]
+    columns = ["index", "state", *fields] if file is None else file.table.header
     write = csv_writer(out, [*(name for name in columns if name not in results), *results])
     sources = None if file is None else file.table.rows()
     is_another = (await journal.status(job)).is_running
@@ -111,14 +117,14 @@ async def write_job(
             outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
         run.report.see(outcome, line)
         run.states[row.state] += 1
-        found = {**result_cells(outcome, layout), DECISION_NOTE: row.known.note, IN_JOB: job}
-        write({**(cells or _cells_of(row, layout)), **found})
+        found = {**result_cells(outcome, results), DECISION_NOTE: row.known.note, IN_JOB: job}
+        write({**(cells or _cells_of(row, fields)), **found})
 
 
-def _cells_of(row: Row, layout: Layout) -> dict[str, Any]:
+def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
     """Return the cells of an order that no file has: its fields, those in its parts with dots."""
     found: dict[str, Any] = {"index": row.index, "state": row.state}
-    for column in layout.inputs:
+    for column in fields:
         value = row.order
         for name in column.split("."):
             value = getattr(value, name, None)
@@ -135,7 +141,7 @@ async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> No
         found: The result cells of each that was, as JSON.
         out: Where they are written.
     """
-    columns = file.layout.result_columns
+    columns = result_columns(file.operation)
     passed = [name for name in file.table.header if name not in columns]
     write = csv_writer(out, [*passed, *columns])
     for index, row in enumerate(file.table.rows()):
@@ -146,4 +152,4 @@ async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> No
             order=file.order_of(row), index=index, status=OutcomeStatus.NOT_SENT, error=_NOT_SENT
         )
         run.report.see(outcome, row.line)
-        write({**row.cells, **result_cells(outcome, file.layout)})
+        write({**row.cells, **result_cells(outcome, columns)})

@@ -12,7 +12,7 @@ import attrs
 from gateway_async.cli import options
 from gateway_async.cli.console import counted, listed, print_json, progress
 from gateway_async.cli.jobs import find_job, states_of
-from gateway_async.cli.orders import LAYOUTS, OrderFile
+from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, next_line
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
@@ -20,6 +20,7 @@ from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
+from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
 from gateway_async.signing import Credentials
 from gateway_async.workers import Workers
@@ -80,14 +81,14 @@ def submit(
             one after the other.
         yes: Do not ask before the job is handed to the workers.
     """
-    layout, settings = LAYOUTS[operation], given.settings()
+    settings = given.settings()
     credentials = settings.credentials(os.environ, console.warn)
     policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
     with open_table(orders) as table:
         repeats = policy.duplicates != "reject"
-        file = OrderFile(table, layout, settings.dialect, repeats=repeats)
+        file = OrderFile(table, OPERATIONS[operation], settings.dialect, repeats=repeats)
         known = find_job(settings, job)
-        if layout.operation.confirms and not yes:
+        if file.operation.confirms and not yes:
             console.confirm(f"{known}, for workers alone: {file.question(settings.address)}")
 
         async def keep() -> int:

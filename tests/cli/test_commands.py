@@ -13,11 +13,12 @@ import pytest
 
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli.app import COMMANDS, run as run_here
-from gateway_async.cli.orders import LAYOUTS
+from gateway_async.cli.orders import result_columns
 from gateway_async.cli.outcomes import Kept
 from gateway_async.cli.settings import VARIABLES
 from gateway_async.errors import NotSentError
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
+from gateway_async.operations import OPERATIONS
 from tests.cli.running import REFUND_COLUMNS, Shell, names, write
 from tests.interface_fields import RESULT_FIELDS
 
@@ -106,14 +107,14 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: 
     ]
 
 
-@pytest.mark.parametrize("command", ["query", "search-refunds", "payout"])
+@pytest.mark.parametrize("command", ["query", "search_refunds", "payout"])
 def test_every_field_that_the_interface_documents_is_in_the_output(command: str) -> None:
-    layout = LAYOUTS[command]
-    assert layout.operation is not None
-    for name in RESULT_FIELDS[layout.operation.record_class.__name__] - {"encryption_data"}:
+    operation = OPERATIONS[command]
+    columns = result_columns(operation)
+    for name in RESULT_FIELDS[operation.record_class.__name__] - {"encryption_data"}:
         column = f"record_{name}"  # or those of its parts
-        assert any(f"{one}_".startswith(f"{column}_") for one in layout.results), name
-    assert not any("encryption_data" in column for column in layout.results)
+        assert any(f"{one}_".startswith(f"{column}_") for one in columns), name
+    assert not any("encryption_data" in column for column in columns)
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:

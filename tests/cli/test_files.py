@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.orders import LAYOUTS, OrderFile
+from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.tables import (
     Problem,
     Table,
@@ -27,6 +27,7 @@ from gateway_async.cli.tables import (
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OrderRef, RefundOrder
+from gateway_async.operations import OPERATIONS
 
 HEADER = "transaction_id,order_no,currency,amount,refund_amount,refund_reason"
 CELLS = {
@@ -53,7 +54,7 @@ def table_of(body: str | bytes) -> Table:
 
 
 def read(body: str | bytes, command: str = "refund", **dialect: Any) -> OrderFile:
-    return OrderFile(table_of(body), LAYOUTS[command], Dialect(**dialect), repeats=False)
+    return OrderFile(table_of(body), OPERATIONS[command], Dialect(**dialect), repeats=False)
 
 
 def rows(*lines: str) -> str:
@@ -269,7 +270,7 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
     path = tmp_path / "orders.csv"
     path.write_text(",".join(CELLS) + "\n" + ",".join(CELLS.values()) + "\n")
     with open_table(path) as table:
-        file = OrderFile(table, LAYOUTS["refund"], Dialect())
+        file = OrderFile(table, OPERATIONS["refund"], Dialect())
         path.write_text("order_no\nO1\n")  # so short that it stays in the buffer of its copy
         assert [*file.orders()] == [ORDER]
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "r+b"))
