@@ -114,19 +114,6 @@ async def test_too_many_orders_are_refused_as_a_whole(
 # Who asks, and how
 
 
-async def test_the_signature_of_a_json_body_covers_its_very_text(merchant: Merchant) -> None:
-    orders = [item(one(merchant), refund_reason='ü 🎉 "&" </script>')] * 2
-    odd = f"[ {json.dumps(orders[0], indent=3, ensure_ascii=False)}\n ,{json.dumps(orders[1])}]"
-    signature = sign({"merchant_id": "M1", "account_id": "A1", "refund_orders": odd})
-    body = (
-        f'\n{{"refund_orders":\t{odd} , "merchant_id": "M\\u0031","account_id":"A1",'
-        f'"encryption_data":"{signature}"}} '
-    )
-    async with merchant.send("refund", body) as response:
-        reply = await response.json()
-    assert [record["refund_status"] for record in reply["refund_orders"]] == ["1", "1"]
-
-
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
