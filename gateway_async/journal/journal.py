@@ -233,9 +233,24 @@ class Journal:
             raise ConfigurationError(
                 f"status: expected one of {', '.join(_DECISIONS)}, got {status!r}"
             ) from None
+        named = order if isinstance(order, list | tuple | range) else [order]
+        if not named:
+            raise JournalError("no order is named that could be decided on", job=name)
+        statement = _OPEN if state is JobState.NEW else _WAKE  # which opens no finished one
+
+        def decide(transaction: "Transaction") -> None:
+            """Change all of them, or none; no lease is needed for that."""
+            orders = Orders(transaction, find_job(transaction, name))
+            positions = sorted({orders.find(each) for each in named})
+            slices = [{"job": orders.job.id, "slice": each} for each in orders.slices(positions)]
+            for place in slices:  # before their orders, as a lease does
+                transaction.run(leases.LOCK, **place)
+            orders.resolve(positions, state, note)
+            for place in slices:
+                transaction.run(statement, **place)
+
         name = self.job(name).name
-        what = f"cannot keep a decision on job {name!r}"
-        await self.database.run(what, lambda tx: decide(tx, name, order, state, note))
+        await self.database.run(f"cannot keep a decision on job {name!r}", decide)
 
     async def claim_due(
         self, whose: "leases.Whose", seconds: float, most: int
@@ -398,27 +413,3 @@ def _postpone(
 ) -> None:
     for name, number in slices:
         transaction.run(_POSTPONE, name=name, slice=number, seconds=seconds)
-
-
-def decide(
-    transaction: "Transaction", name: str, order: object, state: JobState, note: str
-) -> None:
-    """Record what an operator decided on orders that are in doubt: on all of them, or on none.
-
-    No lease is needed for that. The slice of an order is due then, and opened again where the order
-    is to be sent. See `Journal.resolve`.
-    """
-    job = find_job(transaction, name)
-    named = order if isinstance(order, list | tuple | range) else [order]
-    if not named:
-        raise JournalError("no order is named that could be decided on", job=name)
-    orders = Orders(transaction, job)
-    positions = sorted({orders.find(each) for each in named})
-    numbers = orders.slices(positions)
-    for number in numbers:  # before their orders, as a lease does
-        transaction.run(leases.LOCK, job=job.id, slice=number)
-
-    orders.resolve(positions, state, note)
-    for number in numbers:
-        statement = _OPEN if state is JobState.NEW else _WAKE  # which opens no finished one
-        transaction.run(statement, job=job.id, slice=number)
