@@ -51,19 +51,6 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
     assert copied[:-1] == result[:-1]
 
 
-async def test_two_entries_for_one_payment_come_back_once_each(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
-    payment = pay(sandbox, "N1", refunds=["1.00"])
-    entries = [entry_of(payment), entry_of(payment, amount="9.00"), entry_of(payment)] * 2
-    for window in (1, 4, 100):
-        result = await reconcile(gateway, entries, window=window)
-        assert found(result) == [(1, "amount"), (4, "amount")]
-        totals = result.summary.currencies["EUR"]
-        assert (totals.ledger_count, totals.gateway_count) == (6, 6)
-    assert sandbox.requests["query"] == 6 + 2 + 1
-
-
 async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) -> None:
     euro = pay(sandbox, "N1", amount="10.10", refunds=["0.30", "0.03"])
     yen = pay(sandbox, "N2", currency="JPY", amount="1000")
@@ -179,19 +166,6 @@ async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
     result = await begin([entry(1, refunded="4.00")], Books(refunds={"T000001": refunds}))
     assert len(result) == 4
     assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
-
-
-async def test_a_second_refund_that_a_full_reply_would_not_list_is_found() -> None:
-    names = [f"T{number:06d}" for number in range(100)]
-    books = Books(refunds={**{name: [{}] for name in names}, names[-1]: [{}, {}]})
-
-    def answer(asked: Asked) -> dict[str, Any]:
-        return reply_to(asked.operation.name, books(asked)[str(asked.operation.list_field)][:100])
-
-    ledger = [entry(number, refunded="1.00") for number in range(100)]
-    result = await begin(ledger, answer)
-    assert [difference.index for difference in result] == [99]
-    assert result.summary.currencies["EUR"].gateway_refunded == Decimal("101.00")
 
 
 async def test_a_record_that_says_no_such_order_is_none() -> None:
