@@ -117,8 +117,8 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
     async def open_run() -> BatchRunner:
         row = operation or OPERATIONS[(await known.head()).operation]
         check_size(row, policy)
-        make_work = functools.partial(JobWork, job=known, orders=orders, slice_number=slice_number)
-        run = BatchRunner(session, row, policy, make_work)
+        run = BatchRunner(session, row, policy)
+        run.work = JobWork(run, known, orders, slice_number)
         return run.reported(session.observer.batch(row.name, orders, policy, job=known.name))
 
     return Batch(name, open_run)
@@ -331,7 +331,7 @@ class JobWork:
         return made
 
     async def _work_through(self) -> None:
-        head = await self._job.head()
+        job = self._lease.job
         self._begin_positions(self._lease.span, self._lease.total)
         # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
         is_open = self._policy.duplicates == "allow"
@@ -342,7 +342,7 @@ class JobWork:
         states = _PAY_NO_MORE if is_once else () if is_open else (JobState.UNKNOWN, JobState.HELD)
         recorder = IntentRecorder(self._lease, self._operation, once=is_once and not is_open)
         # The same in every process that runs the job.
-        named = f"{head.name} {head.created.isoformat()}"
+        named = f"{job.name} {job.created.isoformat()}"
         marker = hashlib.sha256(named.encode()).hexdigest()[:12]
         try:
             await self._recover(hold=False)
@@ -357,7 +357,7 @@ class JobWork:
                     policy,
                     add=self._show,
                     marker=marker,
-                    began_at=head.created_at,
+                    began_at=job.created_at,
                     recorder=recorder,
                 )
                 await self._send_new(pool, states)

@@ -281,8 +281,6 @@ async def carry_out(
             is_read = operation.kind is OperationClass.READ
             await _drain(task, attempts, 0 if is_read else drain_seconds)
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if failure is not None:
-            attempts.give_up()
         if cancelled is None and failure is not None and not attempts.sent:
             raise failure  # of a collaborator
         problem = attempts.error

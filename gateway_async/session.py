@@ -330,7 +330,7 @@ class Attempts(Generic[T]):
         retract: Awaited before a request of which nothing was sent waits for its next attempt.
         fence: Called right before the first byte is written; if it raises, nothing is sent.
         value: The decoded reply; None if there is an error.
-        error: The error; None if there is a value.
+        error: The error; None if there is a value. Before it is run, nothing was sent.
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When the last one ended, in seconds since the epoch; 0 before.
@@ -344,7 +344,7 @@ class Attempts(Generic[T]):
     _retract: "Callable[[], Awaitable[None]] | None" = None
     _fence: "Callable[[], None] | None" = None
     value: T | None = attrs.field(default=None, init=False)
-    error: GatewayError | None = attrs.field(default=None, init=False)
+    error: GatewayError | None = attrs.field(factory=lambda: _given_up(sent=False), init=False)
     tries: int = attrs.field(default=0, init=False)
     sent: int = attrs.field(default=0, init=False)
     ended_at: float = attrs.field(default=0.0, init=False)
@@ -366,6 +366,10 @@ class Attempts(Generic[T]):
             while self.error and self._may_repeat() and await self._paused():
                 _log.warning("%s is tried again: %s", self._request.operation, self.error)
                 await self._attempt(message)
+        except BaseException as error:  # of a collaborator, or the journal's
+            is_refused = isinstance(error, JournalError)
+            self._give_up("the journal could not record the intent" if is_refused else None)
+            raise
         finally:  # a withdrawal cancels the attempts, and not the task that makes them
             if self._withdrawals and (task := asyncio.current_task()) is not None:
                 for _ in range(self._withdrawals):
@@ -377,8 +381,8 @@ class Attempts(Generic[T]):
         self._withdrawals += may_be
         return may_be
 
-    def give_up(self, reason: str | None = None) -> None:
-        """Send nothing more after `run` itself raised, and note what the tracker proves."""
+    def _give_up(self, reason: str | None) -> None:
+        """Send nothing more, and note what the tracker proves."""
         self.sent += self._tracker is not None and self._tracker.revoke()
         self.tries += 1
         self.value, self.error = None, _given_up(sent=self.sent > 0, reason=reason)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from gateway_async.batching.outcomes import FailedChunk, unknown_orders
+from gateway_async.batching.outcomes import FailedChunk
 from gateway_async.errors import (
     DuplicateOrderError,
     GatewayError,
     InvalidOrderError,
     NotSentError,
 )
-from gateway_async.models.orders import whole_marker
+from gateway_async.models.orders import OutcomeStatus, count_status, whole_marker
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass, identity_of
 from gateway_async.session import is_cancelled
@@ -385,7 +385,10 @@ class OrderFeed:
     def release(self, result: "ChunkResult") -> None:
         """With "serialize": note that the orders of a chunk are no longer in flight."""
         self._in_flight.difference_update(map(self._identity, result.orders))
-        self.note_unknown(unknown_orders(result))
+        if count_status(result.statuses, OutcomeStatus.UNKNOWN):
+            outcomes = result.outcomes()
+            unknown = [one.order for one in outcomes if one.status is OutcomeStatus.UNKNOWN]
+            self.note_unknown(unknown)
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
         """Refuse further orders of these identities, unless the policy allows duplicates."""

@@ -25,7 +25,6 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import (
     OutcomeStatus,
-    count_status,
     status_codes,
     statuses_of,
     whole_marker,
@@ -424,11 +423,3 @@ class ListedOutcomes:
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Return the outcomes."""
         return list(self.listed)
-
-
-def unknown_orders(chunk: ChunkResult) -> list[Any]:
-    """Return the orders of a chunk whose outcome is unknown."""
-    if not count_status(chunk.statuses, OutcomeStatus.UNKNOWN):
-        return []
-    outcomes = zip(chunk.orders, chunk.statuses, strict=True)
-    return [order for order, code in outcomes if count_status(bytes([code]), OutcomeStatus.UNKNOWN)]

@@ -153,12 +153,10 @@ class Intent:
 
     Attributes:
         request: The number of its request in the journal; None if the intent is not recorded.
-        is_refused: Whether the journal could not record it.
     """
 
     def __init__(self, recorder: IntentRecorder, chunk: "Chunk", sent: str) -> None:
         self.request: int | None = None
-        self.is_refused: bool = False
         self._recorder = recorder
         self._chunk = chunk
         self._sent = sent
@@ -181,8 +179,7 @@ class Intent:
         try:
             await uninterrupted(recorded)
         finally:  # a cancellation comes once it is recorded
-            self.is_refused = recorded.exception() is not None
-            if not self.is_refused:
+            if recorded.exception() is None:
                 held = recorded.result()
                 self.request = None if held else request
         await recorder.recorded()

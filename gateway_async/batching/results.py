@@ -77,7 +77,9 @@ class OutcomeView(Sequence[Outcome[O_co, R_co]]):
         """The chunks by their first index, those whose indices interleave together."""
         groups: list[list[ChunkResult]] = []
         last = -1
-        for chunk in sorted((one for one in self.chunks if one.indices), key=_first_index):
+        for chunk in sorted(
+            (one for one in self.chunks if one.indices), key=lambda chunk: chunk.indices[0]
+        ):
             if groups and chunk.indices[0] < last:
                 groups[-1].append(chunk)
             else:
@@ -128,10 +130,6 @@ class OutcomeView(Sequence[Outcome[O_co, R_co]]):
         if self._status is None:
             return outcomes
         return [outcome for outcome in outcomes if outcome.status is self._status]
-
-
-def _first_index(chunk: ChunkResult) -> int:
-    return chunk.indices[0]
 
 
 @attrs.frozen(kw_only=True)

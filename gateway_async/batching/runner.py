@@ -102,9 +102,9 @@ class BatchRunner:
         session: The way to the gateway.
         operation: The operation.
         policy: Concurrency, chunk size, duplicates, time limits.
-        make_work: Makes what the batch does.
 
     Attributes:
+        work: What it does, to be set before it is started.
         results: The outcomes so far.
         gate: Whether requests may leave.
         changed: Set when outcomes are added or taken, or a task ends.
@@ -115,13 +115,7 @@ class BatchRunner:
         tasks: Its tasks.
     """
 
-    def __init__(
-        self,
-        session: "Session",
-        operation: "Operation",
-        policy: "BatchPolicy",
-        make_work: "Callable[[BatchRunner], Work]",
-    ) -> None:
+    def __init__(self, session: "Session", operation: "Operation", policy: "BatchPolicy") -> None:
         self.session = session
         self.operation = operation
         self.policy = policy
@@ -136,7 +130,7 @@ class BatchRunner:
         self.is_leaving: bool = False
         self.span: BatchSpan | None = None
         self.tasks: Tasks = Tasks(self)
-        self.work: Work = make_work(self)
+        self.work: Work
 
     @property
     def progress(self) -> "Progress":
@@ -550,15 +544,8 @@ def open_runner(
     session: "Session", operation: "Operation", orders: object, policy: "BatchPolicy"
 ) -> BatchRunner:
     """Return a batch of orders that nothing but this process remembers; it is not started."""
-
-    def make_work(run: BatchRunner) -> Pool:
-        return Pool(
-            run,
-            GivenOrders(orders),
-            policy,
-            add=run.add,
-            marker=uuid.uuid4().hex[:12],
-            began_at=time.time(),
-        )
-
-    return BatchRunner(session, operation, policy, make_work)
+    run, marker = BatchRunner(session, operation, policy), uuid.uuid4().hex[:12]
+    run.work = Pool(
+        run, GivenOrders(orders), policy, add=run.add, marker=marker, began_at=time.time()
+    )
+    return run

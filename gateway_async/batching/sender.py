@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     Reading = tuple[bytes, Overall, Judgement | None]
     """The reply to keep, its overall result, and its judgement; None if a glance proved success."""
 
-_REFUSED = "the journal could not record the intent"
-
 
 @attrs.define(eq=False)
 class Sender:
@@ -115,13 +113,12 @@ class Sender:
                 what = "nothing was sent: the request could not be written"
                 self._add(chunk.failed(problem or NotSentError(what)))
         result: AnsweredChunk | FailedChunk | None = None
-        judgement, has_ended, is_cut = None, False, False
+        judgement, is_cut = None, False
         with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
             try:
                 span.begin()
                 self._calls[task] = attempts
                 await attempts.run()
-                has_ended = True
                 if attempts.value is not None:
                     reply, overall, judgement = attempts.value
                     if judgement is not None:
@@ -141,8 +138,6 @@ class Sender:
                     )
             finally:  # also if a collaborator raised, or the judge has a defect
                 self._calls.pop(task, None)  # one of its halves may have taken it
-                if not has_ended:
-                    attempts.give_up(_REFUSED if intent and intent.is_refused else None)
                 results.requests += attempts.sent
                 results.retries += max(attempts.tries - 1, 0)
                 if result is None and not is_cut:
