@@ -223,8 +223,14 @@ class OrderFile:
             yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str, str]]:
-        """Name columns that must be there and are not."""
-        header = self.table.header
+        """Name columns that must be there and are not, and parts that no object has."""
+        header, parts = (
+            self.table.header,
+            {name.partition(".")[0] for name in self._inputs if "." in name},
+        )
+        for name in header:
+            if name.partition(".")[0] in parts and name not in self._inputs:
+                yield name, "not known: parts have columns such as beneficiary.bank_details.iban"
         for name, field in self._inputs.items():
             if field.default is attrs.NOTHING and "." not in name and name not in header:
                 yield name, f"missing; there are: {', '.join(map(repr, header))}"

@@ -238,6 +238,12 @@ def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, str], 
     assert ACCOUNT not in found
 
 
+@pytest.mark.parametrize("column", ["beneficiary.bank_detail.iban", "beneficiary", "payer.name"])
+def test_a_column_of_a_part_that_no_object_has_is_refused(column: str) -> None:
+    (found,) = problems(csv_of(payout(1, **{column: IBAN})), "payout")
+    assert found.startswith(f"line 1, column {column}: not known")
+
+
 def test_a_payout_may_be_fixed_on_either_side() -> None:
     source = {"payment_amount": "", "source_amount": "20", "source_currency": "USD"}
     file = read(csv_of(payout(1), payout(2, **source), payout(3, payment_currency="")), "payout")
