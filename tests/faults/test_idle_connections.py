@@ -1,10 +1,8 @@
 """A connection that died while it was idle is no lost reply: after a pause it is not used."""
 
 import asyncio
-import contextlib
 import socket
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -14,10 +12,8 @@ from gateway_async import GatewayClient, OutcomeUnknownError
 from tests.faults.trial import Trial
 from tests.orders import client_at
 from tests.support.clock import Clock
-from tests.support.servers import End, Proxy, bind, read_message, serving, tls_of, trust_in
-
-if TYPE_CHECKING:
-    import ssl
+from tests.support.collaborators import Limiter
+from tests.support.servers import End, Proxy, read_message, serving, tls_of, trust_in
 
 KEPT_SECONDS, WARY_SECONDS = 1.01, 60.1
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -53,64 +49,32 @@ async def test_a_connection_that_ended_is_not_used(
             clock.advance(pause_seconds)
 
 
-class Abrupt:
-    """A gateway on a thread of its own: it ends a connection while the client's loop stands still.
-
-    Attributes:
-        connections: How many it took.
-    """
-
-    def __init__(self, bound: socket.socket, tls: "ssl.SSLContext | None") -> None:
-        self.connections = 0
-        self._tls, self._is_open = tls, False
-        self._listening = bound
-        self._ends, self._ended = threading.Event(), threading.Event()
-        bound.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    async def __aenter__(self) -> None:
-        """End the connection under way, as a limiter: right before the next request leaves."""
-        if self._is_open:
-            self._is_open = False
-            self._ends.set()
-            self._ended.wait()
-            self._ended.clear()
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):  # the test closes what it listens on
-            while True:
-                taken, _ = self._listening.accept()
-                self.connections += 1
-                if self._tls is not None:
-                    taken = self._tls.wrap_socket(taken, server_side=True)
-                while b"}" not in taken.recv(65536):
-                    pass
-                self._is_open = True
-                taken.sendall(OK)
-                self._ends.wait()
-                self._ends.clear()
-                taken.close()
-                self._ended.set()
-
-
 @pytest.mark.parametrize("over_tls", [False, True])
 async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
     authority: trustme.CA, *, over_tls: bool
 ) -> None:
     """The loop has not heard of it. By TLS it comes a turn later, and without a farewell."""
+    connections, idle = 0, list[asyncio.StreamWriter]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_message(reader)
+        writer.write(OK)
+        idle.append(writer)
+        await reader.read()
+
+    def end_idle(_: int) -> None:
+        """End a connection as a limiter is entered: right before the next request leaves."""
+        while idle:
+            idle.pop().get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+
     tls = tls_of(authority) if over_tls else None
-    with bind() as bound:
-        gateway = Abrupt(bound, tls)
-        url = f"http{'s' * over_tls}://127.0.0.1:{bound.getsockname()[1]}"
-        settings: dict[str, Any] = {"ssl": trust_in(authority), "limiter": gateway}
-        async with client_at(url, **settings) as client:
-            for number in (1, 2, 3):
-                reply = await client.call("/v1/x", {}, body="json", reply="text")
-                assert (reply.data, gateway.connections) == ("ok", number)
-        bound.shutdown(socket.SHUT_RDWR)
+    settings: dict[str, Any] = {"ssl": trust_in(authority), "limiter": Limiter(end_idle)}
+    async with serving(serve, tls=tls) as url, client_at(url, **settings) as client:
+        for number in (1, 2, 3):
+            reply = await client.call("/v1/x", {}, body="json", reply="text")
+            assert (reply.data, connections) == ("ok", number)
 
 
 @attrs.define
