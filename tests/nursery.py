@@ -48,6 +48,11 @@ class Forked:
         """How it ended; None while it has not."""
         return self._end.result() if self._end.done() else None
 
+    @property
+    def stderr(self) -> asyncio.StreamReader:
+        """Its standard error, where that is a pipe."""
+        return self._output[1]
+
     async def wait(self) -> int:
         """Wait for its end."""
         return await asyncio.shield(self._end)
