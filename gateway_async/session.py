@@ -314,7 +314,7 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)  # a reply may be in it
 class Attempts(Generic[T]):
     """The attempts of one request: as many as are allowed, and how it ended.
 

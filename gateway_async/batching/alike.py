@@ -83,11 +83,13 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
     advice: str = "",
     own: "Collection[str]" = (),
     made: int = 0,
+    others: int = 0,
 ) -> AlikeRefundError | None:
     """Return why a refund must not be sent: the gateway lists one like it. None where it may.
 
     One like it has its amount, or none that can be read, and a date that is recent or cannot be
-    read. A refund that the dialect calls declined does not count.
+    read. A refund that the dialect calls declined does not count, and neither does an item without
+    amount and reference: some list one where there is no refund.
 
     Args:
         order: The refund that is about to be sent.
@@ -97,18 +99,20 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
         advice: What the error says in addition.
         own: The references of refunds that this batch or job has made itself.
         made: How many more like it this batch or job may have made, of unknown references.
+        others: How many refunds of other amounts the batch has made of its transaction.
     """
     alike = [
         record
         for record in listed
-        if record.refund_amount in (order.refund_amount, None)
+        if (record.refund_amount == order.refund_amount or _lacks_amount(record))
         and record.refund_status not in dialect.declined_statuses
         and reference_of(record) not in own
         and _is_recent(record, since, dialect)
     ]
-    if len(alike) <= made:
+    unclear = sum(map(_lacks_amount, alike))
+    if len(alike) <= (explained := made + min(others, unclear)):
         return None
-    reference, date = reference_of(alike[made]), alike[made].refund_date
+    reference, date = reference_of(alike[explained]), alike[explained].refund_date
     return AlikeRefundError(
         f"nothing was sent: the gateway already lists a refund of {order.refund_amount} of this "
         f"transaction, refund_reference_id {reference!r}, refund_date {date or 'unreadable'}"
@@ -116,6 +120,12 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
         reference=reference,
         refund_date=date,
     )
+
+
+def _lacks_amount(record: "RefundRecord") -> bool:
+    """Return whether a record is of a refund, and does not say of how much."""
+    is_refund = "refund_amount" in record.unreadable or bool(reference_of(record))
+    return record.refund_amount is None and is_refund
 
 
 def _is_recent(record: "RefundRecord", since: float, dialect: "Dialect") -> bool:

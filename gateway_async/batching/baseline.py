@@ -38,7 +38,7 @@ _SEND_ANYWAY = (
 )
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Baseline:
     """Looks up the earlier refunds of each chunk, and finds the orders that must not be sent.
 
@@ -136,9 +136,13 @@ class Baseline:
         for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
             outcome = listed.get(order.transaction_id)
             found = () if outcome is None else outcome.record or ()
-            key = hash((order.transaction_id, order.refund_amount))
+            of_all, of_alike = (
+                hash(order.transaction_id),
+                hash((order.transaction_id, order.refund_amount)),
+            )
             unread = None if order.transaction_id in references else not_looked_up(outcome)
-            error = find(order, found, made=self._made[key]) or unread
+            made = self._made[of_alike]
+            error = find(order, found, made=made, others=self._made[of_all] - made) or unread
             if error is not None and recorder is not None:  # which is rare
                 if made_beside is None:  # of all orders at once: the journal is read through
                     made_beside = await recorder.made_beside(chunk)
@@ -149,7 +153,7 @@ class Baseline:
             if error is not None:
                 barred[place] = error
             elif self._counts_made:
-                self._made[key] += 1
+                self._made.update((of_all, of_alike))
         alike = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
         if alike and recorder is not None:
             await recorder.hold(chunk.part(alike), list(alike.values()))

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     Identity = str | tuple[str, str]
 
-_END = object()
 _CHECKED_AT_ONCE = 200
 _LEFT_IN_A_CHUNK = 1000
 _PROBLEMS_SHOWN = 20
@@ -169,16 +168,15 @@ class GivenOrders:
         """Add the next orders."""
         try:
             if self.waits:
-                while len(orders) < most and not self.ended:
-                    order = await anext(self._iterator, _END)
-                    if order is _END:
-                        self.ended = True
-                    else:
-                        orders.append(order)
+                while len(orders) < most:
+                    orders.append(await anext(self._iterator))
             else:
                 orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
                 self.ended = len(orders) < most
         except (asyncio.CancelledError, StopAsyncIteration) as error:
+            if self.waits and isinstance(error, StopAsyncIteration):
+                self.ended = True
+                return
             if self.waits and is_cancelled():
                 raise
             # Either would end a worker or a stream as if nothing had happened.

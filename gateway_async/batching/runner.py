@@ -113,6 +113,7 @@ class BatchRunner:
         is_leaving: Whether it takes no more orders, not even to call them `not_sent`.
         span: The telemetry of the batch; None for the look-ups of a recovery.
         tasks: Its tasks.
+        failed_in_a_row: How many requests had no readable reply since one had.
     """
 
     def __init__(self, session: "Session", operation: "Operation", policy: "BatchPolicy") -> None:
@@ -130,6 +131,7 @@ class BatchRunner:
         self.is_leaving: bool = False
         self.span: BatchSpan | None = None
         self.tasks: Tasks = Tasks(self)
+        self.failed_in_a_row: int = 0
         self.work: Work
 
     @property
@@ -377,7 +379,6 @@ class Pool:
             )
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
-        self._failed_in_a_row = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._workers = Tasks(run)
 
@@ -467,7 +468,7 @@ class Pool:
                     rest, references, error = await self._baseline.look_up(chunk)
                 if rest is not None:
                     error = await self._sender.send(rest, references)
-                if error is not None or self._failed_in_a_row:
+                if error is not None or self._run.failed_in_a_row:
                     self._note_result(error)
         finally:
             if self._recorder is not None:
@@ -516,12 +517,12 @@ class Pool:
     def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
         is_answered = error is None or isinstance(error, RejectedError | DuplicateOrderError)
-        self._failed_in_a_row = 0 if is_answered else self._failed_in_a_row + 1
+        failed = self._run.failed_in_a_row = 0 if is_answered else self._run.failed_in_a_row + 1
         if isinstance(error, _STOP_AT_ONCE):
             self._stop(f"the batch was stopped: {error}")
-        elif self._failed_in_a_row >= self._policy.stop_after_unknown:
+        elif failed >= self._policy.stop_after_unknown:
             self._stop(
-                f"{self._failed_in_a_row} requests in a row had no readable reply "
+                f"{failed} requests in a row had no readable reply "
                 f"(stop_after_unknown), the last: {error}"
             )
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     """The reply to keep, its overall result, and its judgement; None if a glance proved success."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Sender:
     """Sends the chunks of one batch.
 

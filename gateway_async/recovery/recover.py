@@ -59,7 +59,7 @@ _NOT_SETTLED = "; recovery does not settle it: "
 _BEFORE = "; before: "
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class Recovery:
     """One recovery: what is unknown, and what the look-ups have proved so far."""
 

@@ -4,11 +4,11 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import attrs
 import pytest
@@ -178,6 +178,34 @@ async def test_an_input_that_is_cancelled_from_within_is_no_end(
         await read(batch, streamed=streamed)
     assert not batch.result.exhausted
     assert not batch.result.ok
+
+
+class _Fetched:
+    """An order as the database drivers of old give it: what is awaited makes its own steps."""
+
+    def __init__(self, orders: list[RefundOrder]) -> None:
+        self._orders = orders
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Self:
+        return self
+
+    def __await__(self) -> Generator[Any, Any, RefundOrder]:
+        return self._fetch().__await__()
+
+    async def _fetch(self) -> RefundOrder:
+        if not self._orders:
+            raise StopAsyncIteration
+        order = self._orders.pop(0)
+        await asyncio.sleep(0)
+        return order
+
+
+async def test_an_input_whose_steps_are_no_coroutines_loses_no_order() -> None:
+    result = await client_over(MemoryTransport(), policy=TEN).refund(_Fetched(refunds(35)))
+    assert statuses(result) == [SUCCEEDED] * 35
 
 
 class _Broken(str):

@@ -24,7 +24,7 @@ from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffe
 from tests import postgres
 from tests.jobs.books import RESENDING, Interposed, counts, kept, references_of, refuse
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
-from tests.orders import AT_ONCE, POLICY, Make, reply_to, seeded
+from tests.orders import AT_ONCE, POLICY, Make, refunds, reply_to, seeded
 from tests.support.books import (
     DECLINED,
     NOT_SENT,
@@ -40,6 +40,29 @@ on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
 MARKER = attrs.evolve(AT_ONCE, refund_evidence="marker")
+
+
+@on_a_file
+async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: Journal) -> None:
+    """Two are lost in each round, and three in a row stop it."""
+    first, *others = refunds(3)
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name != "search_refunds":
+            (item,) = asked.done()["refund_orders"]
+            is_first = asked.transactions == [first.transaction_id]
+            done = reply_to("refund", [{**item, "refund_reference_id": "R1"}])
+            return done if is_first else b"no reply"
+        is_done = len(transport.asked) > 2 and first.transaction_id in asked.transactions
+        record = {"transaction_id": first.transaction_id, "refund_reference_id": "R1"}
+        return reply_to("search_refunds", [{**record, "refund_amount": "1.11"}] if is_done else [])
+
+    transport = MemoryTransport(answer)
+    policy = attrs.evolve(ONE_BY_ONE, chunk_size=1)
+    gateway = client_over(transport, policy=policy, recovery=RESENDING)
+    result = await gateway.refund([first, *others], job=journal.job("job"))
+    assert result[0].status is SUCCEEDED
+    assert sum(asked.operation.name == "refund" for asked in transport.asked) == 4
 
 
 @on_a_file

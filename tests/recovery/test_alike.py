@@ -9,8 +9,8 @@ import pytest
 
 from gateway_async import AlikeRefundError, BatchPolicy, Dialect, RefundOrder
 from gateway_async.sandbox import Sandbox
-from tests.memory import MemoryTransport, client_over, listing
-from tests.orders import Make, client_of, seeded
+from tests.memory import Asked, MemoryTransport, client_over, listing
+from tests.orders import Make, client_of, reply_to, seeded
 from tests.recovery.books import REFERENCES, losing
 from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 
@@ -48,6 +48,7 @@ RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
         ({"refund_amount": "one"}, True),
         ({"refund_amount": None}, True),
         ({"refund_amount": ""}, True),
+        ({"refund_amount": None, "refund_reference_id": " "}, False),
         ({"refund_date": "20200101000000"}, False),
         ({"refund_date": "2020-01-01T00:00:00+08:00"}, False),
         ({"refund_date": ""}, True),
@@ -114,3 +115,20 @@ async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(
 
     assert statuses(result) == [SUCCEEDED, SUCCEEDED]
     assert sandbox.ledger.effects("refund", order.transaction_id) == 2
+
+
+async def test_parts_of_one_batch_that_are_listed_without_amounts_hold_no_other() -> None:
+    made: list[str] = []
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            records = [{"transaction_id": "T1", "refund_reference_id": name} for name in made]
+            return reply_to("search_refunds", records)
+        (item,) = asked.done()["refund_orders"]
+        made.append(f"R{len(made)}")
+        return reply_to("refund", [{**item, "refund_reference_id": made[-1]}])
+
+    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
+    gateway = client_over(MemoryTransport(answer), recovery=REFERENCES, policy=policy)
+    parts = [attrs.evolve(ORDER, refund_amount=amount) for amount in (1, 2, 1)]
+    assert (await gateway.refund(parts)).ok
