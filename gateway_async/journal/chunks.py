@@ -60,7 +60,7 @@ _IN_STATES = f"""
 SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
 WHERE job_id = :job AND first <= :last AND first >= (
     SELECT max(first) FROM gateway_chunks WHERE job_id = :job AND first <= :start
-) AND (slice = :slice OR :slice < 0)
+) AND last >= :start AND (slice = :slice OR :slice < 0)
 AND (:states LIKE '%,' || state || ',%' OR exceptions <> '')
 ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
 _ORDERS = """

@@ -17,10 +17,10 @@ import contextlib
 import functools
 import random
 import re
+import threading
 import time
-from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
@@ -29,7 +29,6 @@ from gateway_async.errors import ConfigurationError, JournalError, hide_given
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Sequence
-    from concurrent.futures import Future
 
     from gateway_async.journal.location import Location
 
@@ -99,11 +98,13 @@ class Database:
         self._engine = engine
         self._driver: Any = None
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, "gateway journal")
-        # What comes in the present turns of the loop, and what the thread has still to do.
-        self._gathered: list[_Task[Any]] = []
-        self._waiting: deque[_Task[Any]] = deque()
+        self._ended = self._loop.create_future()
+        self._gathered: list[_Task[Any]] = []  # in the present turns of the loop
+        self._queue: SimpleQueue[list[_Task[Any]] | None] = SimpleQueue()
+        # No executor: Python ends all of them when its main thread does, before other threads.
+        self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
+        self._thread.start()
 
     def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
         """Carry out an operation.
@@ -145,10 +146,11 @@ class Database:
             else:
                 self._end()
             raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
+        self._end()
         try:
-            await uninterrupted(asyncio.wrap_future(self._end()))
+            await uninterrupted(self._ended)
         finally:
-            self._thread.shutdown()
+            self._thread.join()
 
     def _gather(self, known: int, turn: int) -> None:
         """Hand over what came, once nothing more comes for a few turns of the loop."""
@@ -159,15 +161,12 @@ class Database:
             self._loop.call_soon(self._gather, found, turn + 1 if found == known else 1)
 
     def _hand_over(self) -> None:
-        self._waiting.extend(self._gathered)
-        self._gathered = []
-        self._thread.submit(self._work)
+        gathered, self._gathered = self._gathered, []
+        self._queue.put(gathered)
 
-    def _end(self) -> "Future[None]":
+    def _end(self) -> None:
         self._hand_over()
-        ended = self._thread.submit(self._disconnect)
-        self._thread.shutdown(wait=False)
-        return ended
+        self._queue.put(None)
 
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop
@@ -175,14 +174,21 @@ class Database:
     # On the thread
 
     def _work(self) -> None:
-        """Carry out what waits."""
-        while self._waiting:
-            most = min(len(self._waiting), _MOST_TOGETHER)
-            taken = [self._waiting.popleft() for _ in range(most)]
+        """Take what waits, again and again, until the end is in the queue."""
+        is_over = False
+        while not is_over:
+            found = self._queue.get()
+            taken = found or []
+            while found is not None and len(taken) < _MOST_TOGETHER and self._queue.qsize():
+                found = self._queue.get()
+                taken = taken + (found or [])
+            is_over = found is None
             if group := [task for task in taken if not task.future.cancelled()]:
                 ended = self._transact(group, is_first=True)
                 ended = ended or [self._transact([task])[0] for task in group]
                 self._call_in_loop(_deliver, group, ended)
+        self._disconnect()
+        self._call_in_loop(self._ended.set_result, None)
 
     def _call_in_loop(self, callback: "Callable[..., object]", *arguments: object) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed, and no caller waits

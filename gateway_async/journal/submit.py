@@ -1,7 +1,7 @@
 """How the orders of a job come into the journal, and how they are shared out among slices.
 
 A job has all of its orders or is not imported. What an import left that was killed, or came to a
-wrong order, is dropped; an imported job is never written to again, and only compared with.
+wrong order, is dropped in pieces; an imported job is never written to again, only compared with.
 """
 
 import contextlib
@@ -40,6 +40,7 @@ _SUBMIT = "submit it"
 # The lease of a process that submits a job.
 _IMPORT_SLICE = -1
 _CHUNKS_AT_ONCE = 200
+_DROPPED_AT_ONCE = 5_000
 _POSITION_BITS = 32
 
 # The row is locked in any case, and stays as it is where the job is imported.
@@ -65,6 +66,12 @@ _ADD_ORDERS = "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)"
 _ADD_CHUNKS = """
 INSERT INTO gateway_chunks (job_id, first, last, slice, state)
 VALUES (:job, :first, :last, :slice, 'new')"""
+_FIRST_LEFT = "SELECT min(first) FROM gateway_orders WHERE job_id = :job"
+_DROP = (
+    "DELETE FROM gateway_chunks WHERE job_id = :job AND first <= :last",
+    "DELETE FROM gateway_orders WHERE job_id = :job AND first <= :last",
+    "DELETE FROM gateway_payout_keys WHERE job_id = :job AND position <= :last",
+)
 _ADD_PAYOUTS = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
 
 
@@ -110,6 +117,7 @@ class Submission:
         try:
             job = await lease.run(_SUBMIT, lambda tx: self._begin(tx, lease))
             if not job.imported:
+                await _drop(lease)
                 return await self._import(lease, pages)
         except BaseException:
             lease.abandon()
@@ -136,7 +144,6 @@ class Submission:
         if not job.imported:
             transaction.run(_MAKE_LEASE, job=job.id)
             lease.acquire(transaction, job)
-            _drop(transaction, lease)
         elif difference := job.difference(subject):
             raise self._conflict(difference)
         elif bool(job.slice_size) != bool(self.slice_size):
@@ -151,7 +158,7 @@ class Submission:
             await lease.run(_SUBMIT, lambda tx: self._finish(tx, lease, len(keys)))
         except (InvalidOrderError, JobConflictError):
             with contextlib.suppress(JournalError):  # else the next import drops it
-                await lease.run(_SUBMIT, lambda tx: _drop(tx, lease))
+                await _drop(lease)
             raise
         return len(keys)
 
@@ -266,11 +273,18 @@ def _add(lease: Lease, statement: str, rows: "list[dict[str, Any]]") -> "asyncio
     return lease.run(_SUBMIT, insert)
 
 
-def _drop(transaction: "Transaction", lease: Lease) -> None:
-    """Drop what an import left."""
-    lease.extend(transaction)
-    for table in ("chunks", "orders", "payout_keys"):
-        transaction.run(f"DELETE FROM gateway_{table} WHERE job_id = :job", job=lease.job.id)
+async def _drop(lease: Lease) -> None:
+    """Drop what an import left, in pieces: other jobs write to the journal meanwhile."""
+
+    def drop(transaction: "Transaction") -> bool:
+        lease.extend(transaction)
+        (first,) = transaction.run(_FIRST_LEFT, job=lease.job.id).fetchone()
+        for statement in () if first is None else _DROP:
+            transaction.run(statement, job=lease.job.id, last=first + _DROPPED_AT_ONCE)
+        return first is not None
+
+    while await lease.run(_SUBMIT, drop):
+        pass
 
 
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":

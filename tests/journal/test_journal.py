@@ -24,7 +24,7 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import NOT_DONE
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import Tables, submitted
+from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import made_up, orders_for, refunds
 from tests.support.dragnet import Dragnet, beyond_tests
 
@@ -279,3 +279,12 @@ def test_a_relative_path_is_refused_with_the_absolute_one(
         with pytest.raises(ConfigurationError, match="depends on the working directory") as caught:
             Journal.open(f"sqlite:///{path}")
         assert str(caught.value).rpartition(" ")[2] == f"sqlite:///{tmp_path / path}"
+
+
+@pytest.mark.parametrize("chunks", [199, 200, 201, 400])
+async def test_each_order_is_read_once_however_many_chunks_there_are(
+    journal: Journal, chunks: int
+) -> None:
+    await submit(journal.job("job"), pages_of(refunds(chunks)), chunk_size=1)
+    read = [row.index async for row in journal.outcomes("job")]
+    assert read == list(range(chunks))

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -251,6 +253,27 @@ def test_a_journal_of_a_loop_that_is_gone_ends_its_thread(url: str) -> None:
     assert not thread.is_alive()
 
 
+BEYOND_MAIN = """
+import asyncio, sys, threading
+from gateway_async.journal import Journal
+
+async def work():
+    async with Journal.open(sys.argv[1]) as journal:
+        while threading.main_thread().is_alive():
+            await asyncio.sleep(0.01)
+        print(await journal.jobs())
+
+threading.Thread(target=lambda: asyncio.run(work())).start()
+"""
+
+
+@pytest.mark.slow
+def test_a_journal_of_another_thread_outlives_the_main_thread(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BEYOND_MAIN, f"sqlite:///{tmp_path}/journal.db"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603  # the script above
+    assert done.stdout == "[]\n"
+
+
 WRITES: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "resolve": lambda journal: journal.resolve("job", range(8, 10), "succeeded", "why"),
     "take": lambda journal: journal.job("job").take("me"),
@@ -267,7 +290,7 @@ async def test_a_statement_that_fails_leaves_nothing_half_done(
     tables.put(1, state="intent")
     known = tables.snapshot()
     watch = Watch(journal)
-    for number in range(20):
+    for number in range(40):
         watch.statements, watch.broken = 0, number
         with contextlib.suppress(JournalError):
             await WRITES[write](journal)
