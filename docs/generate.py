@@ -71,10 +71,7 @@ API: dict[str, tuple[str, Sequence[str]]] = {
             *("PayerRecord", "PayerAddressRecord", "PayerInfoRecord"),
         ),
     ),
-    "journal": (
-        "Jobs and the journal",
-        ("Journal", "Job", "JobState", "JobStatus", "SliceStatus"),
-    ),
+    "journal": ("Jobs and the journal", ("Journal", "Job", "JobState", "JobStatus", "SliceStatus")),
     "errors": (
         "Errors",
         sorted(
@@ -222,13 +219,7 @@ def _tree() -> str:
 
 def _operations() -> str:
     rows = [
-        (
-            f"`{row.name}`",
-            f"`{row.path}`",
-            row.kind.value,
-            row.body.name,
-            str(row.limit or ""),
-        )
+        (f"`{row.name}`", f"`{row.path}`", row.kind.value, row.body.name, str(row.limit or ""))
         for row in OPERATIONS.values()
     ]
     return table(("method", "path", "class", "body", "orders in one request"), rows)

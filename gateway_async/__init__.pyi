@@ -1,10 +1,7 @@
 # The public names. Type checkers read this file, and so does the package when it is imported.
 
 from gateway_async.batching.batch import Batch as Batch
-from gateway_async.batching.outcomes import (
-    Outcome as Outcome,
-    ReplyEnvelope as ReplyEnvelope,
-)
+from gateway_async.batching.outcomes import Outcome as Outcome, ReplyEnvelope as ReplyEnvelope
 from gateway_async.batching.results import (
     BatchResult as BatchResult,
     OutcomeView as OutcomeView,

@@ -469,10 +469,7 @@ class GatewayClient:
         return await Recovery(self._session, self._batch_policy(None)).recover(outcomes)
 
     def coalesced(
-        self,
-        *,
-        linger_seconds: float = DEFAULT_LINGER_SECONDS,
-        policy: BatchPolicy | None = None,
+        self, *, linger_seconds: float = DEFAULT_LINGER_SECONDS, policy: BatchPolicy | None = None
     ) -> "Coalescer":
         """Send single orders of many tasks together, as few requests.
 

@@ -17,16 +17,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat
-from gateway_async.settings import (
-    FLAG,
-    TEXT,
-    check,
-    is_count,
-    is_list,
-    one_of,
-    to_plain,
-    to_set,
-)
+from gateway_async.settings import FLAG, TEXT, check, is_count, is_list, one_of, to_plain, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

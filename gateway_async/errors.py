@@ -112,11 +112,7 @@ class AlikeRefundError(NotSentError):
     """
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        reference: str = "",
-        refund_date: "datetime | None" = None,
+        self, message: str = "", *, reference: str = "", refund_date: "datetime | None" = None
     ) -> None:
         super().__init__(message)
         self.reference = reference
@@ -169,11 +165,7 @@ class ReplyStatusError(OutcomeUnknownError):
     """
 
     def __init__(
-        self,
-        message: str = "",
-        *,
-        status: int = 0,
-        retry_after_seconds: float | None = None,
+        self, message: str = "", *, status: int = 0, retry_after_seconds: float | None = None
     ) -> None:
         super().__init__(message)
         self.status = status

@@ -16,12 +16,7 @@ from urllib.parse import unquote
 import attrs
 
 from gateway_async.batching.judge import explain, find_contradiction, find_missing_result
-from gateway_async.errors import (
-    ConfigurationError,
-    RejectedError,
-    ReplyUnreadableError,
-    hide_given,
-)
+from gateway_async.errors import ConfigurationError, RejectedError, ReplyUnreadableError, hide_given
 from gateway_async.models.records import Page
 from gateway_async.models.values import (
     SHORTEST_CARD,
@@ -163,12 +158,7 @@ def recent_request(operation: "Operation", session: "Session") -> Request[Page[A
 
 @hide_given
 def custom_request(
-    path: str,
-    fields: "Mapping[str, object]",
-    *,
-    body: str,
-    reply: str,
-    repeatable: bool,
+    path: str, fields: "Mapping[str, object]", *, body: str, reply: str, repeatable: bool
 ) -> Request[Reply]:
     """Write a request of an operation whose shape the interface does not show.
 

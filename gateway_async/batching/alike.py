@@ -7,12 +7,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk
-from gateway_async.errors import (
-    AlikeRefundError,
-    GatewayError,
-    NotSentError,
-    ReplyUnreadableError,
-)
+from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError, ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus, reference_of
 
 if TYPE_CHECKING:

@@ -13,22 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import attrs
 
 from gateway_async.batching.outcomes import FailedChunk
-from gateway_async.errors import (
-    DuplicateOrderError,
-    GatewayError,
-    InvalidOrderError,
-    NotSentError,
-)
+from gateway_async.errors import DuplicateOrderError, GatewayError, InvalidOrderError, NotSentError
 from gateway_async.models.orders import OutcomeStatus, count_status, whole_marker
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass, identity_of
 from gateway_async.session import is_cancelled
-from gateway_async.wire.encode import (
-    EncodedChunk,
-    check_amounts,
-    encode_chunk,
-    selection_fields,
-)
+from gateway_async.wire.encode import EncodedChunk, check_amounts, encode_chunk, selection_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,12 +23,7 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.models.orders import (
-    OutcomeStatus,
-    status_codes,
-    statuses_of,
-    whole_marker,
-)
+from gateway_async.models.orders import OutcomeStatus, status_codes, statuses_of, whole_marker
 from gateway_async.wire.decode import decode_json
 
 if TYPE_CHECKING:

@@ -11,11 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk
-from gateway_async.errors import (
-    DuplicateOrderError,
-    GatewayError,
-    OutcomeUnknownError,
-)
+from gateway_async.errors import DuplicateOrderError, GatewayError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import (
     ALIKE,

@@ -11,14 +11,8 @@ import attrs
 
 from gateway_async.batching.outcomes import ChunkResult, ListedOutcomes, O_co, Outcome, R_co
 from gateway_async.batching.table import make_rows
-from gateway_async.errors import (
-    BatchIncompleteError,
-)
-from gateway_async.models.orders import (
-    OutcomeStatus,
-    count_status,
-    present_statuses,
-)
+from gateway_async.errors import BatchIncompleteError
+from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable

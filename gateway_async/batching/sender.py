@@ -16,12 +16,7 @@ from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import Judgement, explain, judge, overall_of
 from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk, ReplyEnvelope, Sending
 from gateway_async.batching.results import Results
-from gateway_async.errors import (
-    GatewayError,
-    NotSentError,
-    RejectedError,
-    ReplyUnreadableError,
-)
+from gateway_async.errors import GatewayError, NotSentError, RejectedError, ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
 from gateway_async.session import Attempts, Request

@@ -249,6 +249,8 @@ def _judge_way(query: Answer, settings: Settings, proxy: str | None) -> Iterator
 def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
     status, seen = query.http_status, f"{_QUERY} answered HTTP {query.http_status} with "
     is_json = status == HTTPStatus.OK and query.payload is not None
+    is_unsent = isinstance(query.error, NotSentError | ConfigurationError)
+    yield "reply", is_unsent, SKIPPED, "there is no connection"
     yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"
     yield "reply", is_json, OK, f"{seen}JSON"
     yield "reply", True, WRONG if query.is_refused else UNKNOWN, seen + query.shown

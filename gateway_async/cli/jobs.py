@@ -16,13 +16,7 @@ from rich.table import Table
 
 from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
-from gateway_async.cli.console import (
-    counted,
-    listed,
-    plain_table,
-    print_json,
-    standard_output,
-)
+from gateway_async.cli.console import counted, listed, plain_table, print_json, standard_output
 from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect
@@ -424,11 +418,7 @@ async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
 
 @jobs.command
 def resume(
-    name: str,
-    /,
-    *,
-    given: options.Resuming = options.Resuming(),
-    console: options.Shown,
+    name: str, /, *, given: options.Resuming = options.Resuming(), console: options.Shown
 ) -> int:
     """Go on with a job whose orders are in the journal.
 

@@ -211,11 +211,7 @@ _COLUMNS = ("difference", "field", "ledger_says", "gateway_says", "difference_er
 
 
 def reconcile(
-    ledger: options.Source,
-    /,
-    *,
-    given: options.Asking = options.Asking(),
-    console: options.Shown,
+    ledger: options.Source, /, *, given: options.Asking = options.Asking(), console: options.Shown
 ) -> int:
     """Compare a ledger with the gateway's records, payments and refunds.
 

@@ -38,11 +38,7 @@ _REFUNDED_EVERY = 3
 _FEW_IN_A_REQUEST = BatchPolicy(chunk_size=10)
 
 
-async def demo(
-    *,
-    orders: Annotated[int, options.AtLeastOne] = 3000,
-    console: options.Shown,
-) -> int:
+async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000, console: options.Shown) -> int:
     """See it all work: capture, refund and look up, at a gateway inside this command.
 
     Example: `gateway-async demo --orders 1000`

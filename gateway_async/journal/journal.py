@@ -16,13 +16,7 @@ from gateway_async.journal.chunks import Orders, find_job
 from gateway_async.journal.database import Database, make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
-from gateway_async.journal.rows import (
-    SUBJECT,
-    JobRow,
-    JobStatus,
-    SliceStatus,
-    storable,
-)
+from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import expect, is_count, is_duration

@@ -256,8 +256,7 @@ class Lease:
             )
         if difference := job.difference(dict(zip(SUBJECT[1:], whose or (), strict=False))):
             raise JobConflictError(
-                f"job {name!r} is not this client's: {difference}; resume it with its own",
-                job=name,
+                f"job {name!r} is not this client's: {difference}; resume it with its own", job=name
             )
         return job
 

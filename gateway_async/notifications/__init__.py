@@ -7,10 +7,4 @@ payload nor its signature (section 6).
 from gateway_async.notifications.reading import Notification, SignatureVerifier, Verifier, parse
 from gateway_async.notifications.receiver import NotificationReceiver
 
-__all__ = [
-    "Notification",
-    "NotificationReceiver",
-    "SignatureVerifier",
-    "Verifier",
-    "parse",
-]
+__all__ = ["Notification", "NotificationReceiver", "SignatureVerifier", "Verifier", "parse"]

@@ -17,12 +17,7 @@ import attrs
 from gateway_async.batching.batch import UsedOnce, check_size
 from gateway_async.batching.feed import GivenOrders, check_orders, refusal
 from gateway_async.client import GatewayClient
-from gateway_async.errors import (
-    GatewayError,
-    InvalidOrderError,
-    NotSentError,
-    OutcomeUnknownError,
-)
+from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError, OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry

@@ -136,9 +136,7 @@ class Sandbox:
                 f"got {self.notify_format!r}"
             )
         self.credentials = Credentials(
-            merchant_id=self.merchant_id,
-            account_id=self.account_id,
-            signer=HmacSigner(self.secret),
+            merchant_id=self.merchant_id, account_id=self.account_id, signer=HmacSigner(self.secret)
         )
         self.faults = Faults(random_seed=self.random_seed)
         self._notifier = Notifier(

@@ -16,13 +16,7 @@ import attrs
 from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT, QUERY, Operation
 from gateway_async.sandbox import records
 from gateway_async.sandbox.checkout import loading_page, payment_page, render, to_location
-from gateway_async.sandbox.ledger import (
-    RECORD_LIMIT,
-    Ledger,
-    PaymentStatus,
-    Transaction,
-    to_amount,
-)
+from gateway_async.sandbox.ledger import RECORD_LIMIT, Ledger, PaymentStatus, Transaction, to_amount
 from gateway_async.sandbox.messages import (
     Answer,
     Fields,

@@ -497,8 +497,15 @@ def _describe(error: Exception) -> str:
             return f"the host {error.host} is not known; check the address, and DNS on this machine"
         case aiohttp.ServerFingerprintMismatch():
             text = f"{error.host} has {error.got.hex()}, and not {error.expected.hex()}"
+        case aiohttp.ClientConnectorCertificateError():
+            reason = getattr(error.certificate_error, "verify_message", "")
+            return f"{error.host}:{error.port}: {reason or text}"
         case aiohttp.ClientSSLError():
-            pass
+            reason = getattr(error.os_error, "reason", "") or type(error.os_error).__name__
+            return (
+                f"no TLS with {error.host}:{error.port} ({reason}); what listens there may not "
+                "speak TLS, as https:// demands"
+            )
         case aiohttp.ClientConnectorError():
             who = "the proxy " if isinstance(error, aiohttp.ClientProxyConnectionError) else ""
             reason = type(error.os_error).__name__

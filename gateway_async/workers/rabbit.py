@@ -106,10 +106,7 @@ async def serve(
     broker.is_worker_process = True
     with ThreadPoolExecutor(1) as threads:
         receiver: Any = Receiver(
-            broker,
-            threads,
-            max_async_tasks=slices_at_once,
-            ack_type=AcknowledgeType.WHEN_EXECUTED,
+            broker, threads, max_async_tasks=slices_at_once, ack_type=AcknowledgeType.WHEN_EXECUTED
         )
         try:
             await receiver.listen(until)

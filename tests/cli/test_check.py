@@ -89,7 +89,7 @@ async def test_an_address_that_leads_nowhere(shell: Shell) -> None:
     host = ".".join(["x" * 60] * 5)  # longer than a name can be, so that no resolver is asked
     for address, seen in (
         (f"https://{host}", "is not known; check the address"),
-        (shell.sandbox.base_url.replace("http:", "https:"), "SSL"),
+        (shell.sandbox.base_url.replace("http:", "https:"), "may not speak TLS"),
     ):
         ended, found = await check(shell, f"--base-url {address}")
         assert (ended.code, found["address"]["status"]) == (3, "unknown")
@@ -222,9 +222,7 @@ async def test_what_is_refused_names_what_to_do(
 # The file
 
 
-async def test_the_file_is_for_its_user_alone_and_loads_again(
-    shell: Shell,
-) -> None:
+async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell) -> None:
     given = shell.folder / "given.toml"
     path = shell.folder / "new" / "gateway-async" / "config.toml"
     given.write_text(

@@ -111,9 +111,7 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
     assert "may have been done" not in page
 
 
-async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
-    shell: Shell,
-) -> None:
+async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shell: Shell) -> None:
     shell.refunds(60)
     url, out = f"sqlite:///{shell.folder}/j.db", shell.folder / "out.csv"
     line = f"refund orders.csv --yes --out out.csv --job night --journal {url}"
@@ -127,11 +125,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
         assert "running, or its process ended within 15 s" in listed.stdout
         with (shell.folder / "stderr").open("wb") as errors:
             process = nursery.start_with(
-                (0, 1, errors.fileno()),
-                main,
-                line.split(),
-                env=shell.environment,
-                cwd=shell.folder,
+                (0, 1, errors.fileno()), main, line.split(), env=shell.environment, cwd=shell.folder
             )
         ended = asyncio.ensure_future(process.wait())
         while b"waits" not in (stderr := (shell.folder / "stderr").read_bytes()):
@@ -146,9 +140,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(
     assert shell.sandbox.requests["refund"] == 1
 
 
-async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
-    shell: Shell,
-) -> None:
+async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(shell: Shell) -> None:
     shell.refunds(3)
     shell.sandbox.faults.add("*", Latency(seconds=0.5))
     line = "search-refunds orders.csv --out out.csv"
@@ -209,9 +201,7 @@ async def test_an_output_that_takes_few_letters(shell: Shell) -> None:
     assert r"state: ledger \u4ed8\u6b3e, gateway 4100" in ended.stdout
 
 
-async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(
-    shell: Shell,
-) -> None:
+async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(shell: Shell) -> None:
     shell.refunds(3)
     line = "refund orders.csv --yes --out - --journal sqlite:///j.db"
     ended = await shell.installed(f"{line} >/dev/full", 3)  # a script that reads it must notice

@@ -227,11 +227,7 @@ async def test_what_an_operator_cannot_decide_changes_nothing(
     known = tables.snapshot()
     (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
     refused: list[tuple[Any, type[Exception], str]] = [
-        (
-            4,
-            JournalError,
-            "expected .unknown. or .held., but order 4 is .new.",
-        ),
+        (4, JournalError, "expected .unknown. or .held., but order 4 is .new."),
         (7, JournalError, "is 'succeeded'"),
         (8, JournalError, "is 'declined'"),
         (6, JournalError, "order 6 is .intent.: run the job again first"),

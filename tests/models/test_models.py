@@ -51,11 +51,7 @@ ENOUGH: dict[str, dict[str, Any]] = {
     "ReviewOrder": {**ORDER, "review_flag": "1"},
     "RefundOrder": {**ORDER, "refund_amount": "9.90"},
     "OrderRef": {"order_no": "A-1"},
-    "DirectPayment": {
-        **PAYMENT,
-        "card": examples.CARD,
-        "security_code": examples.SECURITY_CODE,
-    },
+    "DirectPayment": {**PAYMENT, "card": examples.CARD, "security_code": examples.SECURITY_CODE},
     "RedirectPayment": PAYMENT,
     "ApmPayment": {**PAYMENT, "payment_method": "PIX"},
     "PayoutRequest": {"request_id": "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"},

@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError
-from gateway_async.reconciliation import (
-    Difference,
-    LedgerEntry,
-    Reconciliation,
-    Summary,
-    reconcile,
-)
+from gateway_async.reconciliation import Difference, LedgerEntry, Reconciliation, Summary, reconcile
 from gateway_async.transport import HttpResponse
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.reconciliation.books import Books, begin, entries, entry

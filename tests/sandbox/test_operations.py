@@ -9,16 +9,7 @@ import pytest
 
 from gateway_async.sandbox import PaymentStatus, Transaction
 from tests.interface_fields import IDENTITY, RESULT_FIELDS
-from tests.sandbox.conftest import (
-    CARD,
-    DIRECT,
-    PAYMENT,
-    PAYOUT,
-    Merchant,
-    item,
-    merchant_of,
-    sign,
-)
+from tests.sandbox.conftest import CARD, DIRECT, PAYMENT, PAYOUT, Merchant, item, merchant_of, sign
 
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
 

@@ -44,11 +44,7 @@ CaptureOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount="9.90")
 CancelOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount=9)
 ReviewOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount="9.90", review_flag="1")
 refund = RefundOrder(
-    transaction_id=ID,
-    order_no="A-1",
-    currency="EUR",
-    amount=Decimal("9.90"),
-    refund_amount="5",
+    transaction_id=ID, order_no="A-1", currency="EUR", amount=Decimal("9.90"), refund_amount="5"
 )
 assert_type(refund.amount, Decimal)
 assert_type(refund.refund_amount, Decimal)

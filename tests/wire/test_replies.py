@@ -10,12 +10,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given, strategies as st
 
-from gateway_async import (
-    CheckoutPage,
-    GatewayClient,
-    RedirectPayment,
-    ReplyUnreadableError,
-)
+from gateway_async import CheckoutPage, GatewayClient, RedirectPayment, ReplyUnreadableError
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import PAYMENT, client_at, refunds
 from tests.support.collaborators import Verifier

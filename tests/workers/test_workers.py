@@ -164,10 +164,7 @@ async def test_a_job_that_was_cut_is_run_by_its_slices_only(
         wrong: list[Any] = ["1", 1.0, True, None, -1, 9, 2**40, 2**70]
         for number in wrong:
             error = JobNotFoundError if number == 9 else ConfigurationError
-            for call in (
-                jobs.run_slice("cut", number),
-                gateway.resume(job, slice_number=number),
-            ):
+            for call in (jobs.run_slice("cut", number), gateway.resume(job, slice_number=number)):
                 with pytest.raises(error, match="slice"):
                     await call
         await gateway.refund(seeded(sandbox, 1), job=journal.job("whole"))
