@@ -32,7 +32,9 @@ from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import BatchRunner, Pool, Tasks
 from gateway_async.errors import (
+    AlikeRefundError,
     ConfigurationError,
+    DuplicateOrderError,
     GatewayError,
     JobBusyError,
     JournalError,
@@ -488,7 +490,9 @@ class JobWork:
 
     def _show(self, chunk: "ChunkResult") -> None:
         if isinstance(chunk, FailedChunk) and chunk.status is OutcomeStatus.NOT_SENT:
-            self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
+            # What is held has its reason in the journal: one here would stay for each order.
+            if not isinstance(chunk.error, AlikeRefundError | DuplicateOrderError):
+                self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
         final = chunk
         if not {*chunk.statuses} <= _FINAL_CODES:
             final = ListedOutcomes(tuple(one for one in chunk.outcomes() if one.status in _FINAL))
