@@ -489,10 +489,13 @@ class JobWork:
             first = self._yielded.find(0, last + 1)
 
     def _show(self, chunk: "ChunkResult") -> None:
-        if isinstance(chunk, FailedChunk) and chunk.status is OutcomeStatus.NOT_SENT:
+        if (
+            isinstance(chunk, FailedChunk)
+            and chunk.status is OutcomeStatus.NOT_SENT
             # What is held has its reason in the journal: one here would stay for each order.
-            if not isinstance(chunk.error, AlikeRefundError | DuplicateOrderError):
-                self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
+            and not isinstance(chunk.error, AlikeRefundError | DuplicateOrderError)
+        ):
+            self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
         final = chunk
         if not {*chunk.statuses} <= _FINAL_CODES:
             final = ListedOutcomes(tuple(one for one in chunk.outcomes() if one.status in _FINAL))
