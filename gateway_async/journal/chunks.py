@@ -5,6 +5,7 @@ nothing is changed. Who may change them is checked by `leases`, in the same tran
 """
 
 import struct
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -187,12 +188,13 @@ class Orders:
                     return self._rows([(at, known)])[0]
         return None
 
-    def at(self, positions: "Iterable[int]") -> list[Any]:
-        """Return the orders at some positions."""
+    def at(self, positions: "Sequence[int]") -> list[Any]:
+        """Return the orders at some positions; blocks side by side are read together."""
         blocks: dict[int, list[Any]] = {}
-        for position in positions:
-            if (start := position - position % BLOCK) not in blocks:
-                (bodies,) = self.blocks(start, start)
+        starts = sorted({position - position % BLOCK for position in positions})
+        for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
+            run = [start for _, start in grouped]
+            for start, bodies in zip(run, self.blocks(run[0], run[-1]), strict=True):
                 blocks[start] = self.codec.decode(bodies, self.job.name)
         return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
 
