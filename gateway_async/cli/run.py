@@ -54,6 +54,7 @@ class Run:
         gateway: The address of the gateway that has the orders; empty where it is not known.
         operation: The operation of the orders.
         has_begun: Whether there is anything to write and to report.
+        is_stopped: Whether a signal ended it.
         left: The result, with requests, retries and what is unexpected; None without any.
         books: What a reconciliation came to.
         states: How many orders of a job are in each state, as the journal has them at the end.
@@ -73,6 +74,7 @@ class Run:
     gateway: str = attrs.Factory(lambda run: run.settings.address, takes_self=True)
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     has_begun: bool = False
+    is_stopped: bool = False
     left: Any = None
     books: Summary | None = None
     states: Counter[JobState] = attrs.field(factory=Counter)
@@ -227,22 +229,23 @@ class Run:
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
         is_open = unknown or new or self.failure if job else self.exit_code == UNSETTLED
         line = functools.partial(next_line, given=self.given)
-        go_on = self.console.line
+        go_on, then = self.console.line, ""
         if job and (self.again or self.source in (None, STDIO)):
+            then = " (which may hold what was not sent)" * self.again
             go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
         doubt = f"{held:,} held for your decision and {unknown:,} unknown; see them with"
         check, show = line("check", taken=Gateway), line("jobs", "show", job)
-        decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
+        decide = line("jobs", "resolve", job, "--state", "held", "OUTCOME", "--note", "WHY")
         write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
+        how = (
+            "decide on all that are held, or on some, by their index in place of --state held; "
+            "OUTCOME is not_sent (the next run sends them), declined or succeeded (never sent)"
+        )
         for holds, what, command in (
             (self._has_no_answer, "no reply was accepted; see why with", check),
-            (is_open, "not all is done; go on with", go_on),
+            (is_open, f"not all is done; go on with{then}", go_on),
             (held or unknown, doubt, show),
-            (
-                held,
-                "decide on one or several (0-9): not_sent sends them next, declined never",
-                decide,
-            ),
+            (held, how, decide),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),
         ):
             if holds:
@@ -252,6 +255,8 @@ class Run:
     @property
     def _has_no_answer(self) -> bool:
         """Whether requests were made, and no order got an answer that could be read."""
+        if self.is_stopped:
+            return False
         if self.books is not None:
             return 0 < self.books.unanswered == self.books.entries
         counts, held = self.report.counts, self.states[JobState.HELD]
@@ -312,6 +317,11 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether there was a signal."""
+        return self._count > 0
+
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
         """Let each signal cancel the running task; those that came before do so at once."""
@@ -371,6 +381,7 @@ async def drive(streamed: Any, see: Callable[[Any], None], run: Run, stop: Stop)
                     see(one)
     except GatewayError as error:
         run.failure = error
+    run.is_stopped = stop.is_asked
     with contextlib.suppress(RuntimeError):  # it did not begin
         run.left = streamed.result
     if run.left is None or (run.job and streamed.progress.total is None):

@@ -32,6 +32,8 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
         "50 held for your decision and 0 unknown; see them with:\n  gateway-async jobs show"
         in ran.stderr
     )
+    decide = "gateway-async jobs resolve night --state held OUTCOME --note WHY"
+    assert decide in ran.stderr
     page = (shell.folder / "night.html").read_text(encoding="utf-8")
     assert "Decide on them" in page
     assert "Run the job again" not in page
@@ -119,7 +121,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
     declined = {3, 7, 9, 11, 12, 13}
     assert await states() == ["declined" if i in declined else s for i, s in enumerate(before)]
     await resolve("40-49 succeeded --note seen")
-    done = await resolve("declined --state held --state unknown --note no")
+    done = await resolve("--state held --state unknown declined --note no")
     assert done == "job night: 34 orders declined\n"
     await shell(f"jobs resume night --out end.csv --yes {CONFIGURED}", 1)
     assert shell.statuses("end.csv") == {"succeeded": 20, "declined": 40}

@@ -111,6 +111,16 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
     assert "may have been done" not in page
 
 
+async def test_a_run_that_is_stopped_without_an_answer_is_no_reason_to_check(shell: Shell) -> None:
+    shell.refunds(60)
+    shell.sandbox.faults.add("*", Latency(seconds=0.3))
+    process, ended = await shell.under_way("refund orders.csv --yes --out out.csv")
+    process.send_signal(signal.SIGINT)
+    said = (await ended)[1].decode()
+    assert "60 not_sent" in said
+    assert "no reply was accepted" not in said
+
+
 async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shell: Shell) -> None:
     shell.refunds(60)
     url, out = f"sqlite:///{shell.folder}/j.db", shell.folder / "out.csv"
