@@ -31,8 +31,9 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):
             from gateway_async.cli.app import run
         code = run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:
-        pass
+    except KeyboardInterrupt:  # while it was loaded: `run` takes those of its command
+        sys.stderr.write("gateway-async: stopped\n")
+        code = _USAGE
     except Exception as error:  # noqa: BLE001  # of a defect, 1 would say that some were declined
         if isinstance(error, ModuleNotFoundError) and "pip install" in str(error):
             sys.stderr.write(f"gateway-async: {error}\n")

@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
     except (TableError, GatewayError) as error:  # it could not begin
         problem, code = str(error), USAGE
     except KeyboardInterrupt:
-        problem, code = "stopped", UNSETTLED
+        problem, code = "stopped", UNSETTLED if console.has_begun else USAGE
     except OSError as error:  # such as a disk that is full, or `| head`
         problem, code = f"it ended early: {error}", UNSETTLED
     console.say(f"gateway-async: {problem}")

@@ -96,7 +96,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Console:
     """Says what happens.
 
@@ -105,6 +105,7 @@ class Console:
         is_quiet: Whether only the end, and what is wrong, is said.
         is_verbose: Whether everything that the library logs is said.
         rich: Where it is said.
+        has_begun: Whether the command may have sent something.
     """
 
     line: str = ""
@@ -113,6 +114,7 @@ class Console:
     rich: RichConsole = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
+    has_begun: bool = attrs.field(default=False, init=False)
     _alike: dict[tuple[str, str], tuple[int, str]] = attrs.field(factory=dict, init=False)
     """By logger and kind of warning, how many there were beyond the first, and the last."""
 

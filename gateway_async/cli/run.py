@@ -308,6 +308,7 @@ class Stop:
         self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     def __enter__(self) -> Self:
+        self._console.has_begun = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 self._before[number] = signal.signal(number, self._on_signal)

@@ -197,6 +197,22 @@ def test_a_command_that_has_a_defect_or_cannot_be_loaded(
     assert capsys.readouterr().err == f"gateway-async: {told}"
 
 
+@pytest.mark.parametrize("place", ["app.run", "money.open_table"])
+def test_a_command_that_is_stopped_before_it_sends(
+    place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_: object) -> int:
+        raise KeyboardInterrupt
+
+    for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
+        monkeypatch.setenv(f"GATEWAY_{name}", "http://127.0.0.1:1")
+    monkeypatch.setattr(f"gateway_async.cli.{place}", stop)
+    with pytest.raises(SystemExit) as ended:
+        main(["refund", "orders.csv", "--yes", "--out", "out.csv"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "gateway-async: stopped\n"
+
+
 # Streams that are closed, full, or take few letters
 
 
