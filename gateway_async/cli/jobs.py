@@ -19,7 +19,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import counted, listed, plain_table, print_json, standard_output
 from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
-from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect
+from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, worker_line
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
@@ -170,8 +170,16 @@ def run_job(
 
     Returns:
         The exit code.
+
+    Raises:
+        ConfigurationError: If workers alone run it, or the answer was no.
     """
     settings, run.job = run.settings, known.name
+    if known.status is not None and known.status.is_cut and known.status.imported:
+        raise ConfigurationError(
+            f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
+            f"  {worker_line(run.given)}"
+        )
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
         policy, recovery = settings.policy, attrs.evolve(settings.recovery, hold_alike_hours=None)
         if run.operation == PAYOUT.name:

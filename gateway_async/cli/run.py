@@ -39,6 +39,11 @@ def next_line(*words: str, given: Config, taken: type[Config] = Stored) -> str:
     return shlex.join(["gateway-async", *words, *given.words(taken)])
 
 
+def worker_line(given: Config) -> str:
+    """Write the command that works on the jobs which `submit` handed to workers."""
+    return next_line("worker", "--broker", "amqp://HOST/", given=given, taken=Journaled)
+
+
 @attrs.define(kw_only=True)
 class Run:
     """What a command does with orders, and what it came to.

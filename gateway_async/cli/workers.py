@@ -13,7 +13,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import counted, listed, print_json, progress
 from gateway_async.cli.jobs import find_job, states_of
 from gateway_async.cli.orders import OrderFile
-from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, next_line
+from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, next_line, worker_line
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
@@ -102,8 +102,8 @@ def submit(
                 )
 
         count = counted(asyncio.run(keep()), "order")
-    start = next_line("worker", "--broker", "amqp://HOST/", given=given, taken=options.Journaled)
-    console.note(f"{known}; workers alone run its {count} from now on (start one with `{start}`)")
+    start = f"(start one with `{worker_line(given)}`)"
+    console.note(f"{known}; workers alone run its {count} from now on {start}")
     return DONE
 
 

@@ -69,7 +69,9 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     assert " goes on: 5 new; workers alone run its 5 orders" in again
     for command in (["refund", str(settings), "--job"], ["jobs", "resume"]):
         assert run([*command, "month-end", "--yes", "--out", "out.csv"]) == 2
-        assert "cut into slices" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert said.startswith("gateway-async: job 'month-end' was cut into slices, which workers")
+        assert said.endswith("\n  gateway-async worker --broker amqp://HOST/\n")
 
     async def totals() -> list[int]:
         async with Journal.open(url) as journal:
