@@ -1,4 +1,4 @@
-"""What the command line says and shows: lines on standard error, progress, tables and JSON."""
+"""What the command line says and shows: lines on standard error, progress and JSON."""
 
 import asyncio
 import contextlib
@@ -6,23 +6,13 @@ import json
 import logging
 import sys
 import time
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO, cast
 
 import attrs
-from rich.box import SIMPLE_HEAD
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from gateway_async.errors import ConfigurationError
@@ -251,23 +241,3 @@ async def progress(
             ticker.cancel()
             if not bar.disable:
                 show()
-
-
-# Tables
-
-
-def plain_table(
-    names: Iterable[str], rows: Iterable[Sequence[object]], numbers: Collection[str] = ()
-) -> Table:
-    """Return a table without lines; those of its columns that hold numbers are right-aligned."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name in names:
-        table.add_column(
-            name,
-            overflow="fold",
-            justify="right" if name in numbers else "left",
-            no_wrap=name == "job",  # its name is copied
-        )
-    for row in rows:
-        table.add_row(*map(str, row))
-    return table

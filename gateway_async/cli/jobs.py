@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import attrs
 import orjson
 from cyclopts import App, Parameter
-from rich.table import Table
+from rich.padding import Padding
 
 from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, listed, plain_table, print_json, standard_output
+from gateway_async.cli.console import counted, listed, print_json, standard_output
 from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, worker_line
@@ -236,15 +236,14 @@ def _facts(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _table(statuses: Iterable[JobStatus], settings: Settings) -> Table:
+def _shown(status: JobStatus, settings: Settings) -> dict[str, Any]:
     running = f"running, or its process ended within {settings.journal_lease_seconds:g} s"
-    rows = [
-        _facts(one)
-        | {"created_at": f"{one.created_at:%Y-%m-%d %H:%M}"}
-        | {"states": listed(states_of(one)), "is_running": running if one.is_running else "no"}
-        for one in statuses
-    ]
-    return plain_table(rows[0], [[*row.values()] for row in rows], numbers=("orders",))
+    return {
+        **_facts(status),
+        "created_at": f"{status.created_at:%Y-%m-%d %H:%M}",
+        "states": listed(states_of(status)) or "no orders",
+        "is_running": running if status.is_running else "no",
+    }
 
 
 @jobs.default
@@ -265,10 +264,15 @@ async def list_jobs(
         statuses = [one for one in await journal.jobs() if one.total or one.imported]
     if json:
         print_json([_facts(status) for status in statuses])
-    elif statuses:
-        standard_output().print(_table(statuses, settings))
-    else:
+        return DONE
+    if not statuses:
         console.note(f"there are no jobs yet in {settings.place}")
+    out = standard_output()
+    for shown in (_shown(status, settings) for status in statuses):
+        out.print(shown["job"], soft_wrap=True)  # it is copied
+        out.print(f"  {shown['operation']} of {shown['created_at']}: {shown['states']}")
+        if shown["is_running"] != "no":
+            out.print(f"  {shown['is_running']}")
     return DONE
 
 
@@ -304,9 +308,13 @@ async def show(
         print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
         return DONE
     out = standard_output()
-    out.print(_table([status], settings))
+    for field, value in _shown(status, settings).items():
+        out.print(f"{field:<12} {value}", soft_wrap=True)
     if count:
-        out.print(plain_table(columns, rows, numbers=("index",)))
+        out.print(f"\nindex  state    {'  '.join(naming)}")
+    for index, state, *names, reason in rows:
+        out.print(f"{index:>5}  {state:<7}  {'  '.join(names)}", soft_wrap=True)  # to be copied
+        out.print(Padding(reason, (0, 0, 0, 7), expand=False))
     if count > _SHOWN:
         out.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
     return DONE

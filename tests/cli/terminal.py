@@ -7,6 +7,7 @@ import pty
 import re
 import shlex
 import signal
+import struct
 import termios
 from typing import Self
 
@@ -16,15 +17,14 @@ from tests.cli.running import Shell
 
 CTRL_C = "\x03"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
-_WINDOW = b"\x28\x00\xa0\x00\x00\x00\x00\x00"
-"""40 lines of 160 columns, as the kernel takes it."""
 
 
 class Terminal:
     """A line that has a terminal for itself; used as an async context manager."""
 
-    def __init__(self, shell: Shell, line: str) -> None:
+    def __init__(self, shell: Shell, line: str, columns: int = 160) -> None:
         self._shell = shell
+        self._window = struct.pack("HHHH", 40, columns, 0, 0)
         self._words = shlex.split(line)
         self._seen = b""
         self._more = asyncio.Event()
@@ -32,7 +32,7 @@ class Terminal:
 
     async def __aenter__(self) -> Self:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, _WINDOW)
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, self._window)
         around = {**self._shell.environment, "TERM": "xterm"}
         del around["COLUMNS"]
         self._process = nursery.start_with(

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from gateway_async.cli.console import Console, plain_console, plain_table, progress, standard_output
+from gateway_async.cli.console import Console, plain_console, progress, standard_output
 
 
 def told() -> tuple[Console, io.StringIO]:
@@ -46,7 +46,7 @@ def test_what_is_said_is_shown_as_it_is(
     console, file = told()
     console.say(text)
     assert file.getvalue() == f"{shown}\n"
-    standard_output().print(plain_table(("reason",), [(text,)]))
+    standard_output().print(text)
     printed = capsys.readouterr().out
     assert shown.split(maxsplit=1)[0] in printed
     assert "\x1b[2J" not in printed

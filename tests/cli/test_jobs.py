@@ -7,6 +7,7 @@ import re
 
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.cli.running import Ended, Shell, names
+from tests.cli.terminal import Terminal
 from tests.journal.tables import Tables
 
 KEPT = "--journal sqlite:///j.db"
@@ -42,13 +43,19 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
         return await shell(f"jobs {line} {CONFIGURED}", code)
 
     listed = await jobs("")
-    assert "night  refund" in listed.stdout
-    assert "10 succeeded, 50 held" in listed.stdout
+    at = r"20\d\d-\d\d-\d\d \d\d:\d\d"
+    assert re.fullmatch(rf"night\n  refund of {at}: 10 succeeded, 50 held\n", listed.stdout)
     shown = await jobs("show night")
+    fields = r"job +night\noperation +refund\nmerchant_id +M1\naccount_id +A1\n"
+    assert re.match(rf"{fields}created_at +{at}\norders +60\nstates +10 succ", shown.stdout)
     row = shell.rows("orders.csv")[7]
     (line,) = [line for line in shown.stdout.splitlines() if row["transaction_id"] in line]
     assert line.split()[:2] == ["7", "held"]
     assert "proved" in shown.stdout
+    async with Terminal(shell, f"jobs show night {CONFIGURED}", columns=80) as terminal:
+        assert await terminal.ended() == 0
+    assert f"    7  held     {row['transaction_id']}  {row['order_no']}\r\n" in terminal.text
+    assert max(map(len, terminal.text.splitlines())) <= 80
 
     facts = json.loads((await jobs("show night --json")).stdout)
     assert re.fullmatch(UTC, facts["created_at"])
