@@ -31,6 +31,7 @@ STDIO = Path("-")
 """Stands for standard input or output."""
 SHOWN_PROBLEMS = 20
 KEPT_PROBLEMS = 1000
+_SEPARATORS = {";": "semicolons", "\t": "tabs"}
 MOST_DIGITS = 100
 
 # Problems
@@ -141,6 +142,10 @@ def _checked(line: int, header: list[str]) -> list[str]:
     if "\0" in (text := "".join(header)) or not is_encodable(text):
         reason = "is not UTF-8, or is no text; save the file as CSV in UTF-8"
         raise TableError([Problem(line, None, reason)])
+    for mark, name in _SEPARATORS.items() if len(header) == 1 else ():
+        if mark in header[0]:
+            reason = f"there are {name} between the columns; commas are expected"
+            raise TableError([Problem(line, None, reason)])
     if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
         raise TableError(
             Problem(line, name or None, f"more than one column has {'this' if name else 'no'} name")

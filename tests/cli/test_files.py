@@ -111,6 +111,8 @@ REVIEW = "transaction_id,order_no,currency,amount"
 UNUSABLE: list[tuple[str | bytes, str]] = [
     *((nothing, "line 1: the file is empty") for nothing in (b"", b"\xef\xbb\xbf", b" \r\n\n")),
     (HEADER, "line 1: there is no row below it"),
+    (HEADER.replace(",", ";"), "line 1: there are semicolons between the columns; commas are"),
+    (HEADER.replace(",", "\t"), "line 1: there are tabs between the columns; commas are"),
     (f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "column amount: more than one column has"),
     (f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has no name"),
     (rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
