@@ -326,14 +326,17 @@ def _commands() -> str:
         text = made[name].generate_docs(heading_level=3, usage_name=f"gateway-async {name}")
         text = text.replace(" -m pytest ", " ")  # the program that runs this
         text = re.sub(r"^## Table of Contents\n\n(?:- .*\n)+\n", "", text, flags=re.MULTILINE)
-        groups = re.split(r"(?=^\*\*[A-Z][\w ]*\*\*:$)", text, flags=re.MULTILINE)
-        kept = groups[:1]
+        groups = re.split(r"(?=^\*\*[A-Z][\w ]*\*\*:$|^#+ )", text, flags=re.MULTILINE)
+        kept, command = groups[:1], name
         for group in groups[1:]:
             title = group.partition(":")[0]
-            if group.strip() in first:
+            if group.startswith("#"):
+                command = group.partition("\n")[0].lstrip("# ")
+                kept.append(group)
+            elif group.strip() in first:
                 kept.append(f"{title}: as for `{first[group.strip()]}`.\n\n")
             else:
-                first[group.strip()] = name
+                first[group.strip()] = command
                 kept.append(group)
         written.append("".join(kept).rstrip().replace("```console\n", "```text\n"))
     return "\n\n".join(written) + "\n"

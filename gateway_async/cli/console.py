@@ -139,8 +139,8 @@ class Console:
     ) -> None:
         """Say what a run of orders came to."""
         made = "" if requests is None else f"; {counted(requests, 'request')}, {retries:,} repeated"
-        orders = counted(sum(counts.values()), "order")
-        self.say(f"{what}: {orders}, {listed(counts)}{made}; {seconds:.1f} s")
+        orders = [counted(sum(counts.values()), "order"), *filter(None, [listed(counts)])]
+        self.say(f"{what}: {', '.join(orders)}{made}; {seconds:.1f} s")
 
     def note(self, message: str) -> None:
         """Say one thing that `--quiet` leaves out."""

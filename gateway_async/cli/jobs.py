@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import attrs
 import orjson
-from cyclopts import App, Parameter
+from cyclopts import App
 from rich.padding import Padding
 
 from gateway_async.batching.batch import Batch
@@ -312,8 +312,8 @@ async def show(
         out.print(f"{field:<12} {value}", soft_wrap=True)
     if count:
         out.print(f"\nindex  state    {'  '.join(naming)}")
-    for index, state, *names, reason in rows:
-        out.print(f"{index:>5}  {state:<7}  {'  '.join(names)}", soft_wrap=True)  # to be copied
+    for index, state, *ids, reason in rows:
+        out.print(f"{index:>5}  {state:<7}  {'  '.join(ids)}", soft_wrap=True)  # to be copied
         out.print(Padding(reason, (0, 0, 0, 7), expand=False))
     if count > _SHOWN:
         out.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
@@ -373,7 +373,7 @@ async def resolve(
     name: str,
     /,
     *which: str,
-    note: Annotated[str, Parameter(required=False)] = "",
+    note: str,
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
     given: options.Stored = options.Stored(),
     console: options.Shown,
@@ -389,7 +389,7 @@ async def resolve(
         which: The orders, by their index in the job, from 0, as `jobs show` prints them, such as
             17 or 151-199, or payouts by their request_id; then their outcome: succeeded, declined,
             unknown, or not_sent, which lets the next run send them.
-        note: Why, such as "seen in the merchant portal"; it must be there, and is kept.
+        note: Why, such as "seen in the merchant portal"; it is kept.
         state: In place of names: all orders of the job that are in this state; may be repeated.
     """
     *words, decision = which or ("",)

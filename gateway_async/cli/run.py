@@ -132,9 +132,9 @@ class Run:
         """
         files, seen = self.given, dict[Path, str]()
         if needs_out and (files.out is None or (files.json and files.out == STDIO)):
+            other = "; not -, since --json has standard output for itself" * files.json
             raise ConfigurationError(
-                "--out: name the file for the outcomes, such as --out outcomes.csv; with --json, "
-                "which has standard output for itself, not -"
+                f"--out: name the file for the outcomes, such as --out outcomes.csv{other}"
             )
         named = (
             ("the file with the orders", self.source),

@@ -69,7 +69,7 @@ class TableError(Exception):
             shown.append(f"{place}{f', column {column}' if column else ''}: {reason}")
         total = f"{self.count:,} problem{'s' * (self.count != 1)}"
         more = [f"... and {hidden:,} more"] if hidden else []
-        super().__init__("\n".join([f"{total}, nothing was sent", *shown, *more]))
+        super().__init__("\n".join([f"{total}, nothing was done", *shown, *more]))
 
 
 # Reading

@@ -243,7 +243,7 @@ class Sandbox:
             await web.TCPSite(self._runner, self.host, self.port, backlog=1024).start()
         except (OSError, OverflowError) as error:  # the latter: there is no such port
             await self._runner.cleanup()
-            where = f"{self.host} port {self.port}"
+            where = f"{self.host} port {self.port} (0 takes a free one)"
             raise ConfigurationError(f"Sandbox: cannot listen on {where}: {error}") from None
         host, port = self._runner.addresses[0][:2]
         shown = _OWN.get(host, host)

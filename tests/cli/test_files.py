@@ -257,7 +257,7 @@ def test_what_is_wrong_for_one_reason_is_said_once(lines: Sequence[int], place: 
     reasons = (("a", "empty"), ("b", "empty"))
     error = TableError(Problem(line, *reason) for reason in reasons for line in lines)
     assert str(error).splitlines() == [
-        f"{2 * len(lines):,} problems, nothing was sent",
+        f"{2 * len(lines):,} problems, nothing was done",
         f"{place}, column a: empty",
         f"{place}, column b: empty",
     ]

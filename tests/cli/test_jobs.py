@@ -118,7 +118,8 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
         ("declined --note no", "name the orders and then their outcome"),
         ("3 --note no", "one of succeeded, declined, not_sent, unknown"),
         ("--note no", "name the orders and then their outcome"),
-        ("3 declined", "note: expected a text that says why"),
+        ("3 declined", "--note"),
+        ("3 declined --note ' '", "note: expected a text that says why"),
     ):
         assert reason in await resolve(words, 2)
     assert await states() == before
@@ -130,6 +131,8 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decide
     await resolve("40-49 succeeded --note seen")
     done = await resolve("--state held --state unknown declined --note no")
     assert done == "job night: 34 orders declined\n"
+    none = await shell(f"jobs outcomes night --state held --out none.csv {CONFIGURED}")
+    assert none.stderr.startswith("jobs outcomes: 0 orders; 0.0 s\n")
     await shell(f"jobs resume night --out end.csv --yes {CONFIGURED}", 1)
     assert shell.statuses("end.csv") == {"succeeded": 20, "declined": 40}
 

@@ -23,7 +23,7 @@ UNNAMED = [
 NAMED = [
     ("refund missing.csv --out out.csv", "cannot read missing.csv"),
     ("refund missing.csv --out out.csv -q", "cannot read missing.csv"),
-    ("refund orders.csv", "--out: name the file for the outcomes"),
+    ("refund orders.csv", "--out: name the file for the outcomes, such as --out outcomes.csv\n"),
     ("query orders.csv", "--out: name the file for the outcomes"),
     ("rob", "rob"),
     ("demo --orders 0", "orders"),
@@ -52,7 +52,7 @@ NAMED = [
     ("refund orders.csv --dry-run --proxy http://me:hush@proxy.example", "a password in an option"),
     ("jobs night", "night"),
     ("jobs list --base-url http://x.y", "--base-url"),
-    ("jobs resolve night 1 declined", "there is no journal"),
+    ("jobs resolve night 1 declined", "--note"),
     ("query orders.csv --rate fast", 'unable to convert "fast" into float'),
     ("query orders.csv --bogus", "--bogus"),
     ("nothing-like-it", "Unknown command"),
