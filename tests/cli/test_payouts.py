@@ -39,7 +39,7 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(shell: She
     shell.sandbox.faults.add("payout", DropReply(times=1))
     told = (await shell(f"{LINE} --concurrency 1000 --report n.html", 3)).stderr
     assert "1 held for your decision" in told
-    assert re.search(r"^  gateway-async jobs resolve \S+ INDEX OUTCOME", told, re.MULTILINE)
+    assert re.search(r"^  gateway-async jobs resolve \S+ --state held OUTCOME", told, re.MULTILINE)
     assert "go on with" not in told
     page = (shell.folder / "n.html").read_text(encoding="utf-8")
     assert "the next run of the job cannot find out" in page
