@@ -314,7 +314,12 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
-@attrs.define(eq=False, repr=False)  # a reply may be in it
+def _unshown(_: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
+    """Keep fields from tools that show local variables: a reply may be in one."""
+    return [field.evolve(repr=False) for field in fields]
+
+
+@attrs.define(eq=False, field_transformer=_unshown)
 class Attempts(Generic[T]):
     """The attempts of one request: as many as are allowed, and how it ended.
 
