@@ -30,7 +30,7 @@ from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed
 from gateway_async.batching.outcomes import FailedChunk, ListedOutcomes
 from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult
-from gateway_async.batching.runner import BatchRunner, Pool, Tasks
+from gateway_async.batching.runner import BatchRunner, WorkerPool, Tasks
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,
@@ -220,7 +220,7 @@ class JobWork:
             self._input = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
             self._collection = self._input.source.collection
         # What sends the orders that are new: another in each round.
-        self._pool: Pool | None = None
+        self._pool: WorkerPool | None = None
         self._lease: Lease
         self._taken_at = 0.0
         # The positions from the first order to the last, how many of them are ours, and which of
@@ -353,7 +353,7 @@ class JobWork:
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lost is not None:
                     break
-                pool = self._pool = Pool(
+                pool = self._pool = WorkerPool(
                     self._run,
                     NewOrders(self._lease, self._collection),
                     policy,
@@ -368,7 +368,7 @@ class JobWork:
         finally:
             await self._yield_left()
 
-    async def _send_new(self, pool: Pool, states: "Sequence[JobState]") -> None:
+    async def _send_new(self, pool: WorkerPool, states: "Sequence[JobState]") -> None:
         """Send the orders of a pool; none may follow one like it that is in these states."""
         if states:
             async for rows in self._rows(states):

@@ -53,7 +53,7 @@ _CUT_SHORT = (
 
 
 class Work(Protocol):
-    """What a batch does: its orders are sent by a `Pool`; a job makes one for each of its rounds.
+    """What a batch does: its orders are sent by a `WorkerPool`; a job makes one for each of its rounds.
 
     Attributes:
         total: How many orders there are; None where that is not known.
@@ -314,7 +314,7 @@ class Tasks:
         return interruption
 
 
-class Pool:
+class WorkerPool:
     """`concurrency` workers, each of which takes a chunk from the feed, sends it, and so on.
 
     Args:
@@ -546,7 +546,7 @@ def open_runner(
 ) -> BatchRunner:
     """Return a batch of orders that nothing but this process remembers; it is not started."""
     run, marker = BatchRunner(session, operation, policy), uuid.uuid4().hex[:12]
-    run.work = Pool(
+    run.work = WorkerPool(
         run, GivenOrders(orders), policy, add=run.add, marker=marker, began_at=time.time()
     )
     return run
