@@ -30,7 +30,7 @@ from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed
 from gateway_async.batching.outcomes import FailedChunk, ListedOutcomes
 from gateway_async.batching.recorder import IntentRecorder
 from gateway_async.batching.results import BatchResult
-from gateway_async.batching.runner import BatchRunner, WorkerPool, Tasks
+from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
     ConfigurationError,

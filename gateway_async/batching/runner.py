@@ -53,7 +53,7 @@ _CUT_SHORT = (
 
 
 class Work(Protocol):
-    """What a batch does: its orders are sent by a `WorkerPool`; a job makes one for each of its rounds.
+    """What a batch does: a `WorkerPool` sends its orders; a job makes one for each of its rounds.
 
     Attributes:
         total: How many orders there are; None where that is not known.
