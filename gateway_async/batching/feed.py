@@ -163,14 +163,15 @@ class GivenOrders:
             else:
                 orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
                 self.ended = len(orders) < most
-        except (asyncio.CancelledError, StopAsyncIteration) as error:
-            if self.waits and isinstance(error, StopAsyncIteration):
-                self.ended = True
-                return
+        # Raised by the input itself, either would end a worker or a stream as if all were well.
+        except StopAsyncIteration as error:
+            if not self.waits:
+                raise RuntimeError("the input raised StopAsyncIteration") from error
+            self.ended = True
+        except asyncio.CancelledError as error:
             if self.waits and is_cancelled():
                 raise
-            # Either would end a worker or a stream as if nothing had happened.
-            raise RuntimeError(f"the input raised {type(error).__name__}") from error
+            raise RuntimeError("the input raised CancelledError") from error
 
     async def aclose(self) -> None:
         """Close an iterator that can be closed."""

@@ -339,13 +339,8 @@ class WorkerPool:
         began_at: float,
         recorder: "IntentRecorder | None" = None,
     ) -> None:
-        session, operation, gate, is_job = (
-            run.session,
-            run.operation,
-            run.gate,
-            recorder is not None,
-        )
-        recovery = session.recovery
+        session, operation, gate = run.session, run.operation, run.gate
+        recovery, is_job = session.recovery, recorder is not None
         is_marked = operation is REFUND and recovery.refund_evidence == "marker"
         begins = f"ga-{marker}" if is_marked else None
         self._run = run

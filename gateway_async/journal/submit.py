@@ -112,7 +112,7 @@ class Submission:
             if not job.imported:
                 await _drop(lease)
                 return await self._import(lease, pages)
-        except BaseException:
+        except BaseException:  # raised again; also a cancellation may leave the lease taken
             lease.abandon()
             raise
         await self._compare(job, pages)
