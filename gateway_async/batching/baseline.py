@@ -29,13 +29,9 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.alike import References
     from gateway_async.batching.outcomes import FailedChunk
-    from gateway_async.batching.recorder import IntentRecorder
+    from gateway_async.batching.recorder import Recorder
     from gateway_async.batching.results import BatchResult
     from gateway_async.session import Gate, Session
-
-_SEND_ANYWAY = (
-    "; if another one is meant, send the order with RecoveryPolicy(hold_alike_hours=None)"
-)
 
 
 @attrs.define(eq=False, repr=False)
@@ -47,7 +43,7 @@ class Baseline:
         gate: Whether requests may leave.
         results: Where its requests are counted.
         add: Called with the outcomes of orders that must not be sent.
-        recorder: Has alike refunds of a job held; None without a job.
+        recorder: Has alike refunds of a job held.
         since: From when on a refund counts as recent, in seconds since the epoch; None if alike
             refunds are made again.
         counts_made: Whether the batch may have several alike refunds of its own.
@@ -58,7 +54,7 @@ class Baseline:
     _gate: "Gate"
     _results: Results
     _add: "Callable[[FailedChunk], None]"
-    _recorder: "IntentRecorder | None"
+    _recorder: "Recorder"
     _since: float | None
     _counts_made: bool
     senders: list[Sender] = attrs.field(factory=list, init=False)
@@ -126,10 +122,7 @@ class Baseline:
         if since is None:
             return barred
         find = functools.partial(
-            find_alike,
-            dialect=self._session.dialect,
-            since=since,
-            advice=_SEND_ANYWAY if recorder is None else "",
+            find_alike, dialect=self._session.dialect, since=since, advice=recorder.alike_advice
         )
         listed = {outcome.order.value: outcome for outcome in result}
         made_beside = None
@@ -143,9 +136,9 @@ class Baseline:
             unread = None if order.transaction_id in references else not_looked_up(outcome)
             made = self._made[of_alike]
             error = find(order, found, made=made, others=self._made[of_all] - made) or unread
-            if error is not None and recorder is not None:  # which is rare
-                if made_beside is None:  # of all orders at once: the journal is read through
-                    made_beside = await recorder.made_beside(chunk)
+            if error is not None and made_beside is None:  # which is rare
+                made_beside = await recorder.made_beside(chunk)
+            if error is not None and made_beside is not None:
                 if index not in made_beside:
                     continue
                 own, more = made_beside[index]
@@ -155,6 +148,6 @@ class Baseline:
             elif self._counts_made:
                 self._made.update((of_all, of_alike))
         alike = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
-        if alike and recorder is not None:
+        if alike:
             await recorder.hold(chunk.part(alike), list(alike.values()))
         return barred

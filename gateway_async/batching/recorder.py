@@ -1,99 +1,57 @@
-"""Records the chunks of a job in its journal, under the lease of the job.
+"""What a batch says before the first byte of each request, and before an outcome is seen.
 
-An intent is durable before the first byte of its request, and an outcome before the caller sees it.
-While an outcome is written, its worker prepares the next chunk, so that outcome and next intent
-share a commit. This module does not know how a chunk is sent, or how the journal stores it.
+A `Recorder` here records nothing: it is that of a batch which its process alone remembers. A job
+has one that writes to its journal.
 """
 
-import asyncio
-import itertools
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk
-from gateway_async.errors import DuplicateOrderError, GatewayError, OutcomeUnknownError
-from gateway_async.journal.database import uninterrupted
-from gateway_async.journal.rows import (
-    ALIKE,
-    BY_OPERATOR,
-    DONE,
-    Known,
-    known_of,
-    noted,
-    written_item,
-)
-from gateway_async.journal.states import JobState
-from gateway_async.models.orders import OutcomeStatus
-from gateway_async.operations import OperationClass
-from gateway_async.wire.decode import identifier
-from gateway_async.wire.records import storable_item
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+    import asyncio
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.judge import Judgement
+    from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk
     from gateway_async.errors import AlikeRefundError
-    from gateway_async.journal.chunks import Orders
-    from gateway_async.journal.leases import Lease
-    from gateway_async.journal.rows import Row
-    from gateway_async.operations import Operation
-
-    Items = Sequence[Mapping[str, Any]]
-
-T = TypeVar("T")
-
-_MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
-_OUTCOMES = "keep the outcomes"
-_IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
 
 
-class IntentRecorder:
-    """Records the chunks of one job.
+class Intent:
+    """The intent to send a chunk; a request that is repeated records it for each attempt."""
 
-    Its methods raise `JournalError` where the journal cannot write.
+    async def keep(self) -> None:
+        """Record the intent; if that raises, the chunk must not be sent."""
 
-    Args:
-        lease: The lease of the job.
-        operation: The operation of its orders.
-        once: Whether a payout is held where another job may have paid it.
+    async def withdraw(self) -> None:
+        """Record that nothing was sent."""
+
+    def check(self) -> None:
+        """Raise if the chunk must not be sent any more; called right before the first byte."""
+
+    async def conclude(
+        self,
+        result: "AnsweredChunk | FailedChunk",
+        judgement: "Judgement | None",
+        add: "Callable[[AnsweredChunk | FailedChunk], None]",
+    ) -> None:
+        """Record the outcomes of the chunk, then add them to the results."""
+        add(result)
+
+
+class Recorder:
+    """Records the chunks of one batch.
 
     Attributes:
-        requests: The numbers of the requests, which must differ under one lease.
+        alike_advice: What the error of an order adds that is like an earlier refund.
     """
 
-    def __init__(self, lease: "Lease", operation: "Operation", *, once: bool = False) -> None:
-        self.lease = lease
-        self.operation = operation
-        self.once = once
-        self.requests: Iterator[int] = itertools.count(1)
-        # The outcomes being written, by worker.
-        self._recordings: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
-
-    def is_recording(self, worker: "asyncio.Task[Any]") -> bool:
-        """Return whether a worker's last outcomes are not recorded yet."""
-        recording = self._recordings.get(worker)
-        return recording is not None and not recording.done()
-
-    async def recorded(self) -> None:
-        """Wait until the outcomes that this worker concluded last are recorded."""
-        task = asyncio.current_task()
-        if (recording := self._recordings.get(task)) is not None:
-            try:
-                await uninterrupted(recording)
-            finally:
-                self._recordings.pop(task, None)
-
-    async def record_next(self, work: "Awaitable[None]") -> None:
-        """Record a worker's outcomes in the background, after those of its chunk before."""
-        try:
-            await self.recorded()
-        finally:  # also if those could not be recorded
-            self._recordings[asyncio.current_task()] = asyncio.ensure_future(work)
+    alike_advice: str = (
+        "; if another one is meant, send the order with RecoveryPolicy(hold_alike_hours=None)"
+    )
 
     def begin(
         self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker: str | None
-    ) -> "Intent":
+    ) -> Intent:
         """Return the intent to send a chunk; it is not recorded yet.
 
         Args:
@@ -101,171 +59,25 @@ class IntentRecorder:
             references: By transaction, the refund references it has already.
             marker: What the marker of each refund begins with, if any is sent.
         """
-        return Intent(self, chunk, noted(references, marker))
+        return Intent()
 
-    async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
-        """Return which refunds like each order of a chunk this job may have made.
+    def is_recording(self, worker: "asyncio.Task[object]") -> bool:
+        """Return whether a worker's last outcomes are not recorded yet."""
+        return False
+
+    async def recorded(self) -> None:
+        """Wait until the outcomes that this worker concluded last are recorded."""
+
+    async def made_beside(
+        self, chunk: "Chunk"
+    ) -> "Mapping[int, tuple[Collection[str], int]] | None":
+        """Return which refunds like each order of a chunk were made by other runs of the job.
 
         Returns:
             By position, their references, and how many more there may be. An order is left out if a
-            person has decided that it is to be sent.
+            person has decided that it is to be sent. None where nothing else is known.
         """
-        names = {order.transaction_id for order in chunk.orders}
-        rows: dict[str, list[Row]] = defaultdict(list)
-        for row in await self.lease.read(lambda orders: orders.of(names)):
-            rows[row.order.transaction_id].append(row)
-        made: dict[int, tuple[Collection[str], int]] = {}
-        for index, order in zip(chunk.indices, chunk.orders, strict=True):
-            alike = rows[order.transaction_id]
-            if any(row.index == index and row.known.proof == BY_OPERATOR for row in alike):
-                continue
-            beside = [row for row in alike if row.index != index]
-            more = sum(
-                row.order.refund_amount == order.refund_amount
-                and row.state in _MAY_BE_MADE
-                and not row.known.reference
-                for row in beside
-            )
-            made[index] = {row.known.reference for row in beside if row.known.reference}, more
-        return made
+        return None
 
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that the orders of a chunk are not sent before a person decides."""
-        held = {
-            index: Known(
-                JobState.HELD,
-                code="" if error.refund_date is None else error.refund_date.isoformat(),
-                text=f"{error}{_IS_HELD}",
-                said=error.reference,
-                proof=ALIKE,
-            )
-            for index, error in zip(chunk.indices, errors, strict=True)
-        }
-        await self.lease.change("hold orders", lambda orders: orders.hold(held), alive=True)
-
-
-class Intent:
-    """The intent to send a chunk.
-
-    Attributes:
-        request: The number of its request in the journal; None if the intent is not recorded.
-    """
-
-    def __init__(self, recorder: IntentRecorder, chunk: "Chunk", sent: str) -> None:
-        self.request: int | None = None
-        self._recorder = recorder
-        self._chunk = chunk
-        self._sent = sent
-
-    async def keep(self) -> None:
-        """Record the intent; if that raises, the chunk must not be sent.
-
-        Raises:
-            DuplicateOrderError: For a payout that another job may have paid; it is held.
-            JournalError: If it could not be recorded.
-        """
-        if self.request is not None:
-            return
-        recorder, request, held = self._recorder, next(self._recorder.requests), ""
-
-        def intend(orders: "Orders") -> str:
-            return orders.intend(request, self._chunk.indices, self._sent, once=recorder.once)
-
-        recorded = recorder.lease.change("keep what is about to be sent", intend, alive=True)
-        try:
-            await uninterrupted(recorded)
-        finally:  # a cancellation comes once it is recorded
-            if recorded.exception() is None:
-                held = recorded.result()
-                self.request = None if held else request
-        await recorder.recorded()
-        if held:
-            raise DuplicateOrderError(held)
-
-    async def withdraw(self) -> None:
-        """Record that nothing was sent: the orders are new again."""
-        if (request := self.request) is None:
-            return
-        withdrawn = self._withdraw(request)
-        try:
-            await uninterrupted(withdrawn)
-        finally:  # a cancellation comes once it is recorded
-            self.request = request if withdrawn.exception() is not None else None
-
-    def _withdraw(self, request: int) -> "asyncio.Future[None]":
-        what, indices = "keep that nothing was sent", self._chunk.indices
-        return self._recorder.lease.change(what, lambda orders: orders.withdraw(request, indices))
-
-    def check(self) -> None:
-        """Raise if the lease is lost; called right before the first byte is written."""
-        self._recorder.lease.check()
-
-    async def conclude(
-        self,
-        result: AnsweredChunk | FailedChunk,
-        judgement: "Judgement | None",
-        add: "Callable[[AnsweredChunk | FailedChunk], None]",
-    ) -> None:
-        """Record the outcomes of the chunk, then add them to the results."""
-        recorded = self._record(result, judgement)
-        await self._recorder.record_next(self._add_once(recorded, result, add))
-
-    def _record(
-        self, result: AnsweredChunk | FailedChunk, judgement: "Judgement | None"
-    ) -> "asyncio.Future[None]":
-        request, indices = self.request or 0, result.indices
-        if result.sending is None:
-            return self._withdraw(request)
-        ended_at, operation = result.sending.ended_at, self._recorder.operation
-        references = [""] * len(indices)
-        if isinstance(result, FailedChunk):
-            known = [_known(result.status, result.error)] * len(indices)
-        else:
-            judgement = judgement or result.judgement()
-            references = _references(operation.reference_field, judgement.items)
-            known = list(itertools.starmap(_known, judgement.verdicts))
-            if operation.kind is OperationClass.KEYED and (items := judgement.items[0]):
-                item = written_item(storable_item(operation.record_class, items[0]))
-                known = [known[0]._replace(item=item)]
-        return self._recorder.lease.change(
-            _OUTCOMES,
-            lambda orders: orders.settle(request, indices, known, references, ended_at=ended_at),
-        )
-
-    async def _add_once(
-        self,
-        recorded: "Awaitable[None]",
-        result: AnsweredChunk | FailedChunk,
-        add: "Callable[[AnsweredChunk | FailedChunk], None]",
-    ) -> None:
-        is_recorded = False
-        try:
-            await recorded
-            is_recorded = True
-        finally:
-            if not is_recorded and result.sending is not None:
-                # The next process that resumes the job will not know it.
-                result = FailedChunk(
-                    indices=result.indices,
-                    orders=result.orders,
-                    error=OutcomeUnknownError(
-                        "the journal could not record the outcome; resume the job"
-                    ),
-                    sending=result.sending,
-                )
-            add(result)
-
-
-def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:
-    """Return an outcome as the journal stores it."""
-    return DONE if status is OutcomeStatus.SUCCEEDED else known_of(JobState(status), error)
-
-
-def _references(field: str, found: "Sequence[Items]") -> list[str]:
-    """Return the gateway's reference of each order; "" where it has none."""
-    if not field:
-        return [""] * len(found)
-    try:
-        return [items[0][field].strip() for items in found]
-    except (LookupError, AttributeError):  # has none, or one that is no text
-        return [identifier(items[0].get(field)) or "" if items else "" for items in found]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from gateway_async.batching.alike import SECONDS_AN_HOUR
 from gateway_async.batching.baseline import Baseline
 from gateway_async.batching.feed import GivenOrders, OrderFeed
+from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Sender
 from gateway_async.errors import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from gateway_async.batching.alike import References
     from gateway_async.batching.feed import Chunk, Source
     from gateway_async.batching.outcomes import ChunkResult
-    from gateway_async.batching.recorder import IntentRecorder
     from gateway_async.batching.results import BatchResult, Progress
     from gateway_async.operations import Operation
     from gateway_async.session import Session
@@ -325,7 +325,7 @@ class WorkerPool:
         marker: What tells the refunds' markers, where they are sent, from those of others.
         began_at: When the orders were handed in, in seconds since the epoch: the guard against
             alike refunds looks back `hold_alike_hours` from here.
-        recorder: Records each chunk in a job's journal; the job has checked its orders.
+        recorder: Records each chunk.
     """
 
     def __init__(  # noqa: PLR0913  # a job says more than a batch
@@ -337,16 +337,16 @@ class WorkerPool:
         add: "Callable[[ChunkResult], None]",
         marker: str,
         began_at: float,
-        recorder: "IntentRecorder | None" = None,
+        recorder: Recorder | None = None,
     ) -> None:
         session, operation, gate = run.session, run.operation, run.gate
-        recovery, is_job = session.recovery, recorder is not None
+        recovery, is_job = session.recovery, orders.is_stored
         is_marked = operation is REFUND and recovery.refund_evidence == "marker"
         begins = f"ga-{marker}" if is_marked else None
         self._run = run
         self._policy = policy
         self._show = add
-        self._recorder = recorder
+        self._recorder = recorder or Recorder()
         self._feed = OrderFeed(
             operation, session.dialect, policy, orders, marker=begins, checked=is_job
         )
@@ -356,7 +356,7 @@ class WorkerPool:
             gate,
             run.results,
             self._add,
-            recorder,
+            self._recorder,
             marker=begins,
             alone=policy.duplicates == "reject",
         )
@@ -368,7 +368,7 @@ class WorkerPool:
                 gate,
                 run.results,
                 add=self._add,
-                recorder=recorder,
+                recorder=self._recorder,
                 since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
                 counts_made=not is_job and policy.duplicates != "reject",
             )
@@ -466,8 +466,7 @@ class WorkerPool:
                 if error is not None or self._run.failed_in_a_row:
                     self._note_result(error)
         finally:
-            if self._recorder is not None:
-                await self._recorder.recorded()
+            await self._recorder.recorded()
 
     async def _next_chunk(self) -> "Chunk | None":
         """Take the next chunk from the feed; None at the end, or after a stop."""

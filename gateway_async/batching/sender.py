@@ -15,6 +15,7 @@ import attrs
 from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import Judgement, explain, judge, overall_of
 from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk, ReplyEnvelope, Sending
+from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
 from gateway_async.errors import GatewayError, NotSentError, RejectedError, ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.alike import References
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.judge import Overall
-    from gateway_async.batching.recorder import Intent, IntentRecorder
+    from gateway_async.batching.recorder import Intent
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
@@ -48,7 +49,7 @@ class Sender:
         gate: Whether requests may leave.
         results: Where requests and unexpected records are counted.
         add: Called with the outcomes of each chunk.
-        recorder: Records each chunk in the job's journal; None without a job.
+        recorder: Records each chunk.
         marker: The beginning that the refunds' markers share; None if no markers are sent.
         alone: Whether no two orders of the batch have the same transaction.
     """
@@ -58,7 +59,7 @@ class Sender:
     _gate: "Gate"
     _results: Results
     _add: "Callable[[AnsweredChunk | FailedChunk], None]"
-    _recorder: "IntentRecorder | None" = None
+    _recorder: Recorder = attrs.field(factory=Recorder)
     _marker: str | None = None
     _alone: bool = True
     _glance: Glance | None = attrs.field(init=False)
@@ -74,8 +75,7 @@ class Sender:
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Return whether a worker has a request under way, or waits for the journal."""
-        is_recording = self._recorder is not None and self._recorder.is_recording(worker)
-        return worker in self._calls or is_recording
+        return worker in self._calls or self._recorder.is_recording(worker)
 
     def withdraw_unsent(self) -> None:
         """End the requests of which nothing was sent yet."""
@@ -94,8 +94,8 @@ class Sender:
             The error if there was no readable reply; else None.
         """
         task, observer = asyncio.current_task(), self._session.observer
-        recorder, results = self._recorder, self._results
-        intent = None if recorder is None else recorder.begin(chunk, references, self._marker)
+        results = self._results
+        intent = self._recorder.begin(chunk, references, self._marker)
         attempts: Attempts[Reading] | None = None
         problem: GatewayError | None = None
         try:
@@ -139,14 +139,11 @@ class Sender:
                     result = self._unanswered(chunk, attempts, references)
                 if result is not None:
                     span.statuses = result.statuses
-                    if intent is None or intent.request is None:  # the journal has no intent of it
-                        self._add(result)
-                    else:
-                        await intent.conclude(result, judgement, self._add)
+                    await intent.conclude(result, judgement, self._add)
         return attempts.error
 
     def _attempts(
-        self, chunk: "Chunk", references: "References", intent: "Intent | None"
+        self, chunk: "Chunk", references: "References", intent: "Intent"
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
         encoded = chunk.encoded or chunk.encode(
@@ -159,8 +156,6 @@ class Sender:
             decode=functools.partial(self._read, chunk, references),
             find_refusal=_find_refusal if is_keyed else None,
         )
-        if intent is None:
-            return Attempts(self._session, request, self._gate)
         return Attempts(
             self._session,
             request,

@@ -8,6 +8,8 @@ goes on.
 """
 
 import asyncio
+import contextlib
+import functools
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,15 +21,17 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.chunks import Orders, find_job
+from gateway_async.journal.chunks import ANYWHERE, Orders, find_job
 from gateway_async.journal.rows import SUBJECT, JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from gateway_async.journal.database import Database, Transaction
+    from gateway_async.journal.rows import Row
+    from gateway_async.journal.states import JobState
 
     # `merchant_id`, `account_id` and gateway of a client.
     Whose = tuple[str, str, str]
@@ -35,6 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_DOUBLINGS = 6
+_RENEWALS_A_LEASE = 3
+_ROWS_AT_ONCE = 1000
 _TAKEN = "another process took it"
 
 _OF_SLICE = "WHERE job_id = :job AND slice = :slice"
@@ -139,27 +145,46 @@ class Lease:
         passed = max(now - then for now, then in zip(read_clocks(), self._runs_from, strict=True))
         return 0.0 if self._is_lost else max(0.0, self._seconds - passed)
 
-    def check(self) -> None:
+    def check(self, because: JournalError | None = None) -> None:
         """Make sure, without asking the database, that the lease still runs.
+
+        Args:
+            because: Why it could not be renewed.
 
         Raises:
             LeaseLostError: If it ran out, or was found to be lost.
         """
         if self.expires_in() <= 0:
             text = f"the lease on job {self._name!r} ran out or is lost"
+            text += "" if because is None else f", since it could not be renewed: {because}"
             error = self.failure = LeaseLostError(text, job=self._name)
             self.on_lost(error)
             raise error
 
+    async def keep(self) -> None:
+        """Renew it from time to time; return once it is lost."""
+        pause = self._seconds / _RENEWALS_A_LEASE
+        with contextlib.suppress(LeaseLostError):  # `on_lost` was called
+            while True:
+                # However long the renewal before took: it runs from when that was asked for.
+                await asyncio.sleep(max(self.expires_in() - (self._seconds - pause), pause / 4))
+                await self.renew()
+
     async def renew(self) -> None:
-        """Let it run for its whole time from now.
+        """Let it run for its whole time from now; a failure is no loss while some of it is left.
 
         Raises:
-            LeaseLostError: If another process took it.
+            LeaseLostError: If another process took it, or it ran out.
         """
         asked_at = read_clocks()
-        await self.run("keep the lease", self.extend)
-        self._runs_from = max(self._runs_from, asked_at)
+        try:
+            await self.run("keep the lease", self.extend)
+        except LeaseLostError:
+            raise
+        except JournalError as error:  # the next renewal may be in time
+            self.check(error)
+        else:
+            self._runs_from = max(self._runs_from, asked_at)
 
     async def release(self, *, is_through: bool = False) -> None:
         """End it, if it is ours still.
@@ -188,6 +213,20 @@ class Lease:
     def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
         return self.run("read the orders", lambda tx: operation(self._orders(tx)))
+
+    async def rows(
+        self, states: "Collection[JobState]", span: range = range(ANYWHERE)
+    ) -> "AsyncIterator[list[Row]]":
+        """Yield the rows of the slice that are in some states, page by page."""
+        first, is_over = span.start, False
+        while not is_over:
+            read = functools.partial(
+                Orders.rows, states=states, after=first - 1, last=span.stop - 1, limit=_ROWS_AT_ONCE
+            )
+            if rows := await self.read(read):
+                yield rows
+                first = rows[-1].index + 1
+            is_over = len(rows) < _ROWS_AT_ONCE
 
     def change(
         self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False

@@ -9,9 +9,10 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, InvalidOrderError, OutcomeStatus, RefundOrder, jobs
+from gateway_async import BatchPolicy, InvalidOrderError, OutcomeStatus, RefundOrder
 from gateway_async.errors import JournalError
-from gateway_async.journal import Journal
+from gateway_async.jobs import orders, work
+from gateway_async.journal import Journal, leases
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables
@@ -159,8 +160,13 @@ async def _peak(batch: Any, count: int, status: OutcomeStatus) -> int:
 async def test_a_stream_and_its_resume_stay_small(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, answer: Handler, status: OutcomeStatus
 ) -> None:
-    for name in ("_ROWS_AT_ONCE", "_NEW_AT_ONCE"):
-        monkeypatch.setattr(jobs, name, PAGE)
+    for room, name in (
+        (orders, "_SUBMITTED_AT_ONCE"),
+        (orders, "_NEW_AT_ONCE"),
+        (work, "_READ_AT_ONCE"),
+        (leases, "_ROWS_AT_ONCE"),
+    ):
+        monkeypatch.setattr(room, name, PAGE)
     forgetful: Any = deque(maxlen=0)
     policy = BatchPolicy(duplicates="allow", concurrency=1)
     streams, resumes = list[int](), list[int]()

@@ -8,9 +8,8 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import GatewayClient, jobs
+from gateway_async import GatewayClient
 from gateway_async.errors import JobBusyError, LeaseLostError
-from gateway_async.jobs import JobWork
 from gateway_async.journal import JobState, Journal, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import NOT_DONE, noted
@@ -60,14 +59,14 @@ async def halt(gateway: GatewayClient, journal: Journal, orders: list[Any]) -> H
 @pytest.fixture
 def frozen(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this journal renew nothing, and say nothing of it: as a frozen process does."""
-    real = JobWork._keep_lease
+    real = Lease.keep
 
-    async def keep(run: JobWork) -> None:
-        if run._job.journal is journal:
+    async def keep(lease: Lease) -> None:
+        if lease._database is journal.database:
             await asyncio.Event().wait()
-        await real(run)
+        await real(lease)
 
-    monkeypatch.setattr(JobWork, "_keep_lease", keep)
+    monkeypatch.setattr(Lease, "keep", keep)
 
 
 @pytest.fixture
@@ -213,7 +212,7 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(  # fixtures
     tables: Tables,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(jobs, "_RENEWALS_A_LEASE", 300)
+    monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
     orders = seeded(sandbox)
     halted = await halt(make(), journal, orders)
     tables.end_leases()

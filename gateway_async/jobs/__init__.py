@@ -1,0 +1,99 @@
+"""Jobs: batches over a journal, which survive the process that runs them.
+
+A job is sent like any other batch; its orders come from the journal (`NewOrders`), and a recorder
+writes to it. Its orders are stored first. Then, under its lease: what is unknown is looked up, what
+earlier processes settled is yielded, what is new is sent, and what is still unknown is looked up
+once more.
+
+An order leaves only after its intent is durable, and only while the lease is ours; its outcome is
+yielded only after it is durable. What succeeded or was declined is yielded at once, the rest at the
+end, under the lease: while another process has the job, nothing of it is called `not_sent`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from gateway_async.batching.batch import Batch, check_batch, check_size
+from gateway_async.batching.runner import BatchRunner
+from gateway_async.errors import ConfigurationError
+from gateway_async.jobs.orders import SubmittedOrders
+from gateway_async.jobs.work import JobWork
+from gateway_async.journal import Job
+from gateway_async.journal.rows import codec_of
+from gateway_async.operations import OPERATIONS
+
+if TYPE_CHECKING:
+    from gateway_async.operations import Operation
+    from gateway_async.session import Session
+    from gateway_async.settings import BatchPolicy
+
+
+def job_batch(  # noqa: PLR0913  # what is sent, and how
+    session: "Session",
+    job: object,
+    policy: "BatchPolicy",
+    *,
+    operation: "Operation | None" = None,
+    orders: object = None,
+    slice_number: int = 0,
+) -> Batch[Any, Any]:
+    """Make a batch of a job, or of one of its slices.
+
+    Args:
+        session: The way to the gateway.
+        job: The job.
+        policy: How it is sent.
+        operation: The operation; None, as the orders, where the journal has them.
+        orders: The orders, to be stored first; see `check_batch`.
+        slice_number: Which slice; 0 for all of a job that has none.
+
+    Raises:
+        ConfigurationError: If `job` is none, or the operation is none of a job.
+    """
+    known = _checked(job)
+    name = f"job {known.name!r}{f', slice {slice_number}' if slice_number else ''}"
+    if operation is not None:
+        name = f"{codec_of(operation.name).operation} {name}"
+        check_batch(operation, orders, policy)
+
+    async def open_run() -> BatchRunner:
+        row = operation or OPERATIONS[(await known.head()).operation]
+        check_size(row, policy)
+        run = BatchRunner(session, row, policy)
+        run.work = JobWork(run, known, orders, slice_number)
+        return run.reported(session.observer.batch(row.name, orders, policy, job=known.name))
+
+    return Batch(name, open_run)
+
+
+async def submit_orders(  # noqa: PLR0913  # one keyword a setting
+    session: "Session",
+    name: str,
+    orders: object,
+    job: object,
+    *,
+    policy: "BatchPolicy",
+    slice_size: int,
+) -> int:
+    """Keep the orders of a job, cut into slices, and send nothing; return how many they are.
+
+    Raises:
+        ConfigurationError: If `job` is none, or the operation is none of a job.
+        InvalidOrderError: If any order is wrong; nothing is stored.
+    """
+    known = _checked(job)
+    operation = codec_of(name).operation
+    check_batch(operation, orders, policy)
+    given = SubmittedOrders(session, operation, orders, policy)
+    try:
+        await given.feed.check_all()
+        return await given.submit(known, slice_size)
+    finally:
+        await given.feed.aclose()
+
+
+def _checked(job: object) -> Job:
+    if not isinstance(job, Job):
+        raise ConfigurationError(
+            f"job: expected journal.job(name) of a gateway_async Journal, got {type(job).__name__}"
+        )
+    return job

@@ -1,0 +1,125 @@
+"""Where the orders of a job come from: handed in, and stored; then read back, as far as new."""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from gateway_async.batching.feed import GivenOrders, OrderFeed
+from gateway_async.journal.submit import Submission
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from gateway_async.journal import Job
+    from gateway_async.journal.chunks import Orders
+    from gateway_async.journal.leases import Lease, Whose
+    from gateway_async.operations import Operation
+    from gateway_async.session import Session
+    from gateway_async.settings import BatchPolicy
+
+    # The orders of one chunk that are new, with their positions.
+    Group = list[tuple[int, Any]]
+
+_SUBMITTED_AT_ONCE = 1000
+# So many that the wait for them, in which another chunk may be sent, counts for little.
+_NEW_AT_ONCE = 2000
+
+
+def whose(session: "Session") -> "Whose":
+    """Return whose jobs a client runs."""
+    return session.credentials.merchant_id, session.credentials.account_id, session.gateway
+
+
+class SubmittedOrders:
+    """The orders of a job as they are handed in.
+
+    Args:
+        session: The way to the gateway.
+        operation: The operation.
+        orders: The orders; see `check_orders`.
+        policy: Its `chunk_size` and `duplicates`.
+
+    Attributes:
+        feed: The orders, not checked yet.
+    """
+
+    def __init__(
+        self, session: "Session", operation: "Operation", orders: object, policy: "BatchPolicy"
+    ) -> None:
+        self.feed: OrderFeed = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
+        self._operation = operation
+        self._whose = whose(session)
+        self._repeats = session.dialect.payout_deduplicates or policy.duplicates == "allow"
+
+    async def submit(self, job: "Job", slice_size: int = 0) -> int:
+        """Store them, or find that they are the ones that the job has; return how many they are."""
+        submission = Submission(
+            job=job,
+            operation=self._operation,
+            whose=self._whose,
+            chunk_size=self.feed.chunk_size,
+            slice_size=slice_size,
+            repeats=self._repeats,
+        )
+        return await submission.carry_out(self._pages())
+
+    async def _pages(self) -> "AsyncIterator[Sequence[Any]]":
+        """Yield the orders; those of a collection were checked before."""
+        source, position = self.feed.source, 0
+        while not source.ended:
+            orders: list[Any] = []
+            await source.pull(orders, _SUBMITTED_AT_ONCE)
+            problems = self.feed.check_page(position, orders) if source.collection is None else {}
+            for index, error in problems.items():
+                raise type(error)(f"order {index}: {error}; this run sent nothing")
+            yield orders
+            position += len(orders)
+            await asyncio.sleep(0)
+
+
+class NewOrders:
+    """The orders of a job that are new, read page by page.
+
+    Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
+    is one row.
+
+    Args:
+        lease: Under which they are read.
+        given: All orders of the job, as they were handed in; None where only the journal has them.
+    """
+
+    collection: "tuple[object, ...] | None" = None
+    waits = False
+    is_stored = True
+
+    def __init__(self, lease: "Lease", given: "Sequence[object] | None") -> None:
+        self.ended: bool = False
+        self._lease = lease
+        self._given = given
+        self._last = -1
+        self._page: deque[Group] = deque()
+
+    async def pull(self, orders: list[Any], most: int) -> "Sequence[int]":
+        """Add the next orders, as many chunks as are at hand and fit; return their positions."""
+        if not self._page:
+            self._page.extend(await self._lease.read(self._read))
+            if not self._page:
+                self.ended = True
+                return ()
+            self._last = self._page[-1][-1][0]
+        pulled: Group = []
+        while self._page and len(pulled) + len(self._page[0]) <= most:
+            pulled += self._page.popleft()
+        if not pulled:  # a smaller `chunk_size` than the job was submitted with
+            pulled, self._page[0] = self._page[0][:most], self._page[0][most:]
+        orders += [order for _, order in pulled]
+        return [index for index, _ in pulled]
+
+    def _read(self, orders: "Orders") -> "list[Group]":
+        given, page = self._given, orders.new(after=self._last, limit=_NEW_AT_ONCE)
+        if given is not None:
+            return [[(index, given[index]) for index in found] for found in page]
+        return [list(zip(found, orders.at(found), strict=True)) for found in page]
+
+    async def aclose(self) -> None:
+        """Do nothing: the lease is ended elsewhere."""

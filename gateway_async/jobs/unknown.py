@@ -1,0 +1,139 @@
+"""What is unknown of a job: looked up, and then settled, new again, or held for a person."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.outcomes import ListedOutcomes
+from gateway_async.batching.results import BatchResult
+from gateway_async.journal import JobState
+from gateway_async.journal.chunks import Orders
+from gateway_async.journal.rows import NOT_DONE, Known, known_of
+from gateway_async.models.orders import OutcomeStatus, count_statuses
+from gateway_async.recovery.recover import Recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway_async.batching.outcomes import Outcome
+    from gateway_async.journal.leases import Lease
+    from gateway_async.journal.rows import Row
+    from gateway_async.session import Session
+    from gateway_async.settings import BatchPolicy
+
+    # By transaction, and then by position.
+    States = dict[Any, dict[int, JobState]]
+    Found = dict[Any, dict[int, Known]]
+
+
+class UnknownOrders:
+    """Looks the unknown orders of a job up, and records what is found out.
+
+    Args:
+        session: The way to the gateway.
+        policy: How look-ups are sent.
+        lease: Under which it is recorded.
+        taken_at: When the lease was taken, in seconds since the epoch.
+    """
+
+    def __init__(
+        self, session: "Session", policy: "BatchPolicy", lease: "Lease", taken_at: float
+    ) -> None:
+        self._session = session
+        self._policy = policy
+        self._lease = lease
+        self._taken_at = taken_at
+
+    async def look_up(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], States]":
+        """Look some unknown orders up.
+
+        Returns:
+            What is known of them now, and of those that must be known besides: a witness, and the
+            other orders of their transactions, which may claim a refund. And the states, before, of
+            all orders of their transactions: an operator may decide on one of them meanwhile, and
+            then another claims what was found.
+        """
+        names = {row.order.transaction_id for row in rows}
+        seen: States = defaultdict(dict)
+        known = {row.index: row for row in rows}
+        for row in await self._lease.read(lambda orders: orders.of(names)):
+            known[row.index] = row
+            seen[row.order.transaction_id][row.index] = row.state
+        if (witness := await self._lease.read(Orders.witness)) is not None:
+            known[witness.index] = witness
+        rows_by_index = (known[index] for index in sorted(known))
+        block = ListedOutcomes(tuple(row.outcome(taken_at=self._taken_at) for row in rows_by_index))
+        given = BatchResult[Any, Any](counts=count_statuses(block.statuses), chunks=(block,))
+        # The run resends by itself: it records an intent first.
+        recovery = attrs.evolve(self._session.recovery, resend_absent=False)
+        session = attrs.evolve(self._session, recovery=recovery)
+        return await Recovery(session, self._policy).recover(given), seen
+
+    async def record(
+        self, rows: "Sequence[Row]", result: "BatchResult[Any, Any]", seen: "States", *, hold: bool
+    ) -> int:
+        """Record what a look-up says of unknown orders; return how many are new again.
+
+        Args:
+            rows: The orders.
+            result: What `look_up` found out.
+            seen: The states that it saw.
+            hold: Whether what stays unclear is held for a person; else it stays unknown.
+        """
+        wanted = {row.index for row in rows}
+        found: Found = defaultdict(dict)
+        for outcome in result:
+            name, index = outcome.order.transaction_id, outcome.index
+            if index in wanted and seen[name].get(index) is JobState.UNKNOWN:
+                known = _found(outcome, hold=hold, resend=self._session.recovery.resend_absent)
+                found[name] |= {} if known is None else {index: known}
+        return await self._keep(found, seen)
+
+    async def hold(self, rows: "Sequence[Row]") -> None:
+        """Hold orders that no look-up shows for a person."""
+        found = {row.index: {row.index: _for_a_person(row)} for row in rows}
+        await self._keep(found, {at: {at: JobState.UNKNOWN} for at in found})
+
+    async def _keep(self, found: "Found", seen: "States") -> int:
+        """Record what was found out of orders that are as they were seen; return how many are new.
+
+        What was found out of one transaction is kept as a whole, or not at all.
+        """
+
+        def keep(orders: Orders) -> int:
+            kept = [known for name, known in found.items() if orders.recover(known, seen[name])]
+            return sum(one.state is JobState.NEW for known in kept for one in known.values())
+
+        return await self._lease.change("keep what was found out", keep)
+
+
+def _for_a_person(row: "Row") -> Known:
+    """Hold an unknown order that no look-up shows: a payout, or a review."""
+    operation = row.operation
+    name = getattr(row.order, operation.identity_field)
+    return Known(
+        JobState.HELD,
+        code=row.known.code,
+        text=f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} "
+        f"cannot be looked up, and decide (`resolve`); {row.known.text}",
+        said=row.known.said,
+    )
+
+
+def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known | None:
+    """Return what the journal keeps of an order that was looked up; None where it stays as it is.
+
+    Args:
+        outcome: What the look-up says of it.
+        hold: Whether what stays unclear is held for a person.
+        resend: Whether what was proved not to be done is new again.
+    """
+    if outcome.status is OutcomeStatus.SUCCEEDED:
+        reference = getattr(outcome.record, "refund_reference_id", None) or ""
+        return Known(JobState.SUCCEEDED, reference=reference.strip())
+    is_absent = outcome.status is OutcomeStatus.NOT_SENT
+    if is_absent and resend:
+        return known_of(JobState.NEW, outcome.error)
+    held = known_of(JobState.HELD, outcome.error)
+    return held._replace(proof=NOT_DONE if is_absent else "") if hold else None

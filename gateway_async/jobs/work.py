@@ -1,0 +1,404 @@
+"""What a process does of a job: under its lease, from the first look-up to the last outcome."""
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import logging
+import math
+import os
+import socket
+import time
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
+
+from gateway_async.batching.feed import Chunk
+from gateway_async.batching.outcomes import FailedChunk, ListedOutcomes
+from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
+from gateway_async.errors import (
+    AlikeRefundError,
+    DuplicateOrderError,
+    GatewayError,
+    JobBusyError,
+    JournalError,
+    LeaseLostError,
+    NotSentError,
+    OutcomeUnknownError,
+)
+from gateway_async.jobs.orders import NewOrders, SubmittedOrders, whose
+from gateway_async.jobs.recorder import JournalRecorder
+from gateway_async.jobs.unknown import UnknownOrders
+from gateway_async.journal import Job, JobState
+from gateway_async.journal.rows import ALIKE, StoredChunk
+from gateway_async.models.orders import OutcomeStatus, status_codes
+from gateway_async.operations import OperationClass
+from gateway_async.session import is_cancelled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+
+    from gateway_async.batching.outcomes import ChunkResult, Outcome
+    from gateway_async.journal.leases import Lease
+    from gateway_async.journal.rows import Row
+
+T = TypeVar("T")
+
+_log = logging.getLogger("gateway_async.jobs")
+
+_READ_AT_ONCE = 1000
+_PAY_NO_MORE = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
+_SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
+_FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
+_FINAL_CODES = frozenset(status_codes(_FINAL))
+_CLOCKS_DIFFER_SECONDS = 0.1
+_LONGEST_WAIT_SECONDS = 300.0
+_NOT_OURS = (
+    "the lease of the job was lost, and another process may have it; resume the job, or read "
+    "journal.outcomes()"
+)
+_NOT_READ = "the journal was not read to its end; run the job again, or read journal.outcomes()"
+
+
+class Yielded:
+    """Which orders of a job, or of a slice of it, were yielded: each is, once.
+
+    Args:
+        span: The positions from the first order to the last; of a slice, not all are its own.
+        total: How many orders it has.
+    """
+
+    def __init__(self, span: range, total: int) -> None:
+        self.total: int = total
+        self._span = span
+        self._flags = bytearray(len(span))
+
+    def add(self, indices: "Collection[int]") -> None:
+        """Note that the orders at these positions are yielded."""
+        for index in indices:
+            self._flags[index - self._span.start] = 1
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self._flags[index - self._span.start])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every order was yielded."""
+        return self._flags.count(1) == self.total
+
+    def gaps(self) -> "Iterator[range]":
+        """Yield stretches of positions that hold orders not yielded yet."""
+        start, at = self._span.start, -1 if self.is_complete else self._flags.find(0)
+        while at >= 0:
+            end = min(at + _READ_AT_ONCE, len(self._flags))
+            yield range(start + at, start + end)
+            at = self._flags.find(0, end)
+
+
+class JobWork:
+    """What a job does in this process; `_conduct` does all of it, in order.
+
+    Args:
+        run: The batch.
+        job: The job.
+        orders: The orders, to be stored first; None where the journal has them.
+        slice_number: Which slice; 0 for all of a job that has none.
+    """
+
+    def __init__(self, run: BatchRunner, job: Job, orders: object, slice_number: int) -> None:
+        self._run = run
+        self._gate = run.gate
+        self._session = run.session
+        self._operation = run.operation
+        self._policy = run.policy
+        self._job = job
+        self._slice_number = slice_number
+        self._input: SubmittedOrders | None = None
+        # The orders as they were handed in, where that is a collection.
+        self._collection: tuple[object, ...] | None = None
+        if orders is not None:
+            self._input = SubmittedOrders(run.session, run.operation, orders, run.policy)
+            self._collection = self._input.feed.source.collection
+        # What sends the orders that are new: another in each round.
+        self._pool: WorkerPool | None = None
+        self._lease: Lease
+        self._unknown: UnknownOrders
+        # None until the lease is taken.
+        self._yielded: Yielded | None = None
+        # Why an order was not sent in this run; the journal keeps only that it is new.
+        self._reasons: dict[int, GatewayError] = {}
+        self._limit: asyncio.Timeout | None = None
+        self._lost: LeaseLostError | None = None
+
+    @property
+    def total(self) -> int | None:
+        """How many orders it has; None until its lease is taken."""
+        return None if self._yielded is None else self._yielded.total
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every order was yielded."""
+        return self._yielded is not None and self._yielded.is_complete
+
+    async def begin(self, tasks: Tasks) -> None:
+        """Check a collection whole, then start the task that conducts the job."""
+        if self._input is not None:
+            await self._input.feed.check_all()
+        tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
+
+    def add_unsent(self) -> None:
+        """Add what is left of a collection as unknown: an earlier process may have sent it."""
+        orders = self._collection
+        if orders is None or (self._yielded is None and self._run.tasks.failure is not None):
+            return
+        if self._yielded is None:
+            self._yielded = Yielded(range(len(orders)), len(orders))
+        error = OutcomeUnknownError(_NOT_READ)
+        for span in self._yielded.gaps():
+            indices = [index for index in span if index not in self._yielded]
+            chunk = Chunk(indices, [orders[index] for index in indices])
+            self._add_final(chunk.failed(error))
+
+    async def aclose(self) -> None:
+        """Close the input, if it was not taken to its end."""
+        if self._input is not None:
+            await self._input.feed.aclose()
+
+    def end_unsent(self) -> None:
+        """End what sends nothing: requests that were not written, waits, look-ups."""
+        if self._limit is not None and not self._limit.expired():
+            self._limit.reschedule(0)
+        elif self._limit is not None:  # cancel once more, uncounted: it still ends by its limit
+            for conductor in self._run.tasks:
+                conductor.cancel()
+                conductor.uncancel()
+        if self._pool is not None:
+            self._pool.end_unsent()
+
+    def abandon(self) -> None:
+        """End what is still on its way; the journal still records it."""
+        self.end_unsent()
+        if self._pool is not None:
+            self._pool.abandon()
+
+    # The job, from its first step to its last
+
+    async def _conduct(self) -> None:
+        if self._input is not None:
+            submit = functools.partial(self._input.submit, self._job)
+            if await self._patiently(submit) is None:
+                return
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        take = functools.partial(
+            self._job.take, owner, self._slice_number, whose=whose(self._session)
+        )
+        if (lease := await self._patiently(take)) is None:
+            return
+        self._lease = lease
+        self._unknown = UnknownOrders(self._session, self._policy, lease, time.time())
+        self._yielded = Yielded(lease.span, lease.total)
+        lease.on_lost = self._lose
+        keeper = asyncio.get_running_loop().create_task(lease.keep())
+        is_through = False
+        try:
+            await self._work_through()
+            is_through = self._slice_number > 0
+        finally:
+            keeper.cancel()
+            await asyncio.wait({keeper})
+            with contextlib.suppress(JournalError):  # it runs out by itself
+                await lease.release(is_through=is_through)
+        if self._lost is not None:
+            raise self._lost
+
+    async def _patiently(self, attempt: "Callable[[], Coroutine[Any, Any, T]]") -> T | None:
+        """Wait for the lease of a process that may have died; a living one renews it."""
+        try:
+            return await self._aside(attempt())
+        except JobBusyError as error:
+            if self._slice_number:
+                raise  # others are to be had meanwhile
+            busy = error
+        seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
+        said = "job %r waits %.1f s: another process has its lease, and may have died"
+        _log.info(said, self._job.name, seconds)
+        await self._aside(asyncio.sleep(seconds))
+        made = await self._aside(attempt())
+        if made is None and not self._run.is_leaving:
+            raise busy  # the time of the batch was over before that of the other's lease
+        return made
+
+    async def _work_through(self) -> None:
+        job = self._lease.job
+        # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
+        is_open = self._policy.duplicates == "allow"
+        policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
+        # The same payout may have been let in twice while the dialect said that this is harmless.
+        is_keyed = self._operation.kind is OperationClass.KEYED
+        is_once = is_keyed and not self._session.dialect.payout_deduplicates
+        states = _PAY_NO_MORE if is_once else () if is_open else (JobState.UNKNOWN, JobState.HELD)
+        recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)
+        # The same in every process that runs the job.
+        named = f"{job.name} {job.created.isoformat()}"
+        marker = hashlib.sha256(named.encode()).hexdigest()[:12]
+        try:
+            await self._recover(hold=False)
+            async for rows in self._lease.rows(_SETTLED):  # by earlier processes
+                await self._yield(StoredChunk(rows), again=True)
+            for _ in range(self._session.retry.attempts):
+                if self._run.is_leaving or self._lost is not None:
+                    break
+                pool = self._pool = WorkerPool(
+                    self._run,
+                    NewOrders(self._lease, self._collection),
+                    policy,
+                    add=self._show,
+                    marker=marker,
+                    began_at=job.created_at,
+                    recorder=recorder,
+                )
+                await self._send_new(pool, states)
+                if not await self._recover(hold=True):
+                    break
+        finally:
+            await self._yield_left()
+
+    async def _send_new(self, pool: WorkerPool, states: "Sequence[JobState]") -> None:
+        """Send the orders of a pool; none may follow one like it that is in these states."""
+        if states:
+            async for rows in self._lease.rows(states):
+                unlike = [row.order for row in rows if row.known.proof != ALIKE]
+                pool.refuse_like(unlike)
+        senders = Tasks(self._run)
+        try:
+            await pool.begin(senders)
+            await senders.wait()
+        finally:  # also if a signal handler raised: what is yielded must stay true
+            if not senders.are_over:
+                self._gate.stop("the job was interrupted, or its journal or a collaborator failed")
+                self.end_unsent()
+                await senders.wait_out()
+            failure = senders.failure
+            pool.add_unsent()
+        failure = failure or self._lease.failure
+        if failure is not None:
+            raise failure
+
+    # What is unknown
+
+    async def _recover(self, *, hold: bool) -> int:
+        """Ask the gateway about what is unknown, and return how many orders are new again.
+
+        Args:
+            hold: Whether what stays unclear is held for a person; else it stays unknown.
+        """
+        again = 0
+        async for rows in self._lease.rows((JobState.UNKNOWN,)):
+            if not self._operation.recovered_by:
+                await self._unknown.hold(rows)
+                continue
+            if self._run.is_leaving or self._gate.is_too_late or self._lost:
+                break
+            looked_up = await self._aside(self._unknown.look_up(rows))
+            if looked_up is None:
+                break
+            result, seen = looked_up
+            self._run.results.requests += result.requests
+            again += await self._unknown.record(rows, result, seen, hold=hold)
+        return again
+
+    # What is yielded: at once what succeeded or was declined, the rest at the end
+
+    def _show(self, chunk: "ChunkResult") -> None:
+        if (
+            isinstance(chunk, FailedChunk)
+            and chunk.status is OutcomeStatus.NOT_SENT
+            # What is held has its reason in the journal: one here would stay for each order.
+            and not isinstance(chunk.error, AlikeRefundError | DuplicateOrderError)
+        ):
+            self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
+        final = chunk
+        if not {*chunk.statuses} <= _FINAL_CODES:
+            final = ListedOutcomes(tuple(one for one in chunk.outcomes() if one.status in _FINAL))
+        self._add_final(final)
+
+    def _add_final(self, block: "ChunkResult", *, again: bool = False) -> None:
+        """Add outcomes that do not change any more."""
+        if block.indices and self._yielded is not None:
+            self._yielded.add(block.indices)
+            self._run.results.add(block, known=again)
+        self._run.changed.set()
+
+    async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:
+        self._add_final(block, again=again)
+        most = self._policy.concurrency
+        while (
+            self._run.streamed
+            and len(self._run.results.finished) >= most
+            and not self._run.is_leaving
+        ):
+            if is_cancelled():
+                raise asyncio.CancelledError  # perhaps no caller is left to take what is settled
+            await self._run.change()
+
+    async def _yield_left(self) -> None:
+        """Yield what was not yielded so far, as it stands in the journal."""
+        yielded = self._yielded
+        if yielded is None or yielded.is_complete:
+            return  # all of it was recorded while the lease was ours
+        with contextlib.suppress(LeaseLostError):  # `_lose` was called
+            await self._lease.renew()
+        reason = self._gate.stop_reason or "the job ended before"
+        default = NotSentError(f"nothing was sent: {reason}")
+        # What a stream still held is not yielded once it is left.
+        is_whole = self._collection is not None or not self._run.is_leaving
+
+        def why_unsent(row: "Row") -> GatewayError | None:
+            return self._reasons.get(row.index, default) if row.state is JobState.NEW else None
+
+        for span in yielded.gaps():
+            pages = self._lease.rows(tuple(JobState), span)
+            left = [row async for rows in pages for row in rows if row.index not in yielded]
+            for error, grouped in groupby(left, key=why_unsent):
+                group = list(grouped)
+                block: ChunkResult = StoredChunk(group)
+                if error is not None:
+                    chunk = Chunk([row.index for row in group], [row.order for row in group])
+                    block = chunk.failed(error)
+                if self._lost is not None:  # asked anew each time: a caller may take its time
+                    block = ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
+                if is_whole or error is None:
+                    await self._yield(block)
+
+    def _lose(self, error: LeaseLostError) -> None:
+        """Send nothing more: the job is another process's."""
+        if self._lost is None:
+            self._lost = error
+            self._gate.stop("the lease of the job was lost")
+            self.end_unsent()
+            self._run.changed.set()
+
+    async def _aside(self, work: "Coroutine[Any, Any, T]") -> T | None:
+        """Do what sends nothing, until the job is left or its time is over; then return None."""
+        if self._run.is_leaving:
+            work.close()
+            return None
+        deadline = None if math.isinf(self._gate.deadline) else self._gate.deadline
+        limit = self._limit = asyncio.timeout_at(deadline)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if limit.expired():
+                return None
+            raise
+        finally:
+            self._limit = None
+
+
+def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
+    """Call what is not settled unknown: another process may be at it now."""
+    if outcome.status in _FINAL:
+        return outcome
+    return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=LeaseLostError(_NOT_OURS))
