@@ -6,8 +6,11 @@ import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.kills.driver import DATABASES, Tally, run_part
+from tests.kills.driver import DATABASES, Tally, run_part, split
 from tests.support.books import Wrong
+
+_ENOUGH = 25
+"""So many runs reach every step."""
 
 
 def main() -> int:
@@ -25,6 +28,8 @@ def main() -> int:
         for counted, failed in pool.map(run_part, parts, itertools.repeat(options.database)):
             tally.update(counted)
             failures += failed
+    tally, wrong_steps = split(tally)
+    failures += wrong_steps if options.runs >= _ENOUGH else []
     wrong = "/".join(str(tally[kind]) for kind in Wrong)
     counts = ", ".join(f"{count} {name}" for name, count in tally.items())
     last = f"doubled/lost/wrongly reported: {wrong}; failed runs: {tally['failed']}"

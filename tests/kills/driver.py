@@ -14,7 +14,7 @@ from gateway_async import OutcomeStatus
 from gateway_async.journal import JobState, Journal
 from tests import nursery
 from tests.kills.gateway import Gateway, make_gateway
-from tests.kills.plans import Kill, Plan
+from tests.kills.plans import STEPS, UNNAMED, Kill, Plan
 from tests.kills.worker import DONE, OUSTED, main
 from tests.postgres import postgres_url
 from tests.support.books import Told, Wrong, judge, told_of
@@ -22,6 +22,7 @@ from tests.support.processes import ROOT, write_start
 
 DATABASES = ("sqlite", "postgresql")
 KILLED = -9
+_REACHED = "reached "
 
 _MOST_OUSTED = 20
 _TOGETHER = 10
@@ -43,6 +44,7 @@ class Running:
     folder: Path
     told: list[list[Told]] = attrs.field(factory=list, init=False)  # by each process
     deaths: list[str] = attrs.field(factory=list, init=False)  # at which step; "" if at none
+    reached: set[str] = attrs.field(factory=set, init=False)  # kinds of steps
 
     async def complete(self) -> tuple[Tally, str]:
         """Run it to its end; return what came of it, and what to show if anything is wrong."""
@@ -60,6 +62,7 @@ class Running:
             requests=sandbox.requests[self.plan.operation],
             faults=sandbox.faults.struck.total(),
         )
+        tally.update(f"{_REACHED}{step}" for step in self.reached)
         problems = [("failed", failure)] if failure else await self._judge(tally)
         tally.update(kind for kind, _ in problems)
         said = "\n".join(f"  {kind}: {text}" for kind, text in problems)[:_LONGEST_STORY]
@@ -118,6 +121,8 @@ class Running:
                 self.told[-1].append(Told(index, OutcomeStatus(status), reference))
             elif kind == "killed":
                 self.deaths[-1] = values[0]
+            elif kind == "reached":
+                self.reached.add(values[0])
 
     async def _judge(self, tally: Tally) -> list[tuple[str, str]]:
         """Return what is wrong, and count how many orders are in each state."""
@@ -164,6 +169,19 @@ async def run_seeds(seeds: Iterable[int], database: str) -> tuple[Tally, list[st
             for _ in range(_TOGETHER):
                 group.create_task(work(Path(name), postgres))
     return tally, failures
+
+
+def split(tally: Tally) -> tuple[Tally, list[str]]:
+    """Return the counts without those of steps, and what is wrong with the steps.
+
+    Where a step that processes are to be killed at is never reached, or where the journal does
+    something that has no name, what the journal says of itself was changed, and not `JOURNAL_WORK`.
+    """
+    reached = {name.removeprefix(_REACHED) for name in tally if name.startswith(_REACHED)}
+    wrong = [f"never reached: {step}" for step in sorted(STEPS - reached)]
+    wrong += [step for step in sorted(reached) if UNNAMED in step]
+    counts = {name: count for name, count in tally.items() if not name.startswith(_REACHED)}
+    return Tally(counts), wrong
 
 
 def run_part(seeds: range, database: str) -> tuple[Tally, list[str]]:

@@ -10,14 +10,18 @@ JOURNAL_WORK = {
     "keep the outcomes": "settle",
     "keep what was found out": "finding",
     "keep that nothing was sent": "withdraw",
+    "hold orders": "hold",
     "cannot take": "take",
     "cannot submit": "import",
     "keep the lease": "renew",
-    "release the lease": "release",
+    "release": "release",
     "cannot open": "open",
     "read": "read",
 }
 """What a transaction is called, by what its operations say of themselves; the first that fits."""
+
+UNNAMED = "unnamed"
+"""What a transaction is called that none of them fits."""
 
 KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
     "import": (("before commit", "after commit"), 4),
@@ -33,6 +37,9 @@ KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
 
 What is done: at which steps of it, and how often it is done at most; 0 for once a chunk.
 """
+
+STEPS = frozenset(f"{step} {what}" for what, (steps, _) in KILLED_AT.items() for step in steps)
+"""All of these steps."""
 
 _OPERATIONS = ("refund", "refund", "refund", "refund", "capture", "cancel", "payout")
 _STEPS_AT_LEAST, _STEPS_A_CHUNK = 20, 10

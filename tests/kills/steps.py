@@ -16,17 +16,21 @@ from typing import Any
 from gateway_async import transport
 from gateway_async.journal import database
 from gateway_async.operations import QUERY, SEARCH_REFUNDS
-from tests.kills.plans import JOURNAL_WORK, Kill
+from tests.kills.plans import JOURNAL_WORK, UNNAMED, Kill
 
 _LOOK_UP_PATHS = (QUERY.path, SEARCH_REFUNDS.path)
 
 
 class Steps:
-    """The steps of this process, which dies at one, and says of which kind it is just before."""
+    """The steps of this process, which dies at one.
 
-    def __init__(self, kill: Kill | None, last_words: Callable[[str], None]) -> None:
+    It notes that a kind of step is "reached", the first time, and of which kind the one is at which
+    it is "killed".
+    """
+
+    def __init__(self, kill: Kill | None, note: Callable[[str, str], None]) -> None:
         self._kill = kill
-        self._last_words = last_words
+        self._note = note
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
 
@@ -34,12 +38,14 @@ class Steps:
         """Count a step, and die if it is the one."""
         with self._lock:
             self.counts[kind] += 1
+            if self.counts[kind] == 1:
+                self._note("reached", kind)
             kill = self._kill
             if kill is None or (kill.kind and kill.kind != kind):
                 return
             number = self.counts[kind] if kill.kind else self.counts.total()
             if number == kill.nth:
-                self._last_words(kind)
+                self._note("killed", kind)
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -48,7 +54,7 @@ def work_of(whats: Sequence[str]) -> str:
     for part, name in JOURNAL_WORK.items():
         if any(part in what for what in whats):
             return name
-    return "other"
+    return f"{UNNAMED}: {whats[0]}"
 
 
 def count_commits(steps: Steps) -> None:
@@ -61,10 +67,9 @@ def count_commits(steps: Steps) -> None:
         return transact(self, group, is_first=is_first)
 
     def counted_commit(self: database.Database) -> None:
-        work = getattr(current, "work", "other")
-        steps.take(f"before commit {work}")
+        steps.take(f"before commit {current.work}")
         commit(self)
-        steps.take(f"after commit {work}")
+        steps.take(f"after commit {current.work}")
 
     database.Database._transact = counted_transact  # type: ignore[method-assign]
     database.Database._commit = counted_commit  # type: ignore[method-assign]

@@ -56,7 +56,7 @@ def main() -> None:
     def note(*line: object) -> None:
         os.write(report, json.dumps(line).encode() + b"\n")
 
-    steps = Steps(start["kill"], lambda kind: note("killed", kind))
+    steps = Steps(start["kill"], note)
     count_commits(steps)
     count_requests(steps)
     try:
