@@ -114,7 +114,7 @@ async def check(
     if write is not None:
         with contextlib.suppress(OSError):  # the file then says that it cannot be written
             write.parent.mkdir(parents=True, exist_ok=True)
-        with out_file(write, console.warn, option="--write: ", is_private=True) as file:
+        with out_file(write, console.warn, option="--write: ") as file:
             file.write(write_config(settings))
         console.note(f"{write} is written: give it as --config {write}")
     elif not json:

@@ -8,6 +8,7 @@ place at the very end.
 
 import contextlib
 import csv
+import filecmp
 import io
 import itertools
 import os
@@ -20,7 +21,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from typing import IO, Any, BinaryIO, NamedTuple, TextIO
 
 import orjson
 
@@ -179,7 +180,7 @@ def open_table(path: Path) -> Iterator[Table]:
                 opened.close()
             name = "standard input" if path == STDIO else path
             raise ConfigurationError(f"cannot read {name}: {error.strerror or error}") from None
-        yield Table(Path(f"/proc/self/fd/{copy.fileno()}"))  # each opening has its own position
+        yield Table(_path_of(copy))
 
 
 # Writing
@@ -209,18 +210,16 @@ def csv_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, A
 
 
 @contextlib.contextmanager
-def out_file(
-    path: Path, warn: Callable[[str], None], *, option: str = "", is_private: bool = False
-) -> Iterator[TextIO]:
-    """Begin a file beside its place; it is put there if the block ends without an error.
+def out_file(path: Path, warn: Callable[[str], None], *, option: str = "") -> Iterator[TextIO]:
+    """Begin a file that has no name; it gets its name if the block ends without an error.
 
-    A file that is there by then is kept under another name.
+    So a kill leaves nothing behind. Only its owner may read it. A file that is there by then is
+    kept under another name, unless it is the same.
 
     Args:
         path: The file; `-` for standard output.
         warn: Called with what a person should know.
         option: Begins the message where it cannot be written.
-        is_private: Whether only its owner may read it.
 
     Raises:
         ConfigurationError: If it cannot be written.
@@ -237,34 +236,42 @@ def out_file(
         return
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{option}{path} is no file; name one")
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        file = _Patient(beside.open("xb"), path)
-        if is_private:
-            beside.chmod(0o600)
+        file = _Patient(tempfile.TemporaryFile(dir=path.parent), path)  # noqa: SIM115  # below
     except OSError as error:
         raise ConfigurationError(f"{option}cannot write {path}: {error.strerror}") from None
     try:
         yield file
         file.finish()
-        os.fsync(file.fileno())
-    except BaseException:  # raised again, whatever ended the command
-        beside.unlink()
-        raise
+        _put_in_place(_path_of(file), path, warn)
     finally:
         with contextlib.suppress(OSError):  # what a full disk takes no more of
             file.close()
+
+
+def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> None:
+    """Copy what was written to beside its place, and then move it there."""
+    if path.is_file() and filecmp.cmp(written, path, shallow=False):
+        return
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(21, "it is a directory")
-        if path.exists():
+        beside.touch(mode=0o600, exist_ok=False)
+        shutil.copyfile(written, beside)
+        with beside.open("rb") as copy:
+            os.fsync(copy.fileno())
+        if path.is_file():
             other = next(name for name in _other_names(path) if not name.exists())
             path.rename(other)
             warn(f"{path} was there already; it is now {other}")
         beside.replace(path)
     except OSError as error:
-        problem = f"{path} cannot be put in place ({error.strerror}); what belongs there is"
+        problem = f"{path} cannot be put in place ({error.strerror}); what there is of it is"
         raise OSError(error.errno, f"{problem} {beside}") from None
+
+
+def _path_of(file: IO[Any]) -> Path:
+    """Return the path of an open file that has no name; each opening has its own position."""
+    return Path(f"/proc/self/fd/{file.fileno()}")
 
 
 class _Patient(io.TextIOWrapper):

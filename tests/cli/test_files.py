@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import stat
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -89,6 +90,7 @@ def test_the_dialect_knows_currencies() -> None:
         ("T1, ,EUR,1,1,", "order_no", "empty"),
         ("T1,O1 ,EUR,1,1,", "order_no", "white space"),
         ("T1,O1,,1,1,", "currency", "empty"),
+        ("T1,O1,EURO,1,1,", "currency", "'EURO' is no code of three letters, nor in dialect."),
         ("2.02611E+21,O1,EUR,1,1,", "transaction_id", "digits a spreadsheet cut off"),
         ("T1,O1,EUR,1.2E+05,1,", "amount", "digits a spreadsheet cut off"),
         ("T1,O1,EUR,,1,", "amount", "empty"),
@@ -212,6 +214,7 @@ def test_nested_parts_are_dotted_columns_and_lists_json() -> None:
     [
         ({"request_id": "17"}, "column request_id: '17' is no UUID"),
         ({"request_id": str(uuid.UUID(int=1))}, "the same order as in line 2"),
+        ({"payment_currency": "€"}, "column payment_currency: '€' is no code of three letters"),
         ({"payment_amount": "ten"}, "column payment_amount: 'ten' is not a finite number"),
         ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount: 1.001"),
         ({"payment_date": "20.11.2026"}, "payment_date: '20.11.2026' is not a date"),
@@ -316,8 +319,9 @@ def put(path: Path, text: str, warnings: list[str]) -> None:
 
 def test_a_file_is_put_in_place_whole_and_over_nothing(tmp_path: Path) -> None:
     path, warnings = tmp_path / "out.csv", list[str]()
-    for text in ("one", "two", "three"):
+    for text in ("one", "two", "three", "three"):  # the last of which changes nothing
         put(path, text, warnings)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     there = {"out.csv": "three\n", "out.csv.1": "one\n", "out.csv.2": "two\n"}
     assert warnings[0] == f"{path} was there already; it is now {path}.1"
 
