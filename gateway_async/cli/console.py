@@ -15,6 +15,7 @@ from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
+from gateway_async.cli.settings import in_toml
 from gateway_async.errors import ConfigurationError
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
@@ -51,7 +52,7 @@ class _PlainConsole(RichConsole):
     """A console that shows control characters as escapes: texts of a gateway are not trusted."""
 
     def render_str(self, text: str, **style: Any) -> Text:
-        return super().render_str(text.translate(_CONTROLS), **style)
+        return super().render_str(in_toml(text).translate(_CONTROLS), **style)
 
 
 def plain_console(file: TextIO, width: int | None = None) -> RichConsole:
@@ -72,7 +73,7 @@ def print_json(value: object) -> None:
             return one.astimezone(UTC).isoformat(timespec="seconds")
         return str(one)
 
-    sys.stdout.write(json.dumps(value, indent=2, default=plain) + "\n")
+    sys.stdout.write(in_toml(json.dumps(value, indent=2, default=plain)) + "\n")
 
 
 def listed(counts: Mapping[str, int]) -> str:

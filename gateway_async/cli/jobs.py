@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 
@@ -23,8 +23,9 @@ from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, worker_li
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
-from gateway_async.journal import Job, JobState, JobStatus
+from gateway_async.journal import Job, JobState, JobStatus, Journal
 from gateway_async.operations import OPERATIONS, PAYOUT
+from gateway_async.report.report import moved_by
 from gateway_async.signing import Credentials
 
 _DIGITS = 16
@@ -32,6 +33,8 @@ _DIGITS = 16
 _LONGEST_PART = 80
 _MOST_TIMES = 100
 """So often the same orders are made again at most."""
+_LOOKED_THROUGH = 100_000
+"""Among so many orders of the latest jobs, those of a new one are looked for: in a second."""
 
 # Which job a file is
 
@@ -45,12 +48,14 @@ class KnownJob:
         place: Its journal: the path of the file, or the database.
         status: How far it has come; None where it is new: none of its orders can have been sent.
         before: How far the jobs of the same orders have come that it is made again after.
+        others: Which other jobs have orders of a new one, too.
     """
 
     name: str
     place: str
     status: JobStatus | None = None
     before: tuple[JobStatus, ...] = ()
+    others: tuple[str, ...] = ()
 
     @property
     def is_done(self) -> bool:
@@ -69,7 +74,7 @@ class KnownJob:
             return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}"
         new = f"new job {self.name} in {self.place}"
         before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
-        return f"AGAIN, as {new} ({before})" if before else new
+        return f"AGAIN, as {new} ({before})" if before else "; ".join((new, *self.others))
 
 
 def _is_done(status: JobStatus) -> bool:
@@ -106,12 +111,15 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     return "-".join((operation, *(one[:_LONGEST_PART] for one in shown), digest))
 
 
-def find_job(settings: Settings, name: str, *, again: bool | None = None) -> KnownJob:
+def find_job(
+    settings: Settings, name: str, file: OrderFile, *, again: bool | None = None
+) -> KnownJob:
     """Find out how far a job has come; no file is made where there is none.
 
     Args:
         settings: Name the journal.
         name: The name of the job.
+        file: Its orders.
         again: Whether the orders are to be sent once more when they are done, as `NAME-again-2`
             and so on; the last of these jobs is found. None for the job of that name alone.
 
@@ -120,7 +128,8 @@ def find_job(settings: Settings, name: str, *, again: bool | None = None) -> Kno
         JournalError: If the journal cannot be read.
     """
     numbers = () if again is None else range(2, _MOST_TIMES + 1)
-    names, found = (name, *(f"{name}-again-{number}" for number in numbers)), list[JobStatus]()
+    names = (name, *(f"{name}-again-{number}" for number in numbers))
+    found, others = list[JobStatus](), list[str]()
     settings.open_journal(create=False).job(name)  # refuses what is no name
 
     async def read() -> None:
@@ -129,19 +138,42 @@ def find_job(settings: Settings, name: str, *, again: bool | None = None) -> Kno
                 try:
                     status = await journal.status(one)
                 except JobNotFoundError:
-                    return
+                    break
                 if not status.imported:  # what a killed import left is as good as new
-                    return
+                    break
                 found.append(status)
+            if not found:
+                others.extend([one async for one in _others(journal, settings, file)])
 
-    if (file := settings.journal_file) is None or file.exists():  # a server is asked
+    if (place := settings.journal_file) is None or place.exists():  # a server is asked
         asyncio.run(read())
     if not found:
-        return KnownJob(name, settings.place)
+        return KnownJob(name, settings.place, others=tuple(others))
     if again and _is_done(found[-1]):
         after = f"{name}-again-{len(found) + 1}"
         return KnownJob(after, settings.place, before=tuple(found))
     return KnownJob(found[-1].name, settings.place, found[-1])
+
+
+async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
+    """Say which of the latest jobs have orders of a file, too: with another amount, say."""
+    whose = (file.operation.name, settings.merchant_id, settings.account_id)
+    left = _LOOKED_THROUGH
+    for job in reversed(await journal.jobs()):
+        if (job.operation, job.merchant_id, job.account_id) != whose or not job.imported:
+            continue
+        left -= job.total
+        if left < 0:
+            return
+        count, first = 0, ""
+        async for row in rows_of(journal, job.name):
+            line = None if row.state is JobState.DECLINED else file.line_of(row.order)
+            if line is not None:
+                count += 1
+                amount = " ".join(map(str, moved_by(row.order) or ()))
+                first = first or f"that of line {line}, there of {amount}"
+        if count:
+            yield f"{_dated(job)} has {counted(count, 'order')} of this file, such as {first}"
 
 
 # Running one
@@ -246,7 +278,6 @@ def _shown(status: JobStatus, settings: Settings) -> dict[str, Any]:
     }
 
 
-@jobs.default
 @jobs.command(name="list")
 async def list_jobs(
     *, json: bool = False, given: options.Stored = options.Stored(), console: options.Shown

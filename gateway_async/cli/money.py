@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, TextIO
 
 import attrs
@@ -24,6 +25,7 @@ from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, result_columns
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import DONE, Run, Stop, collect, drive
+from gateway_async.cli.settings import in_toml
 from gateway_async.cli.tables import STDIO, csv_writer, open_table, to_text
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.models.values import MASK
@@ -59,10 +61,10 @@ def send(
     run.check_files(needs_out=not given.dry_run)
     with _open_orders(run) as file:
         if given.job is not None:
-            known = find_job(settings, given.job)
+            known = find_job(settings, given.job, file)
         else:
             of_orders = name_of_orders(name, settings, file.digest)
-            known = find_job(settings, of_orders, again=given.again)
+            known = find_job(settings, of_orders, file, again=given.again)
         if given.dry_run:
             return _show_plan(run, file, known)
         question = ""
@@ -127,8 +129,7 @@ def _open_orders(run: Run) -> Iterator[OrderFile]:
     """
     operation, policy = OPERATIONS[run.operation], run.settings.policy
     check_size(operation, policy)
-    may_repeat = policy.duplicates != "reject" and operation is not PAYOUT
-    repeats = may_repeat or operation.is_look_up
+    repeats = policy.duplicates != "reject" and operation is not PAYOUT
     with open_table(run.source or STDIO) as table:
         yield OrderFile(table, operation, run.settings.dialect, repeats=repeats)
 
@@ -147,18 +148,19 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
     if run.given.json:
         amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
         job = {"command": run.command, "job": known.name, "states": states, "url": url}
+        job["others"] = known.others
         sent = {"orders": totals.orders, "amounts": amounts, "requests": count, "first": first}
         print_json({"dry_run": True, **job, **sent})
         return DONE
-    out = standard_output()
-    out.print(str(known), soft_wrap=True)
-    out.print(file.question(settings.address), soft_wrap=True)
-    out.print(f"{left:,} to send: at least {counted(count, 'request')} to {url}", soft_wrap=True)
+    out = partial(standard_output().print, soft_wrap=True)
     for number, body in enumerate(first, 1):
-        out.print(f"request {number}, without identity and signature:")
+        out(f"request {number}, without identity and signature:")
         for name, text in body.items():
-            out.print(f"{name} = {text}", soft_wrap=True)
-    out.print("nothing was sent")
+            out(f"{name} = {text}")
+    out(str(known))
+    out(file.question(settings.address))
+    out(f"{left:,} to send: at least {counted(count, 'request')} to {url}")
+    out("nothing was sent")
     return DONE
 
 
@@ -265,7 +267,7 @@ async def _compare(
         while at < difference.index:  # both come in the order of the ledger
             at, row = next(rows)
         if add is None:
-            print(f"line {row.line}: {difference.text}")  # noqa: T201  # its output
+            print(in_toml(f"line {row.line}: {difference.text}"))  # noqa: T201  # its output
         else:
             add({**row.cells, **_cells(difference, row.line)})
         run.report.see_difference(difference, row.line)
@@ -284,7 +286,7 @@ def _cells(difference: Difference, line: int) -> dict[str, object]:
     def joined(value: object) -> str:
         return ";".join(map(to_text, value if isinstance(value, tuple) else (value,)))
 
-    error = str(difference.error) if difference.error else None
+    error = in_toml(str(difference.error or ""))
     said = joined(difference.ledger), joined(difference.gateway)
     cells = (difference.kind, difference.field, *said, error, line)
     return dict(zip(_COLUMNS, cells, strict=True))

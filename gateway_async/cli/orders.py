@@ -36,6 +36,8 @@ _MAY_BE_DONE = ("succeeded", "unknown")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
+_CODE = re.compile(r"[A-Za-z]{3}")
+_CURRENCIES = {"currency", "payment_currency", "source_currency"}
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
@@ -149,8 +151,10 @@ class OrderFile:
         self.totals: Totals = Totals(dialect or Dialect())
         self.lines: array[int] = array("L")
         self._dialect = dialect
-        digest, first_lines = hashlib.sha256(), None if repeats else dict[int, int]()
-        error = TableError(self._problems(digest, first_lines))
+        self._repeats = repeats
+        self._first_lines: dict[int, int] = {}
+        digest = hashlib.sha256()
+        error = TableError(self._problems(digest))
         if error.count:
             raise error
         self.digest: str = digest.hexdigest()
@@ -165,6 +169,10 @@ class OrderFile:
         """Return what is asked before its orders are sent."""
         beside = f" (columns that are not sent: {self.unread})" if self.unread else ""
         return f"{self.operation} {self.totals} at {address}{beside}"
+
+    def line_of(self, order: Any) -> int | None:
+        """Return the first line with an order of the same identity, if its orders move money."""
+        return self._first_lines.get(hash(identity_of(self.operation)(order)))
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -198,7 +206,7 @@ class OrderFile:
             tree.pop("order_no", None)  # as a ledger is looked up
         return _made(model, tree, "")
 
-    def _problems(self, digest: Any, first_lines: dict[int, int] | None) -> Iterator[Problem]:
+    def _problems(self, digest: Any) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
         wrong = [*self._column_problems()]
         yield from (Problem(1, column, reason) for column, reason in wrong)
@@ -210,7 +218,7 @@ class OrderFile:
             try:
                 order = self.order_of(row)
                 if self._dialect is not None:
-                    self._check(order, self._dialect, row.line, first_lines)
+                    self._check(order, self._dialect, row.line)
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
@@ -235,18 +243,21 @@ class OrderFile:
             if field.default is attrs.NOTHING and "." not in name and name not in header:
                 yield name, f"missing; there are: {', '.join(map(repr, header))}"
 
-    def _check(
-        self, order: Any, dialect: Dialect, line: int, first_lines: dict[int, int] | None
-    ) -> None:
+    def _check(self, order: Any, dialect: Dialect, line: int) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
         operation = self.operation
         if error := check_order(operation, order, dialect):
             raise _explained(error, type(order), "")
-        if first_lines is None:
+        for column in _CURRENCIES & self._inputs.keys():
+            code = getattr(order, column) or ""
+            if code and not _CODE.fullmatch(code) and code.upper() not in dialect.currency_places:
+                reason = f"{code!r} is no code of three letters, nor in dialect.currency_places"
+                raise _WrongCellError(column, reason)
+        if operation.is_look_up:
             return
         identity = identity_of(operation)(order)
-        first = first_lines.setdefault(hash(identity), line)
-        if first != line:
+        first = self._first_lines.setdefault(hash(identity), line)
+        if first != line and not self._repeats:
             is_keyed = operation.kind is OperationClass.KEYED
             advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
             reason = f"the same order as in line {first}{advice}"

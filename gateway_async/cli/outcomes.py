@@ -11,6 +11,7 @@ from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.table import RECORD, cell_of, cells_of
 from gateway_async.cli.orders import DECISION_NOTE, IN_JOB, OrderFile, input_columns, result_columns
 from gateway_async.cli.run import Run
+from gateway_async.cli.settings import in_toml
 from gateway_async.cli.tables import csv_writer, to_text
 from gateway_async.errors import NotSentError, OutcomeUnknownError, RejectedError
 from gateway_async.journal import JobState, Journal
@@ -32,7 +33,11 @@ def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[s
         text = error.text or text
     read = [{**cells_of(one), **cells_of(one, RECORD)} for one in records]
     found = {column: ";".join(to_text(one.get(column)) for one in read) for column in columns}
-    said = {"status": str(outcome.status), "code": getattr(error, "code", ""), "error": text}
+    said = {
+        "status": str(outcome.status),
+        "code": getattr(error, "code", ""),
+        "error": in_toml(text),
+    }
     return {**found, **said}
 
 

@@ -21,7 +21,7 @@ import attrs
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli.console import Console, print_json, progress
 from gateway_async.cli.options import Config, Files, Gateway, Journaled, Stored
-from gateway_async.cli.settings import Settings
+from gateway_async.cli.settings import Settings, in_toml
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.journal import JobState
@@ -180,7 +180,7 @@ class Run:
             self._tell(head)
             head = attrs.evolve(head, next_lines=tuple(self.next_lines))
             if page is not None:
-                page.write(render(self.report, head, self.books))
+                page.write(in_toml(render(self.report, head, self.books)))
             if files.json:
                 print_json(self.as_dict(head))
         if files.report is not None:

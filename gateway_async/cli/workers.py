@@ -5,7 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import attrs
 
@@ -27,6 +27,11 @@ from gateway_async.workers import Workers
 from gateway_async.workers.workers import watch as watch_job
 
 _POLICY = WorkerPolicy()
+_SUBMITTED = [name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field]
+if TYPE_CHECKING:
+    _Submitted: TypeAlias = str
+else:
+    _Submitted = Literal[tuple(_SUBMITTED)]
 
 
 def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
@@ -57,7 +62,7 @@ def submit(
     /,
     *,
     job: str,
-    operation: Literal["capture", "cancel", "review", "refund"] = "refund",
+    operation: _Submitted = "refund",
     slice_size: Annotated[int, options.AtLeastOne] = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
     yes: bool = False,
@@ -87,7 +92,7 @@ def submit(
     with open_table(orders) as table:
         repeats = policy.duplicates != "reject"
         file = OrderFile(table, OPERATIONS[operation], settings.dialect, repeats=repeats)
-        known = find_job(settings, job)
+        known = find_job(settings, job, file)
         if file.operation.confirms and not yes:
             console.confirm(f"{known}, for workers alone: {file.question(settings.address)}")
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _EXAMPLES = 10
 _REASONS = 100
 _OTHER_REASONS = "other reasons"
-_LONGEST_TEXT = 300
+_LONGEST_TEXT = 600
 # What HTML does not allow, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _CURRENCY = re.compile(r"[A-Z]{3}")

@@ -6,7 +6,7 @@ import json
 import re
 
 from gateway_async.sandbox.faults import ResetBeforeEffect
-from tests.cli.running import Ended, Shell, names
+from tests.cli.running import Ended, Shell, names, write
 from tests.cli.terminal import Terminal
 from tests.journal.tables import Tables
 
@@ -42,7 +42,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     async def jobs(line: str, code: int = 0) -> Ended:
         return await shell(f"jobs {line} {CONFIGURED}", code)
 
-    listed = await jobs("")
+    listed = await jobs("list")
     at = r"20\d\d-\d\d-\d\d \d\d:\d\d"
     assert re.fullmatch(rf"night\n  refund of {at}: 10 succeeded, 50 held\n", listed.stdout)
     shown = await jobs("show night")
@@ -155,7 +155,7 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
         line = f"refund orders.csv --dry-run --job night {KEPT} {more}"
         return await shell(line)
 
-    assert (await dry()).stdout.startswith(f"new job night in {journal}\n")
+    assert f"\nnew job night in {journal}\n" in (await dry()).stdout
     assert names(shell.folder) == ["orders.csv"]
     await shell(f"refund orders.csv --yes --out o.csv --job night {KEPT}")
     before = journal.read_bytes()
@@ -167,6 +167,15 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
     assert "request 1" not in again.stdout
     facts = json.loads((await dry("--json")).stdout)
     assert (facts["job"], facts["states"], facts["requests"]) == ("night", {"succeeded": 3}, 0)
+
+    rows = shell.rows("orders.csv")
+    rows[1]["refund_amount"] = "2.00"  # which is another job, and not alike
+    write(shell.folder / "orders.csv", [*rows[0]], [[*row.values()] for row in rows[1:]])
+    for more, code in (("--dry-run", 0), ("--out out.csv", 2)):
+        planned = await shell(f"refund orders.csv {KEPT} {more}", code)
+        where = f"new job refund-\\S+ in {journal}; job night of 20[-0-9]+ [0-9:]+ has 2 orders of "
+        seen = planned.stdout + planned.stderr
+        assert re.search(f"{where}this file, such as that of line 2, there of EUR 1.00", seen)
 
 
 async def test_a_job_from_standard_input_goes_on_from_its_journal(shell: Shell) -> None:

@@ -77,11 +77,14 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
     assert "payout 3 orders, EUR 30.00 at" in (await shell(ASKED, 2)).stderr
     await shell(f"{LINE} --job payout-{shell.sandbox.merchant_id}-november")
     write_payouts(shell, (key(2).upper(), *cells(2)[1:]), cells(3), cells(4))
+    planned = await shell(f"payout payouts.csv --dry-run {KEPT}")
+    assert "-november of 20" in planned.stdout
+    assert "has 1 order of this file, such as that of line 2, there of EUR 10.00" in planned.stdout
     for more in ("", "--job december"):
         words = f"{key(2)!r}, which stands in job 'payout-{shell.sandbox.merchant_id}-november'"
         refused = await shell(f"{LINE} {more}", 2)
         assert f"its order 0 has the request_id {words}" in refused.stderr
-    listed = (await shell(f"jobs {KEPT}")).stdout  # what was refused left no job
+    listed = (await shell(f"jobs list {KEPT}")).stdout  # what was refused left no job
     assert (listed.count("payout-"), "december" in listed) == (1, False)
     assert paid(shell, 5) == [1, 1, 1, 0, 0]
     await shell(f"{LINE} --again")

@@ -120,6 +120,7 @@ async def use_by_the_command_line(sandbox: Sandbox, folder: Path) -> None:
     await shell("adjust orders.csv --out out.csv --yes")
     assert shell.statuses() == {"succeeded": 6}
     assert "Adjust orders." in (await shell("--help")).stdout
+    await shell("submit orders.csv --operation adjust --job workers --yes")
     assert {sandbox.ledger.effects("adjust", one.transaction_id) for one in seeded} == {1}
 
 
