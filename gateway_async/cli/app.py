@@ -8,7 +8,7 @@ from importlib.metadata import version
 import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from gateway_async.cli.console import Console
+from gateway_async.cli.console import Console, Exit
 from gateway_async.cli.options import Config
 from gateway_async.cli.tables import TableError
 from gateway_async.errors import GatewayError
@@ -59,9 +59,6 @@ def _help(name: str) -> str | None:
     return f"{text}\n\n{columns}\n\nExample: `gateway-async {name} orders.csv --out {out}`"
 
 
-USAGE, UNSETTLED = 2, 3
-
-
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     given = list(arguments)
@@ -69,7 +66,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command, bound, left_out = app.parse_args(given, exit_on_error=False)
     except CycloptsError:
-        return USAGE
+        return Exit.WRONG
     if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
         return int(command(*bound.args, **bound.kwargs) or 0)
     said = bound.arguments.get("given") or Config()
@@ -80,13 +77,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with console.passing_on_logs():
             done = command(*bound.args, **bound.kwargs, **more)
-            return int(asyncio.run(done) if asyncio.iscoroutine(done) else done)
+            return int((asyncio.run(done) if asyncio.iscoroutine(done) else done) or Exit.DONE)
     except (TableError, GatewayError) as error:  # it could not begin
-        problem, code = str(error), USAGE
+        problem, code = str(error), Exit.WRONG
     except KeyboardInterrupt:
-        problem, code = "stopped", UNSETTLED if console.has_begun else USAGE
+        problem, code = "stopped", Exit.UNSETTLED if console.has_begun else Exit.WRONG
     except OSError as error:  # such as a disk that is full, or `| head`
-        problem, code = f"it ended early: {error}", UNSETTLED
+        problem, code = f"it ended early: {error}", Exit.UNSETTLED
     console.say(f"gateway-async: {problem}")
     return code
 

@@ -23,8 +23,7 @@ import attrs
 
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
-from gateway_async.cli.console import print_json, standard_output
-from gateway_async.cli.run import UNSETTLED
+from gateway_async.cli.console import Exit, print_json, standard_output
 from gateway_async.cli.settings import Settings, to_toml
 from gateway_async.cli.tables import out_file
 from gateway_async.client import GatewayClient
@@ -102,7 +101,7 @@ async def check(
     console.has_begun = True
     findings = await look(settings, credentials, refs)
     statuses = {one.status for one in findings}
-    code = UNSETTLED if UNKNOWN in statuses else int(WRONG in statuses)
+    code = Exit.UNSETTLED if UNKNOWN in statuses else int(WRONG in statuses)
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
     else:

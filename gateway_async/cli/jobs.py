@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import hashlib
-import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Annotated, Any, Literal, TextIO
@@ -16,17 +15,16 @@ from rich.padding import Padding
 
 from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, listed, print_json, standard_output
+from gateway_async.cli.console import Exit, counted, listed, print_json, standard_output
 from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
-from gateway_async.cli.run import DONE, UNSETTLED, Run, Stop, collect, worker_line
+from gateway_async.cli.run import Run, Stop, drive, worker_line
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
 from gateway_async.journal import Job, JobState, JobStatus, Journal
 from gateway_async.operations import OPERATIONS, PAYOUT
 from gateway_async.report.report import moved_by
-from gateway_async.signing import Credentials
 
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
@@ -182,7 +180,6 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
 def run_job(
     run: Run,
     known: KnownJob,
-    credentials: Credentials,
     make_batch: Callable[[GatewayClient, Job], Batch[Any, Any]],
     *,
     total: int,
@@ -194,7 +191,6 @@ def run_job(
     Args:
         run: Takes in what it comes to.
         known: The job.
-        credentials: Who speaks, and how it signs.
         make_batch: Makes the batch of it.
         total: How many orders it has.
         question: What a person is asked, unless the job is done; nothing is asked if it is empty.
@@ -206,17 +202,18 @@ def run_job(
     Raises:
         ConfigurationError: If workers alone run it, or the answer was no.
     """
-    settings, run.job = run.settings, known.name
+    run.job = known.name
     if known.status is not None and known.status.is_cut and known.status.imported:
         raise ConfigurationError(
             f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
             f"  {worker_line(run.given)}"
         )
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
-        policy, recovery = settings.policy, attrs.evolve(settings.recovery, hold_alike_hours=None)
+        policy, recovery = run.settings.policy, run.settings.recovery
+        recovery = attrs.evolve(recovery, hold_alike_hours=None)
         if run.operation == PAYOUT.name:
             policy = attrs.evolve(policy, duplicates="allow")
-        settings = attrs.evolve(settings, recovery=recovery, policy=policy)
+        run.settings = attrs.evolve(run.settings, recovery=recovery, policy=policy)
     if question and not known.is_done:
         run.console.confirm(f"{known}: {question}")
     else:
@@ -224,15 +221,12 @@ def run_job(
     reasons = Kept()
 
     async def work(_: TextIO, stop: Stop) -> None:
-        async with (
-            settings.open_journal() as journal,
-            settings.client(credentials, telemetry=run.report.latencies) as client,
-        ):
+        async with run.settings.open_journal() as journal, run.client() as client:
             batch = make_batch(client, journal.job(known.name))
-            await collect(batch, run, stop, total, reasons.note)
+            await drive(batch, run, stop, total=total, see=reasons.note)
 
     async def write(out: TextIO) -> None:
-        async with settings.open_journal(create=False) as journal:
+        async with run.settings.open_journal(create=False) as journal:
             await write_job(run, journal, out, file=file, reasons=reasons)
 
     with contextlib.closing(reasons):
@@ -281,7 +275,7 @@ def _shown(status: JobStatus, settings: Settings) -> dict[str, Any]:
 @jobs.command(name="list")
 async def list_jobs(
     *, json: bool = False, given: options.Stored = options.Stored(), console: options.Shown
-) -> int:
+) -> None:
     """List the jobs of a journal, the oldest first.
 
     Example: `gateway-async jobs list --json`
@@ -295,7 +289,7 @@ async def list_jobs(
         statuses = [one for one in await journal.jobs() if one.total or one.imported]
     if json:
         print_json([_facts(status) for status in statuses])
-        return DONE
+        return
     if not statuses:
         console.note(f"there are no jobs yet in {settings.place}")
     out = standard_output()
@@ -304,13 +298,12 @@ async def list_jobs(
         out.print(f"  {shown['operation']} of {shown['created_at']}: {shown['states']}")
         if shown["is_running"] != "no":
             out.print(f"  {shown['is_running']}")
-    return DONE
 
 
 @jobs.command
 async def show(
     name: str, /, *, json: bool = False, given: options.Stored = options.Stored()
-) -> int:
+) -> None:
     """Show how far a job has come, and its orders in doubt, with index and reason.
 
     Nothing is sent.
@@ -337,7 +330,7 @@ async def show(
     if json:
         in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
         print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
-        return DONE
+        return
     out = standard_output()
     for field, value in _shown(status, settings).items():
         out.print(f"{field:<12} {value}", soft_wrap=True)
@@ -348,7 +341,6 @@ async def show(
         out.print(Padding(reason, (0, 0, 0, 7), expand=False))
     if count > _SHOWN:
         out.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
-    return DONE
 
 
 @jobs.command
@@ -380,15 +372,14 @@ def outcomes(
         operation=status.operation,
         has_begun=True,
     )
-
-    run.check_files()
+    run.check(needs_secret=False)
 
     async def write(out: TextIO, _: Stop) -> None:
         async with settings.open_journal(create=False) as journal:
             await write_job(run, journal, out, states=state)
 
     run.carry_out(write)
-    return UNSETTLED if run.misplaced else DONE
+    return Exit.UNSETTLED if run.misplaced else Exit.DONE
 
 
 async def _status(settings: Settings, name: str) -> JobStatus:
@@ -408,7 +399,7 @@ async def resolve(
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
     given: options.Stored = options.Stored(),
     console: options.Shown,
-) -> int:
+) -> None:
     """Decide the outcome of orders that are in doubt: of all that are named, or of none.
 
     Nothing is sent.
@@ -437,7 +428,6 @@ async def resolve(
         await journal.resolve(name, meant, decision, note)
     then = "; the next run of the job sends them" if decision == "not_sent" else ""
     console.note(f"job {name}: {counted(len(meant), 'order')} {decision}{then}")
-    return DONE
 
 
 def _named(text: str, total: int) -> Iterable[int | str]:
@@ -474,22 +464,14 @@ def resume(
     Args:
         name: The name of the job.
     """
-    settings = given.settings()
-    credentials = settings.credentials(os.environ, console.warn)
-    status, totals = asyncio.run(_left(settings, name))
-    question = f"{status.operation} {totals} at {settings.address}"
-    run = Run(
-        command="jobs resume",
-        console=console,
-        given=given,
-        settings=settings,
-        operation=status.operation,
-    )
-    run.check_files()
+    run = Run(command="jobs resume", console=console, given=given)
+    run.check()
+    status, totals = asyncio.run(_left(run.settings, name))
+    run.operation = status.operation
+    question = f"{status.operation} {totals} at {run.settings.address}"
     return run_job(
         run,
-        KnownJob(name, settings.place, status),
-        credentials,
+        KnownJob(name, run.settings.place, status),
         lambda client, job: client.resume(job),
         total=status.total,
         question=question if totals.orders and not given.yes else "",

@@ -5,10 +5,8 @@ under a name that is made of them. The same file, given again after whatever hap
 it was, and sends nothing that may have been sent.
 """
 
-import asyncio
 import contextlib
-import os
-from collections import Counter
+import itertools
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, TextIO
@@ -17,24 +15,23 @@ import attrs
 import orjson
 
 from gateway_async.batching.batch import check_size
-from gateway_async.batching.feed import GivenOrders, OrderFeed
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, print_json, progress, standard_output
+from gateway_async.cli.console import Exit, counted, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, result_columns
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
-from gateway_async.cli.run import DONE, Run, Stop, collect, drive
+from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import in_toml
 from gateway_async.cli.tables import STDIO, csv_writer, open_table, to_text
-from gateway_async.errors import ConfigurationError, NotSentError
+from gateway_async.dialect import Dialect
+from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, PAYOUT
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
 _REQUESTS_SHOWN = 3
-_NOTHING_SENT = NotSentError("nothing was sent: this is the plan alone")
 
 
 def send(
@@ -54,11 +51,9 @@ def send(
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
-    settings = given.settings()
-    credentials = settings.credentials(os.environ, console.warn)
-    run = Run(command=name, console=console, given=given, settings=settings, source=orders)
-    run.again = given.again
-    run.check_files(needs_out=not given.dry_run)
+    run = Run(command=name, console=console, given=given, source=orders, again=given.again)
+    run.check(needs_out=not given.dry_run)
+    settings = run.settings
     with _open_orders(run) as file:
         if given.job is not None:
             known = find_job(settings, given.job, file)
@@ -66,7 +61,8 @@ def send(
             of_orders = name_of_orders(name, settings, file.digest)
             known = find_job(settings, of_orders, file, again=given.again)
         if given.dry_run:
-            return _show_plan(run, file, known)
+            _show_plan(run, file, known)
+            return Exit.DONE
         question = ""
         if file.operation.confirms or known.before:
             question = file.question(settings.address)
@@ -77,7 +73,6 @@ def send(
         return run_job(
             run,
             known,
-            credentials,
             lambda client, kept: client.batch(name, file.orders(), job=kept),
             total=file.totals.orders,
             question="" if given.yes else question,
@@ -99,10 +94,8 @@ def look_up(
         orders: The CSV file with the orders, one a row, or - for standard input. A row with both
             identifiers is looked up by its transaction_id.
     """
-    settings = given.settings()
-    credentials = settings.credentials(os.environ, console.warn)
-    run = Run(command=name, console=console, given=given, settings=settings, source=orders)
-    run.check_files()
+    run = Run(command=name, console=console, given=given, source=orders)
+    run.check()
     columns = result_columns(OPERATIONS[run.operation])
     with _open_orders(run) as file, contextlib.closing(Kept()) as found:
 
@@ -111,10 +104,10 @@ def look_up(
             found[outcome.index] = orjson.dumps(result_cells(outcome, columns))
 
         async def work(_: TextIO, stop: Stop) -> None:
-            async with settings.client(credentials, telemetry=run.report.latencies) as client:
-                policy = attrs.evolve(settings.policy, duplicates="allow")  # it does no harm
+            async with run.client() as client:
+                policy = attrs.evolve(run.settings.policy, duplicates="allow")  # it does no harm
                 batch = client.batch(run.operation, file.orders(), policy=policy)
-                await collect(batch, run, stop, file.totals.orders, keep)
+                await drive(batch, run, stop, total=file.totals.orders, see=keep)
 
         return run.carry_out(work, lambda out: write_found(run, file, found, out))
 
@@ -134,7 +127,7 @@ def _open_orders(run: Run) -> Iterator[OrderFile]:
         yield OrderFile(table, operation, run.settings.dialect, repeats=repeats)
 
 
-def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
+def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
     """Show what would be sent: totals, and the first requests, unsigned; no network at all.
 
     Of a job that has begun, only its journal knows which orders are new: they are counted.
@@ -144,14 +137,15 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
     left = states.get("new", 0) if states else totals.orders
-    count, first = -(-left // size), [] if states else asyncio.run(_first_requests(run, file))
+    written = _written(file, settings.dialect, size)
+    count, first = -(-left // size), [*itertools.islice(written, 0 if states else _REQUESTS_SHOWN)]
     if run.given.json:
         amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
         job = {"command": run.command, "job": known.name, "states": states, "url": url}
         job["others"] = known.others
         sent = {"orders": totals.orders, "amounts": amounts, "requests": count, "first": first}
         print_json({"dry_run": True, **job, **sent})
-        return DONE
+        return
     out = partial(standard_output().print, soft_wrap=True)
     for number, body in enumerate(first, 1):
         out(f"request {number}, without identity and signature:")
@@ -161,28 +155,19 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> int:
     out(file.question(settings.address))
     out(f"{left:,} to send: at least {counted(count, 'request')} to {url}")
     out("nothing was sent")
-    return DONE
 
 
-async def _first_requests(run: Run, file: OrderFile) -> list[dict[str, str]]:
-    """Cut the first orders into chunks as a batch does, and write them, masked as in a repr."""
-    dialect, operation = run.settings.dialect, file.operation
+def _written(file: OrderFile, dialect: Dialect, size: int) -> Iterator[dict[str, str]]:
+    """Write the orders of a file in chunks of a size, masked as in a repr."""
+    operation, orders = file.operation, map(_masked, file.orders())
     body_format = dialect.body_formats.get(operation.name, operation.body)
-    orders = GivenOrders(map(_masked, file.orders()))
-    feed = OrderFeed(operation, dialect, run.settings.policy, orders)
-    first = list[dict[str, str]]()
-    while len(first) < _REQUESTS_SHOWN and not feed.is_done:
-        await feed.fill()
-        if (chunk := feed.take()) is None:
-            break
+    while chunk := tuple(itertools.islice(orders, size)):
         if operation.list_field is None:
-            fields: Mapping[str, str] = encode_fields(chunk.orders[0], dialect)
+            fields: Mapping[str, str] = encode_fields(chunk[0], dialect)
         else:
-            fields = encode_chunk(operation, chunk.orders, dialect).fields
+            fields = encode_chunk(operation, chunk, dialect).fields
         written = written_fields(fields, body_format, dialect)
-        first.append({name: _laid_out(text) for name, text in written.items()})
-        feed.release(chunk.failed(_NOTHING_SENT))
-    return first
+        yield {name: _laid_out(text) for name, text in written.items()}
 
 
 def _masked(value: Any) -> Any:
@@ -225,27 +210,20 @@ def reconcile(
         ledger: The CSV file with your entries, one a row: order_no or transaction_id or both,
             currency, amount, and refunded and state if you like; - for standard input.
     """
-    settings = given.settings()
-    credentials = settings.credentials(os.environ, console.warn)
-    states = settings.reconcile.states
-    run = Run(command="reconcile", console=console, given=given, settings=settings, source=ledger)
-    run.check_files(needs_out=given.json)
+    run = Run(command="reconcile", console=console, given=given, source=ledger)
+    run.check(needs_out=given.json)
+    words, policy = run.settings.reconcile, run.settings.policy
     with open_table(ledger) as table:
         file = OrderFile(table, LEDGER)
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
-        if states and "state" not in table.header:
+        if words.states and "state" not in table.header:
             console.warn("the ledger has no column state, so no state is compared")
 
         async def work(out: TextIO, stop: Stop) -> None:
-            async with settings.client(credentials, telemetry=run.report.latencies) as client:
-                reconciliation = reconcile_ledger(
-                    client,
-                    file.orders(),
-                    states=states,
-                    refund_statuses=settings.reconcile.refund_statuses,
-                    policy=settings.policy,
-                )
+            async with run.client() as client:
+                known = attrs.asdict(words, recurse=False)
+                reconciliation = reconcile_ledger(client, file.orders(), policy=policy, **known)
                 await _compare(run, file, reconciliation, out, stop)
 
         return run.carry_out(work)
@@ -272,12 +250,7 @@ async def _compare(
             add({**row.cells, **_cells(difference, row.line)})
         run.report.see_difference(difference, row.line)
 
-    def look() -> tuple[int, Counter[str]]:
-        return reconciliation.progress.entries, run.report.counts
-
-    async with progress(run.console, "reconcile", file.totals.orders, look):
-        await drive(reconciliation, see, run, stop)
-        run.books = reconciliation.summary
+    await drive(reconciliation, run, stop, total=file.totals.orders, see=see)
 
 
 def _cells(difference: Difference, line: int) -> dict[str, object]:

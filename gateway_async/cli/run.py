@@ -6,11 +6,12 @@ What is known is never given up: it is written to the file of the run, and into 
 import asyncio
 import contextlib
 import functools
+import os
 import shlex
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -18,18 +19,16 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.batching.outcomes import Outcome
-from gateway_async.cli.console import Console, print_json, progress
+from gateway_async.cli.console import Console, Exit, print_json, progress
 from gateway_async.cli.options import Config, Files, Gateway, Journaled, Stored
 from gateway_async.cli.settings import Settings, in_toml
 from gateway_async.cli.tables import STDIO, out_file
+from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.journal import JobState
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
-
-DONE, NOT_ALL_DONE, UNSETTLED = 0, 1, 3
-"""Exit codes: all succeeded; some declined or absent; some unknown. 2 is for a wrong command."""
+from gateway_async.signing import Credentials
 
 _REASONS_SHOWN = 3
 
@@ -52,16 +51,16 @@ class Run:
         command: The command.
         console: Where people read what happens.
         given: The options: where the results go, and what the next command needs.
-        settings: Name gateway and journal.
+        settings: Name gateway and journal; by default as the options and the environment say.
         source: The input; None where it is a journal.
         again: Whether the same line, once the job is done, would send its orders once more.
         job: The name of the job, if it is one.
-        gateway: The address of the gateway that has the orders; empty where it is not known.
+        gateway: The address of the gateway that has the orders; empty where it is not known, and
+            None for that of the settings.
         operation: The operation of the orders.
         has_begun: Whether there is anything to write and to report.
         is_stopped: Whether a signal ended it.
         left: The result, with requests, retries and what is unexpected; None without any.
-        books: What a reconciliation came to.
         states: How many orders of a job are in each state, as the journal has them at the end.
         seconds: How long it took.
         failure: What ended it early.
@@ -72,16 +71,15 @@ class Run:
     command: str
     console: Console
     given: Files
-    settings: Settings
+    settings: Settings = attrs.Factory(lambda run: run.given.settings(), takes_self=True)
     source: Path | None = None
     again: bool = False
     job: str | None = None
-    gateway: str = attrs.Factory(lambda run: run.settings.address, takes_self=True)
+    gateway: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     has_begun: bool = False
     is_stopped: bool = False
     left: Any = None
-    books: Summary | None = None
     states: Counter[JobState] = attrs.field(factory=Counter)
     seconds: float = 0.0
     failure: GatewayError | None = None
@@ -89,22 +87,36 @@ class Run:
     next_lines: list[str] = attrs.field(factory=list)
 
     @functools.cached_property
+    def credentials(self) -> Credentials:
+        """Who speaks, and how it signs; the secret is read once."""
+        return self.settings.credentials(os.environ, self.console.warn)
+
+    def client(self) -> GatewayClient:
+        """Make a client, whose exchanges are timed for the report."""
+        return self.settings.client(self.credentials, telemetry=self.report.latencies)
+
+    @functools.cached_property
     def report(self) -> Report:
         """Counts what the run comes to, for its summary and its page."""
         return Report(self.operation, job=self.job, dialect=self.settings.dialect)
+
+    @property
+    def books(self) -> Summary | None:
+        """What a reconciliation came to; None where it is none."""
+        return getattr(self.left, "summary", None)
 
     @property
     def exit_code(self) -> int:
         """0: all succeeded. 1: some declined, absent or different. 3: some unknown or misplaced."""
         books, counts = self.books, self.report.counts
         if self.failure is not None or self.misplaced:
-            return UNSETTLED
+            return Exit.UNSETTLED
         if books is not None:
             is_settled = not books.unanswered and books.exhausted
-            return (DONE if books.ok else NOT_ALL_DONE) if is_settled else UNSETTLED
+            return (Exit.DONE if books.ok else Exit.NOT_ALL_DONE) if is_settled else Exit.UNSETTLED
         if counts["unknown"] or counts["not_sent"]:
-            return UNSETTLED
-        return NOT_ALL_DONE if counts["declined"] or counts["absent"] else DONE
+            return Exit.UNSETTLED
+        return Exit.NOT_ALL_DONE if counts["declined"] or counts["absent"] else Exit.DONE
 
     def as_dict(self, head: Head) -> dict[str, Any]:
         """Return what `--json` prints."""
@@ -121,15 +133,18 @@ class Run:
         found["next"] = found.pop("next_lines")
         return found | ({} if self.books is None else attrs.asdict(self.books))
 
-    def check_files(self, *, needs_out: bool = True) -> None:
-        """Refuse files that are not each one of its own, or are missing.
+    def check(self, *, needs_out: bool = True, needs_secret: bool = True) -> None:
+        """Refuse what keeps the command from its end, before its file is read.
 
         Args:
-            needs_out: Whether there must be one for the outcomes.
+            needs_out: Whether there must be a file for the outcomes.
+            needs_secret: Whether anything is signed.
 
         Raises:
-            ConfigurationError: If they are.
+            ConfigurationError: If a file is missing, or has two uses, or who speaks is not known.
         """
+        if needs_secret:
+            self.credentials  # noqa: B018  # they are read here
         files, seen = self.given, dict[Path, str]()
         if needs_out and (files.out is None or (files.json and files.out == STDIO)):
             other = "; not -, since --json has standard output for itself" * files.json
@@ -232,7 +247,7 @@ class Run:
         """Say which commands to give next."""
         job, new, held = self.job or "", self.states[JobState.NEW], self.states[JobState.HELD]
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
-        is_open = unknown or new or self.failure if job else self.exit_code == UNSETTLED
+        is_open = unknown or new or self.failure if job else self.exit_code == Exit.UNSETTLED
         line = functools.partial(next_line, given=self.given)
         go_on, then = self.console.line, ""
         if job and (self.again or self.source in (None, STDIO)):
@@ -273,9 +288,10 @@ class Run:
     def _head(self, started: datetime) -> Head:
         left: Any = self.books or self.left
         unexpected = getattr(left, "unexpected", 0)
+        address = self.settings.address if self.gateway is None else self.gateway
         return Head(
             command=self.command,
-            gateway=urlsplit(self.gateway).netloc or None,
+            gateway=urlsplit(address).netloc or None,
             started_at=started,
             ended_at=datetime.now().astimezone(),
             source=None if self.source is None else str(self.source),
@@ -366,46 +382,43 @@ class Stop:
 # Driving
 
 
-async def drive(streamed: Any, see: Callable[[Any], None], run: Run, stop: Stop) -> None:
+async def drive(
+    streamed: Any, run: Run, stop: Stop, *, total: int, see: Callable[[Any], None]
+) -> None:
     """Hand over everything that finishes; after a stop or an error, what is known by then.
 
     Args:
-        streamed: What is driven.
-        see: Sees everything that finishes, once each.
+        streamed: What is driven: a batch, or a reconciliation.
         run: Takes in what ended it early, and what was counted.
         stop: Knows when to stop.
+        total: How many orders or entries there are, for the progress that is shown.
+        see: Sees everything that finishes, once each.
 
     Raises:
         ConfigurationError: If it was stopped before it began.
         GatewayError: If it could not begin; nothing was sent.
     """
+
+    def look() -> tuple[int, Mapping[str, int]]:
+        so_far = streamed.progress
+        if isinstance(so_far, Summary):
+            return so_far.entries, so_far.differences
+        return so_far.done, so_far.counts
+
     started = time.monotonic()
-    try:
-        with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
-            async with streamed:
-                async for one in streamed:
-                    see(one)
-    except GatewayError as error:
-        run.failure = error
-    run.is_stopped = stop.is_asked
-    with contextlib.suppress(RuntimeError):  # it did not begin
-        run.left = streamed.result
-    if run.left is None or (run.job and streamed.progress.total is None):
-        raise run.failure or ConfigurationError("stopped before anything was sent")
+    async with progress(run.console, run.command, total, look):
+        try:
+            with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
+                async with streamed:
+                    async for one in streamed:
+                        see(one)
+        except GatewayError as error:
+            run.failure = error
+        run.is_stopped = stop.is_asked
+        with contextlib.suppress(RuntimeError):  # it did not begin
+            run.left = streamed.result
+        if run.left is None or (run.job and streamed.progress.total is None):
+            raise run.failure or ConfigurationError("stopped before anything was sent")
     run.has_begun, run.seconds = True, time.monotonic() - started
     for one in run.left:
         see(one)
-
-
-async def collect(
-    batch: Any, run: Run, stop: Stop, total: int, keep: Callable[[Any], None] = lambda _: None
-) -> None:
-    """Drive a batch to its end: the one place where each outcome passes, as it is finished."""
-    counts = Counter[str]()
-
-    def see(outcome: Outcome[Any, Any]) -> None:
-        keep(outcome)
-        counts[str(outcome.status)] += 1
-
-    async with progress(run.console, run.command, total, lambda: (counts.total(), counts)):
-        await drive(batch, see, run, stop)

@@ -19,8 +19,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, counted, standard_output
-from gateway_async.cli.run import DONE, NOT_ALL_DONE
+from gateway_async.cli.console import Console, Exit, counted, standard_output
 from gateway_async.cli.settings import default_path, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
@@ -80,12 +79,12 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000, console: op
         is_right = all(sandbox.ledger.effects(did, one.transaction_id) == 1 for did, one in sent)
     if not is_right:
         out.say("The gateway's books do not have each of them once.")
-        return NOT_ALL_DONE
+        return Exit.NOT_ALL_DONE
     out.say(
         "One reply was lost on purpose. Its refunds were unknown and were not sent again; the "
         "gateway's\nown records settled them. The gateway's books have each of them once."
     )
-    return DONE
+    return Exit.DONE
 
 
 # The sandbox
@@ -159,7 +158,7 @@ async def sandbox(
     orders_csv: Path | None = None,
     trouble: Trouble = Trouble(),
     console: options.Shown,
-) -> int:
+) -> None:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
 
     Its secret is that of GATEWAY_SECRET, if there is one.
@@ -187,7 +186,6 @@ async def sandbox(
         sys.stdout.write(how_to_reach(made, is_shown=not secret))
         sys.stdout.flush()
         await ended.wait()
-    return DONE
 
 
 def write_orders(

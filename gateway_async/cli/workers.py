@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import attrs
 
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, listed, print_json, progress
+from gateway_async.cli.console import Exit, counted, listed, print_json, progress
 from gateway_async.cli.jobs import find_job, states_of
 from gateway_async.cli.orders import OrderFile
-from gateway_async.cli.run import DONE, NOT_ALL_DONE, UNSETTLED, Stop, next_line, worker_line
+from gateway_async.cli.run import Stop, next_line, worker_line
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
@@ -68,7 +68,7 @@ def submit(
     yes: bool = False,
     given: options.Journaled = options.Journaled(),
     console: options.Shown,
-) -> int:
+) -> None:
     """Keep the orders of a file in the journal, for workers alone to send.
 
     Example: `gateway-async submit refunds.csv --job monday --journal
@@ -109,7 +109,6 @@ def submit(
         count = counted(asyncio.run(keep()), "order")
     start = f"(start one with `{worker_line(given)}`)"
     console.note(f"{known}; workers alone run its {count} from now on {start}")
-    return DONE
 
 
 async def worker(
@@ -119,7 +118,7 @@ async def worker(
     queue: str = "gateway_async",
     given: options.Running = options.Running(),
     console: options.Shown,
-) -> int:
+) -> None:
     """Run slices of jobs that many machines share, until it is stopped.
 
     Example: `gateway-async worker --broker amqp://mq.example/ --journal
@@ -164,7 +163,6 @@ async def worker(
                 except asyncio.CancelledError:
                     working.cancel()
                     await asyncio.wait({working})
-    return DONE
 
 
 async def watch(
@@ -193,9 +191,9 @@ async def watch(
         print_json({"job": job, "orders": last.total, "states": states_of(last)})
     succeeded = last.counts[JobState.SUCCEEDED]
     if succeeded == last.total:
-        return DONE
+        return Exit.DONE
     if succeeded + last.counts[JobState.DECLINED] == last.total:
-        return NOT_ALL_DONE
+        return Exit.NOT_ALL_DONE
     line = next_line("jobs", "show", job, given=given)
     console.say(f"what waits for your decision is listed by\n  {line}")
-    return UNSETTLED
+    return Exit.UNSETTLED
