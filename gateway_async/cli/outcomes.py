@@ -19,7 +19,6 @@ from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 
-_PAGE = 1000
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
 _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
 
@@ -69,11 +68,9 @@ class Kept:
 
 async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
     """Read the orders of a job, in the order of the input, many at a time."""
-    rows = await journal.rows(name, limit=_PAGE)
-    while rows:
+    async for rows in journal.pages(name):
         for row in rows:
             yield row
-        rows = await journal.rows(name, after=rows[-1].index, limit=_PAGE)
 
 
 async def write_job(

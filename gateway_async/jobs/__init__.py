@@ -18,7 +18,7 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.jobs.orders import SubmittedOrders
 from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Job
-from gateway_async.journal.rows import codec_of
+from gateway_async.journal.codec import codec_of
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from gateway_async.batching.recorder import Intent, Recorder
 from gateway_async.errors import DuplicateOrderError, GatewayError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import (
-    ALIKE,
     BY_OPERATOR,
     DONE,
     Known,
     known_of,
+    never_sent,
     noted,
     written_item,
 )
@@ -47,7 +47,6 @@ T = TypeVar("T")
 
 _MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
 _OUTCOMES = "keep the outcomes"
-_IS_HELD = "; it is held until you decide whether it is to be sent (`resolve`)"
 
 
 class JournalRecorder(Recorder):
@@ -125,12 +124,10 @@ class JournalRecorder(Recorder):
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that the orders of a chunk are not sent before a person decides."""
         held = {
-            index: Known(
-                JobState.HELD,
+            index: never_sent(
+                str(error),
                 code="" if error.refund_date is None else error.refund_date.isoformat(),
-                text=f"{error}{_IS_HELD}",
                 said=error.reference,
-                proof=ALIKE,
             )
             for index, error in zip(chunk.indices, errors, strict=True)
         }

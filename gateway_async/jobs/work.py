@@ -31,7 +31,7 @@ from gateway_async.jobs.orders import NewOrders, SubmittedOrders, whose
 from gateway_async.jobs.recorder import JournalRecorder
 from gateway_async.jobs.unknown import UnknownOrders
 from gateway_async.journal import Job, JobState
-from gateway_async.journal.rows import ALIKE, StoredChunk
+from gateway_async.journal.rows import NEVER_SENT, StoredChunk
 from gateway_async.models.orders import OutcomeStatus, status_codes
 from gateway_async.operations import OperationClass
 from gateway_async.session import is_cancelled
@@ -244,7 +244,7 @@ class JobWork:
         marker = hashlib.sha256(named.encode()).hexdigest()[:12]
         try:
             await self._recover(hold=False)
-            async for rows in self._lease.rows(_SETTLED):  # by earlier processes
+            async for rows in self._lease.pages(_SETTLED):  # by earlier processes
                 await self._yield(StoredChunk(rows), again=True)
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lost is not None:
@@ -267,8 +267,8 @@ class JobWork:
     async def _send_new(self, pool: WorkerPool, states: "Sequence[JobState]") -> None:
         """Send the orders of a pool; none may follow one like it that is in these states."""
         if states:
-            async for rows in self._lease.rows(states):
-                unlike = [row.order for row in rows if row.known.proof != ALIKE]
+            async for rows in self._lease.pages(states):
+                unlike = [row.order for row in rows if row.known.proof != NEVER_SENT]
                 pool.refuse_like(unlike)
         senders = Tasks(self._run)
         try:
@@ -294,7 +294,7 @@ class JobWork:
             hold: Whether what stays unclear is held for a person; else it stays unknown.
         """
         again = 0
-        async for rows in self._lease.rows((JobState.UNKNOWN,)):
+        async for rows in self._lease.pages((JobState.UNKNOWN,)):
             if not self._operation.recovered_by:
                 await self._unknown.hold(rows)
                 continue
@@ -358,7 +358,7 @@ class JobWork:
             return self._reasons.get(row.index, default) if row.state is JobState.NEW else None
 
         for span in yielded.gaps():
-            pages = self._lease.rows(tuple(JobState), span)
+            pages = self._lease.pages(tuple(JobState), span)
             left = [row async for rows in pages for row in rows if row.index not in yielded]
             for error, grouped in groupby(left, key=why_unsent):
                 group = list(grouped)

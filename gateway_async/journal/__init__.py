@@ -9,8 +9,8 @@ Read it from the caller down to the tables:
 - `database`: the connection, and the thread on which every operation runs in a transaction.
 - `leases`: what a process holds of a job, or of a slice of one; it writes and reads under it.
 - `submit`: how orders come in. `chunks`: what is known of them, read and changed.
-- `schema`: the tables, and `versions` from one of their versions to the next. `rows`: orders as
-  text, what is known of them, and the outcomes of that.
+- `schema`: the tables, and `versions` from one of their versions to the next. `codec`: orders as
+  text. `rows`: what is known of orders, and the outcomes of that.
 - `states`: what an order can be, and how that may change: one table.
 """
 

@@ -4,6 +4,7 @@ Every change finds all of its orders, locked, in states that the table of transi
 nothing is changed. Who may change them is checked by `leases`, in the same transaction.
 """
 
+import functools
 import struct
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -12,23 +13,21 @@ from uuid import UUID
 import attrs
 
 from gateway_async.errors import JobNotFoundError, JournalError
+from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
 from gateway_async.journal.rows import (
-    ALIKE,
-    BLOCK,
     BY_OPERATOR,
     CHUNK_COLUMNS,
     DONE,
+    NEVER_SENT,
     NOT_DONE,
     SUBJECT,
     ChunkState,
     JobRow,
     Known,
-    OrderCodec,
     Row,
-    codec_of,
     cut,
     cut_all,
-    lookup_key,
+    never_sent,
     storable,
     written,
 )
@@ -37,7 +36,16 @@ from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from gateway_async.journal.database import Transaction
 
@@ -45,7 +53,9 @@ if TYPE_CHECKING:
 
 _CHUNKS_AT_ONCE = 200
 _KEYS_AT_ONCE = 5000
-ANYWHERE = 2**62
+_ROWS_AT_ONCE = 1000
+# All positions.
+ANYWHERE = range(2**62)
 _LOCK_OF_PAYOUTS = 0x6761_706B_6579
 _MAY_BE_PAID = (JobState.INTENT, JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _INTERRUPTED = "it was in flight when its process ended"
@@ -61,7 +71,7 @@ _IN_STATES = f"""
 SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
 WHERE job_id = :job AND first <= :last AND first >= (
     SELECT max(first) FROM gateway_chunks WHERE job_id = :job AND first <= :start
-) AND last >= :start AND (slice = :slice OR :slice < 0)
+) AND last >= :start AND (slice = :slice OR :slice IS NULL)
 AND (:states LIKE '%,' || state || ',%' OR exceptions <> '')
 ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
 _ORDERS = """
@@ -113,6 +123,27 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
     return JobRow(*row)
 
 
+async def read_pages(
+    read: "Callable[[Callable[[Orders], list[Row]]], Awaitable[list[Row]]]",
+    states: "Collection[JobState]",
+    span: range,
+) -> "AsyncIterator[list[Row]]":
+    """Yield the rows that are in some states, page by page.
+
+    Args:
+        read: Reads from the orders, each page in a transaction of its own.
+        states: The states.
+        span: The positions.
+    """
+    first, is_over = span.start, False
+    while not is_over:
+        page = functools.partial(Orders.rows, states=states, span=range(first, span.stop))
+        if rows := await read(page):
+            yield rows
+            first = rows[-1].index + 1
+        is_over = len(rows) < _ROWS_AT_ONCE
+
+
 @attrs.frozen
 class Orders:
     """The orders of a job, or of a slice of it, inside a transaction.
@@ -120,12 +151,12 @@ class Orders:
     Attributes:
         transaction: The transaction.
         job: The job.
-        slice_number: Which slice; -1 for all of them.
+        slice_number: Which slice; None for all of them.
     """
 
     transaction: "Transaction"
     job: JobRow
-    slice_number: int = -1
+    slice_number: int | None = None
 
     @property
     def codec(self) -> OrderCodec:
@@ -134,21 +165,18 @@ class Orders:
 
     # Reading
 
-    def rows(
-        self,
-        states: "Collection[JobState]",
-        *,
-        after: int = -1,
-        limit: int = 1000,
-        last: int = ANYWHERE,
-    ) -> list[Row]:
-        """Return rows in some states, by position, from behind a position up to a last one."""
+    def rows(self, states: "Collection[JobState]", span: range = ANYWHERE) -> list[Row]:
+        """Return the first thousand rows that are in some states."""
         picked: list[tuple[int, Known]] = []
-        for chunk in self._scan(states, after + 1, last):
-            picked += [each for each in chunk.in_states(states, after + 1) if each[0] <= last]
-            if len(picked) >= limit:
+        for chunk in self._scan(states, span):
+            picked += [each for each in chunk.in_states(states) if each[0] in span]
+            if len(picked) >= _ROWS_AT_ONCE:
                 break
-        return self._rows(picked[:limit])
+        return self._rows(picked[:_ROWS_AT_ONCE])
+
+    def has_any(self, states: "Collection[JobState]") -> bool:
+        """Return whether any order is in one of these states."""
+        return any(chunk.in_states(states) for chunk in self._scan(states))
 
     def new(self, *, after: int, limit: int) -> list[list[int]]:
         """Return the positions of new orders behind a position, chunk by chunk.
@@ -156,8 +184,8 @@ class Orders:
         After so many orders, no further chunk is begun.
         """
         found: list[list[int]] = []
-        for chunk in self._scan((JobState.NEW,), after + 1):
-            positions = [at for at, _ in chunk.in_states((JobState.NEW,), after + 1)]
+        for chunk in self._scan((JobState.NEW,), range(after + 1, ANYWHERE.stop)):
+            positions = [at for at, _ in chunk.in_states((JobState.NEW,)) if at > after]
             found += [positions] if positions else []
             limit -= len(positions)
             if limit <= 0:
@@ -182,8 +210,8 @@ class Orders:
     def witness(self) -> Row | None:
         """Return a row of any slice that succeeded and has a reference; None if none is found."""
         succeeded = (JobState.SUCCEEDED,)
-        for chunk in attrs.evolve(self, slice_number=-1)._scan(succeeded):  # noqa: SLF001  # its own
-            for at, known in chunk.in_states(succeeded, 0):
+        for chunk in attrs.evolve(self, slice_number=None)._scan(succeeded):  # noqa: SLF001  # its own
+            for at, known in chunk.in_states(succeeded):
                 if known.reference:
                     return self._rows([(at, known)])[0]
         return None
@@ -238,10 +266,11 @@ class Orders:
         return sorted({chunk.slice for chunk in self._chunks_at(positions)})
 
     def _scan(
-        self, states: "Collection[JobState]", start: int = 0, last: int = ANYWHERE
+        self, states: "Collection[JobState]", span: range = ANYWHERE
     ) -> "Iterator[ChunkState]":
-        """Yield the chunks from a position on that may have orders in these states."""
-        given = {"slice": self.slice_number, "states": f",{','.join(states)},", "last": last}
+        """Yield the chunks with any of these positions that may have orders in these states."""
+        listed, start = f",{','.join(states)},", span.start
+        given = {"slice": self.slice_number, "states": listed, "last": span.stop - 1}
         while rows := self._run(_IN_STATES, **given, start=start).fetchall():
             yield from map(ChunkState.read, rows)
             if len(rows) < _CHUNKS_AT_ONCE:
@@ -290,15 +319,14 @@ class Orders:
         A person may have decided that it is to be sent all the same.
         """
         for _, request_id, name, known in self.paid_elsewhere(index, index):
-            is_begun = known.state in _MAY_BE_PAID and known.proof != ALIKE
+            is_begun = known.state in _MAY_BE_PAID and known.proof != NEVER_SENT
             if is_begun and self.known_at(index).proof != BY_OPERATOR:
-                text = (
+                held = never_sent(
                     f"not sent: job {name!r} has the request_id {request_id!r}, too, which is "
-                    f"{known.state} there; it is held until you decide whether it is to be sent "
-                    "(`resolve`)"
+                    f"{known.state} there"
                 )
-                self.hold({index: Known(JobState.HELD, text=text, proof=ALIKE)})
-                return text
+                self.hold({index: held})
+                return held.text
         return ""
 
     def intend(
@@ -397,8 +425,9 @@ class Orders:
             if look_up or state is not JobState.HELD
         ]
         for chunk in self._scan(states):
-            found = chunk.in_states(states, chunk.first)
-            self._write([chunk], {at: _reopened(each) for at, each in found if each.proof != ALIKE})
+            found = chunk.in_states(states)
+            sent = [(at, known) for at, known in found if known.proof != NEVER_SENT]
+            self._write([chunk], {at: _reopened(known) for at, known in sent})
 
     def resolve(self, positions: "Sequence[int]", state: JobState, note: str) -> None:
         """Record what a person decided on unknown or held orders."""
@@ -447,7 +476,7 @@ class Orders:
                 request.
         """
         chunks = self._chunks_at(positions, lock=True)
-        own = [chunk for chunk in chunks if self.slice_number in {-1, chunk.slice}]
+        own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
         known, new = _known_at(own, positions), dict[int, Known]()
         for at in positions:
             found = known.get(at, Known("not there"))

@@ -12,7 +12,7 @@ import orjson
 
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError, hide_given
 from gateway_async.journal import leases, schema
-from gateway_async.journal.chunks import Orders, find_job
+from gateway_async.journal.chunks import ANYWHERE, Orders, find_job, read_pages
 from gateway_async.journal.database import Database, make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
-_PAGE = 1000
 _LONGEST_NAME = 200
 _MOST_SLICES = 2**31 - 1
 # A database would take a text for a number.
@@ -182,21 +181,22 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        rows = await self.rows(name)
-        while rows:
+        async for rows in self.pages(name):
             for row in rows:
                 yield row.outcome()
-            rows = await self.rows(name, after=rows[-1].index)
 
-    async def rows(self, name: str, *, after: int = -1, limit: int = _PAGE) -> "list[Row]":
-        """Return what is known of so many orders of a job, from behind a position.
+    def pages(self, name: str) -> "AsyncIterator[list[Row]]":
+        """Yield what is known of the orders of a job, in the order of the input, page by page.
 
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self.job(name).read(
-            lambda tx, job: Orders(tx, job).rows(tuple(JobState), after=after, limit=limit)
-        )
+        job = self.job(name)
+
+        def read(operation: "Callable[[Orders], list[Row]]") -> "asyncio.Future[list[Row]]":
+            return job.read(lambda tx, row: operation(Orders(tx, row)))
+
+        return read_pages(read, tuple(JobState), ANYWHERE)
 
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str

@@ -9,7 +9,6 @@ goes on.
 
 import asyncio
 import contextlib
-import functools
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.chunks import ANYWHERE, Orders, find_job
+from gateway_async.journal.chunks import ANYWHERE, Orders, find_job, read_pages
 from gateway_async.journal.rows import SUBJECT, JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
@@ -40,7 +39,6 @@ T = TypeVar("T")
 
 _MOST_DOUBLINGS = 6
 _RENEWALS_A_LEASE = 3
-_ROWS_AT_ONCE = 1000
 _TAKEN = "another process took it"
 
 _OF_SLICE = "WHERE job_id = :job AND slice = :slice"
@@ -200,7 +198,7 @@ class Lease:
                 self.verify(transaction)
                 # Locked before it is looked at: an operator may decide at this very moment.
                 (tries,) = transaction.run(LOCK, **self._place).fetchone()
-                if self._orders(transaction).rows(UNFINISHED, limit=1):
+                if self._orders(transaction).has_any(UNFINISHED):
                     seconds = self._seconds * 2 ** min(tries, _MOST_DOUBLINGS)
                     transaction.run(_LEAVE, **self._place, seconds=seconds)
                 else:
@@ -214,19 +212,11 @@ class Lease:
         """Read orders of the slice."""
         return self.run("read the orders", lambda tx: operation(self._orders(tx)))
 
-    async def rows(
-        self, states: "Collection[JobState]", span: range = range(ANYWHERE)
+    def pages(
+        self, states: "Collection[JobState]", span: range = ANYWHERE
     ) -> "AsyncIterator[list[Row]]":
         """Yield the rows of the slice that are in some states, page by page."""
-        first, is_over = span.start, False
-        while not is_over:
-            read = functools.partial(
-                Orders.rows, states=states, after=first - 1, last=span.stop - 1, limit=_ROWS_AT_ONCE
-            )
-            if rows := await self.read(read):
-                yield rows
-                first = rows[-1].index + 1
-            is_over = len(rows) < _ROWS_AT_ONCE
+        return read_pages(self.read, states, span)
 
     def change(
         self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False

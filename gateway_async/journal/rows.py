@@ -1,18 +1,12 @@
-"""Orders as the journal stores them, what it knows of each, and the outcomes of that. Pure.
-
-A block of orders is one JSON object with a list of values for each field of their class, so that
-what one release stored another one reads, although its orders have more fields.
-"""
+"""What the journal knows of orders, as rows and as outcomes; and how far jobs have come. Pure."""
 
 import functools
 import json
 import math
-import zlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
@@ -21,11 +15,8 @@ import orjson
 from gateway_async.batching.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 from gateway_async.errors import (
     AlikeRefundError,
-    ConfigurationError,
     DuplicateOrderError,
     GatewayError,
-    InvalidOrderError,
-    JournalError,
     NotDoneError,
     NotSentError,
     OutcomeUnknownError,
@@ -33,24 +24,18 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.models.values import MODEL, converter_of, to_amount, to_identifier, to_text
-from gateway_async.operations import OPERATIONS, identity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gateway_async.operations import Operation
 
 # The proof of a held order that was not done: it may be sent again once a person says so.
 NOT_DONE = "not done"
-# The proof of a held order that was not sent, since the gateway lists a refund like it, or another
-# job has its payout.
-ALIKE = "alike"
+# The proof of a held order of which nothing was sent, since the gateway lists a refund like it, or
+# another job has its payout.
+NEVER_SENT = "alike"
 # The proof of an order on which a person decided.
 BY_OPERATOR = "operator"
 
-# How many orders the database stores together; the last block of a job may have fewer.
-BLOCK = 50
 _LONGEST_TEXT = 1000
 _LONGEST_ITEM = 50_000
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
@@ -79,151 +64,6 @@ def written_item(item: Mapping[str, Any]) -> str:
     return text if len(text) <= _LONGEST_ITEM else ""
 
 
-# Orders
-
-
-@attrs.frozen
-class OrderCodec:
-    """How the orders of one operation are stored.
-
-    Attributes:
-        operation: The operation.
-        identity: Returns what names an order: its `transaction_id`, or its `request_id`.
-        names: The fields of its orders.
-        read: Reads all fields of an order at once.
-        setters: What sets each field of an order that was checked when it was made, and whether it
-            is an amount; making orders takes ten times as long. Empty for orders with objects
-            inside.
-    """
-
-    operation: "Operation"
-    identity: "Callable[[Any], Any]"
-    names: tuple[str, ...]
-    read: "Callable[[Any], tuple[Any, ...]]"
-    setters: "Sequence[tuple[Callable[[Any, Any], None], bool]]"
-
-    def check(self, order: object) -> None:
-        """Refuse anything but an order of this operation.
-
-        Raises:
-            InvalidOrderError: If it is something else.
-        """
-        wanted = self.operation.order_class
-        if type(order) is not wanted:
-            raise InvalidOrderError(f"expected {wanted.__name__}, got {type(order).__name__}")
-
-    def encode(self, orders: "Sequence[object]") -> str:
-        """Return a block of orders as text.
-
-        Raises:
-            InvalidOrderError: For anything but orders of this operation.
-        """
-        for order in orders:
-            self.check(order)
-        columns = zip(self.names, zip(*map(self.read, orders), strict=True), strict=True)
-        return orjson.dumps(dict(columns), default=_stored).decode()
-
-    def decode(self, block: str, job: str) -> list[Any]:
-        """Return the orders of a block; a field that it was stored without has its default.
-
-        Args:
-            block: The text of the block.
-            job: The name of its job, for an error.
-
-        Raises:
-            JournalError: If this release cannot make orders of it.
-        """
-        columns: dict[str, list[Any]] = orjson.loads(block)
-        if self.setters and tuple(columns) == self.names:
-            order_class = self.operation.order_class
-            orders = [object.__new__(order_class) for _ in columns[self.names[0]]]
-            for (setter, is_amount), column in zip(self.setters, columns.values(), strict=True):
-                given = map(Decimal, column) if is_amount else column
-                list(map(setter, orders, given))  # quicker than a loop
-            return orders
-        try:
-            return [
-                _made(self.operation.order_class, dict(zip(columns, values, strict=True)))
-                for values in zip(*columns.values(), strict=True)
-            ]
-        except (InvalidOrderError, TypeError) as error:  # refused, or with other fields
-            raise JournalError(
-                f"job {job!r}: its orders were stored by another release, and this one cannot "
-                f"make them: {error}; finish the job with the release that stored it",
-                job=job,
-            ) from None
-
-
-def _stored(value: object) -> object:
-    """Return an amount, or an object inside an order, as JSON has it; what is None is left out."""
-    if isinstance(value, Decimal):
-        return str(value)
-    fields = attrs.fields(type(value))  # type: ignore[arg-type]  # a model
-    given = ((field.name, getattr(value, field.name)) for field in fields)
-    return {name: part for name, part in given if part is not None}
-
-
-def _made(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401  # of the model
-    """Make an order, or an object inside one, of its stored fields.
-
-    Raises:
-        InvalidOrderError: If the model refuses a value.
-        TypeError: If it has no such field, or needs another.
-    """
-    for name, inner in _models_in(model).items():  # type: ignore[arg-type]  # classes can be hashed
-        part = values.get(name)
-        if isinstance(part, list):
-            values[name] = [_made(inner, each) for each in part]
-        elif part is not None:
-            values[name] = _made(inner, part)
-    return model(**values)
-
-
-@functools.cache
-def _models_in(model: type[Any]) -> dict[str, type[Any]]:
-    fields = attrs.fields(model)
-    return {field.name: field.metadata[MODEL] for field in fields if MODEL in field.metadata}
-
-
-@functools.cache
-def codec_of(name: str) -> OrderCodec:
-    """Return the codec of an operation.
-
-    Raises:
-        ConfigurationError: For an operation that moves no money in a batch.
-    """
-    operation = OPERATIONS.get(name)
-    if operation is None or not operation.takes_jobs:
-        allowed = (known for known, operation in OPERATIONS.items() if operation.takes_jobs)
-        raise ConfigurationError(
-            f"operation: expected one of {', '.join(allowed)} for a job, got {name!r}"
-        )
-    order_class = operation.order_class
-    fields = attrs.fields(order_class)
-    names = tuple(field.name for field in fields)
-    setters: list[tuple[Any, bool]] = []
-    if all(map(_is_plain, fields)):
-        amounts = (converter_of(field) is to_amount for field in fields)
-        setters = [
-            (getattr(order_class, name).__set__, is_amount)
-            for name, is_amount in zip(names, amounts, strict=True)
-        ]
-    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), setters)
-
-
-def _is_plain(field: "attrs.Attribute[Any]") -> bool:
-    """Say whether a field holds a text, or an amount that cannot be left out."""
-    kind = converter_of(field)
-    return kind in {to_text, to_identifier} or (
-        kind is to_amount and field.default is attrs.NOTHING
-    )
-
-
-def lookup_key(identity: str) -> int:
-    """Return what an order is found by: 32 bits, which others may share."""
-    return zlib.crc32(identity.encode())
-
-
 # What is known of an order
 
 
@@ -238,8 +78,8 @@ class Known(NamedTuple):
         said: The gateway's own text, where it gave a status without a meaning; of a refund that is
             held as alike, the reference of the refund that is listed.
         reference: The gateway's own name of what was done; see `Operation.reference_field`.
-        proof: Why a held order may be sent after all, or who decided: `NOT_DONE`, `ALIKE`,
-            `BY_OPERATOR`, or empty.
+        proof: Why a held order may be sent after all, or who decided: `NOT_DONE`,
+            `NEVER_SENT`, `BY_OPERATOR`, or empty.
         note: Why an operator decided, if one did.
         item: What the reply says of a payout, as JSON, without secrets; it is not cut.
         request: The number of the request it went out with last; None if it never did.
@@ -258,6 +98,12 @@ class Known(NamedTuple):
     request: int | None = None
     ended_at: float | None = None
     sent: str = ""
+
+
+def never_sent(text: str, *, code: str = "", said: str = "") -> Known:
+    """Hold an order of which nothing was sent; until a person decides, no run touches it."""
+    held = "it is held until you decide whether it is to be sent (`resolve`)"
+    return Known(JobState.HELD, code=code, text=f"{text}; {held}", said=said, proof=NEVER_SENT)
 
 
 def known_of(state: JobState, error: GatewayError | None) -> Known:
@@ -353,13 +199,10 @@ class ChunkState:
         """The positions of its orders."""
         return range(self.first, self.first + len(self.known))
 
-    def in_states(self, states: Collection[str], start: int) -> list[tuple[int, Known]]:
-        """Return the orders from a position on that are in these states, with their positions."""
-        return [
-            (at, known)
-            for at, known in zip(self.span, self.known, strict=True)
-            if at >= start and known.state in states
-        ]
+    def in_states(self, states: Collection[str]) -> list[tuple[int, Known]]:
+        """Return the orders that are in these states, with their positions."""
+        known_at = zip(self.span, self.known, strict=True)
+        return [(at, known) for at, known in known_at if known.state in states]
 
 
 def written(found: Collection[object]) -> str:
@@ -394,7 +237,8 @@ class Row:
         state, proof = self.known.state, self.known.proof
         if state in (JobState.SUCCEEDED, JobState.DECLINED):
             return OutcomeStatus(state)
-        is_unsent = state == JobState.NEW or (state == JobState.HELD and proof in (NOT_DONE, ALIKE))
+        is_not_done = state == JobState.HELD and proof in (NOT_DONE, NEVER_SENT)
+        is_unsent = state == JobState.NEW or is_not_done
         return OutcomeStatus.NOT_SENT if is_unsent else OutcomeStatus.UNKNOWN
 
     def outcome(self, *, taken_at: float | None = None) -> Outcome[Any, Any]:
@@ -459,9 +303,9 @@ def _error_of(row: Row) -> GatewayError | None:
         error = NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
     elif row.state is JobState.INTENT:
         error = OutcomeUnknownError("it was in flight when its process ended, or still is")
-    elif known.proof == ALIKE and hasattr(row.order, "request_id"):
+    elif known.proof == NEVER_SENT and hasattr(row.order, "request_id"):
         error = DuplicateOrderError(known.text)
-    elif row.status is OutcomeStatus.NOT_SENT and known.proof == ALIKE:
+    elif row.status is OutcomeStatus.NOT_SENT and known.proof == NEVER_SENT:
         date = datetime.fromisoformat(known.code) if known.code else None
         error = AlikeRefundError(known.text, reference=known.said, refund_date=date)
     elif row.status is OutcomeStatus.NOT_SENT:

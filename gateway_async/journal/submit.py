@@ -14,8 +14,9 @@ import attrs
 
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
 from gateway_async.journal.chunks import Orders, find_job
+from gateway_async.journal.codec import BLOCK, codec_of, lookup_key
 from gateway_async.journal.leases import Lease
-from gateway_async.journal.rows import BLOCK, SUBJECT, JobRow, codec_of, lookup_key, storable
+from gateway_async.journal.rows import SUBJECT, JobRow, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass

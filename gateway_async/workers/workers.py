@@ -227,9 +227,7 @@ class Workers:
         journal, _ = self._opened()
         async for _ in self.watch(job):
             pass
-        chunks: list[StoredChunk] = []
-        while rows := await journal.rows(job, after=chunks[-1].listed[-1].index if chunks else -1):
-            chunks.append(StoredChunk(rows))
+        chunks = [StoredChunk(rows) async for rows in journal.pages(job)]
         counts = count_statuses(b"".join(chunk.statuses for chunk in chunks))
         return BatchResult(counts=counts, chunks=tuple(chunks))
 

@@ -12,7 +12,7 @@ import pytest
 from gateway_async import BatchPolicy, InvalidOrderError, OutcomeStatus, RefundOrder
 from gateway_async.errors import JournalError
 from gateway_async.jobs import orders, work
-from gateway_async.journal import Journal, leases
+from gateway_async.journal import Journal, chunks
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables
@@ -164,7 +164,7 @@ async def test_a_stream_and_its_resume_stay_small(
         (orders, "_SUBMITTED_AT_ONCE"),
         (orders, "_NEW_AT_ONCE"),
         (work, "_READ_AT_ONCE"),
-        (leases, "_ROWS_AT_ONCE"),
+        (chunks, "_ROWS_AT_ONCE"),
     ):
         monkeypatch.setattr(room, name, PAGE)
     forgetful: Any = deque(maxlen=0)

@@ -1,0 +1,168 @@
+"""Orders as the journal stores them. Pure.
+
+A block of orders is one JSON object with a list of values for each field of their class, so that
+what one release stored another one reads, although its orders have more fields.
+"""
+
+import functools
+import zlib
+from decimal import Decimal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+
+from gateway_async.errors import ConfigurationError, InvalidOrderError, JournalError
+from gateway_async.models.values import MODEL, converter_of, to_amount, to_identifier, to_text
+from gateway_async.operations import OPERATIONS, identity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gateway_async.operations import Operation
+
+# How many orders the database stores together; the last block of a job may have fewer.
+BLOCK = 50
+
+
+@attrs.frozen
+class OrderCodec:
+    """How the orders of one operation are stored.
+
+    Attributes:
+        operation: The operation.
+        identity: Returns what names an order: its `transaction_id`, or its `request_id`.
+        names: The fields of its orders.
+        read: Reads all fields of an order at once.
+        setters: What sets each field of an order that was checked when it was made, and whether it
+            is an amount; making orders takes ten times as long. Empty for orders with objects
+            inside.
+    """
+
+    operation: "Operation"
+    identity: "Callable[[Any], Any]"
+    names: tuple[str, ...]
+    read: "Callable[[Any], tuple[Any, ...]]"
+    setters: "Sequence[tuple[Callable[[Any, Any], None], bool]]"
+
+    def check(self, order: object) -> None:
+        """Refuse anything but an order of this operation.
+
+        Raises:
+            InvalidOrderError: If it is something else.
+        """
+        wanted = self.operation.order_class
+        if type(order) is not wanted:
+            raise InvalidOrderError(f"expected {wanted.__name__}, got {type(order).__name__}")
+
+    def encode(self, orders: "Sequence[object]") -> str:
+        """Return a block of orders as text.
+
+        Raises:
+            InvalidOrderError: For anything but orders of this operation.
+        """
+        for order in orders:
+            self.check(order)
+        columns = zip(self.names, zip(*map(self.read, orders), strict=True), strict=True)
+        return orjson.dumps(dict(columns), default=_stored).decode()
+
+    def decode(self, block: str, job: str) -> list[Any]:
+        """Return the orders of a block; a field that it was stored without has its default.
+
+        Args:
+            block: The text of the block.
+            job: The name of its job, for an error.
+
+        Raises:
+            JournalError: If this release cannot make orders of it.
+        """
+        columns: dict[str, list[Any]] = orjson.loads(block)
+        if self.setters and tuple(columns) == self.names:
+            order_class = self.operation.order_class
+            orders = [object.__new__(order_class) for _ in columns[self.names[0]]]
+            for (setter, is_amount), column in zip(self.setters, columns.values(), strict=True):
+                given = map(Decimal, column) if is_amount else column
+                list(map(setter, orders, given))  # quicker than a loop
+            return orders
+        try:
+            return [
+                _made(self.operation.order_class, dict(zip(columns, values, strict=True)))
+                for values in zip(*columns.values(), strict=True)
+            ]
+        except (InvalidOrderError, TypeError) as error:  # refused, or with other fields
+            raise JournalError(
+                f"job {job!r}: its orders were stored by another release, and this one cannot "
+                f"make them: {error}; finish the job with the release that stored it",
+                job=job,
+            ) from None
+
+
+def _stored(value: object) -> object:
+    """Return an amount, or an object inside an order, as JSON has it; what is None is left out."""
+    if isinstance(value, Decimal):
+        return str(value)
+    fields = attrs.fields(type(value))  # type: ignore[arg-type]  # a model
+    given = ((field.name, getattr(value, field.name)) for field in fields)
+    return {name: part for name, part in given if part is not None}
+
+
+def _made(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401  # of the model
+    """Make an order, or an object inside one, of its stored fields.
+
+    Raises:
+        InvalidOrderError: If the model refuses a value.
+        TypeError: If it has no such field, or needs another.
+    """
+    for name, inner in _models_in(model).items():  # type: ignore[arg-type]  # classes can be hashed
+        part = values.get(name)
+        if isinstance(part, list):
+            values[name] = [_made(inner, each) for each in part]
+        elif part is not None:
+            values[name] = _made(inner, part)
+    return model(**values)
+
+
+@functools.cache
+def _models_in(model: type[Any]) -> dict[str, type[Any]]:
+    fields = attrs.fields(model)
+    return {field.name: field.metadata[MODEL] for field in fields if MODEL in field.metadata}
+
+
+@functools.cache
+def codec_of(name: str) -> OrderCodec:
+    """Return the codec of an operation.
+
+    Raises:
+        ConfigurationError: For an operation that moves no money in a batch.
+    """
+    operation = OPERATIONS.get(name)
+    if operation is None or not operation.takes_jobs:
+        allowed = (known for known, operation in OPERATIONS.items() if operation.takes_jobs)
+        raise ConfigurationError(
+            f"operation: expected one of {', '.join(allowed)} for a job, got {name!r}"
+        )
+    order_class = operation.order_class
+    fields = attrs.fields(order_class)
+    names = tuple(field.name for field in fields)
+    setters: list[tuple[Any, bool]] = []
+    if all(map(_is_plain, fields)):
+        amounts = (converter_of(field) is to_amount for field in fields)
+        setters = [
+            (getattr(order_class, name).__set__, is_amount)
+            for name, is_amount in zip(names, amounts, strict=True)
+        ]
+    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), setters)
+
+
+def _is_plain(field: "attrs.Attribute[Any]") -> bool:
+    """Say whether a field holds a text, or an amount that cannot be left out."""
+    kind = converter_of(field)
+    return kind in {to_text, to_identifier} or (
+        kind is to_amount and field.default is attrs.NOTHING
+    )
+
+
+def lookup_key(identity: str) -> int:
+    """Return what an order is found by: 32 bits, which others may share."""
+    return zlib.crc32(identity.encode())
