@@ -5,6 +5,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote
 
 import attrs
 from cyclopts import Parameter
@@ -16,7 +17,8 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.journal.location import locate
 from gateway_async.settings import BatchPolicy
 
-_USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][a-z]*password=", re.IGNORECASE)
+_USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@")
+_PARAMETER = re.compile("[?&]([^?&=]*)=")
 _PLACES_OF_PASSWORDS = {
     "proxy": "GATEWAY_PROXY, or into the TOML file",
     "journal": "GATEWAY_JOURNAL, or the password into ~/.pgpass",
@@ -41,10 +43,16 @@ def _usually(field: str) -> Parameter:
 
 def check_no_password(option: str, url: str | None, place: str) -> None:
     """Refuse a URL with a password in an option, where others could see it."""
-    if url is not None and _USER_AND_PASSWORD.search(url):
+    if url is not None and _holds_password(url):
         raise ConfigurationError(
             f"--{option}: a password in an option shows in process lists; put the URL into {place}"
         )
+
+
+def _holds_password(url: str) -> bool:
+    names = [unquote(name).lower() for name in _PARAMETER.findall(url)]
+    is_among = any(name.endswith("password") for name in names)
+    return is_among or _USER_AND_PASSWORD.search(url) is not None
 
 
 AtLeastOne: Parameter = Parameter(validator=Number(gte=1))

@@ -106,6 +106,11 @@ class Database:
         self._is_closed = False
         self._thread.start()
 
+    @property
+    def is_at_home(self) -> bool:
+        """Whether the running event loop is its own."""
+        return asyncio.get_running_loop() is self._loop
+
     def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
         """Carry out an operation.
 
@@ -118,7 +123,7 @@ class Database:
             was closed, or it is used in another event loop than its own; or what it raised.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if self._is_closed or not self._is_at_home():
+        if self._is_closed or not self.is_at_home:
             reason = "the journal was closed" if self._is_closed else _ELSEWHERE
             future.set_exception(JournalError(f"{what}: {reason}"))
         else:
@@ -129,7 +134,7 @@ class Database:
 
     def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
         """Have an operation carried out without waiting for it, and without an error; see `run`."""
-        if not self._is_closed and self._is_at_home():
+        if not self._is_closed and self.is_at_home:
             self.run(what, operation).add_done_callback(lambda done: done.exception())
             self._hand_over()  # the loop may end before its next turn
 
@@ -140,7 +145,7 @@ class Database:
             JournalError: In another event loop than its own; the thread ends all the same, later.
         """
         self._is_closed = True
-        if not self._is_at_home():
+        if not self.is_at_home:
             if self._loop.is_running():
                 self._call_in_loop(self._end)  # only there is known what was gathered
             else:
@@ -167,9 +172,6 @@ class Database:
     def _end(self) -> None:
         self._hand_over()
         self._queue.put(None)
-
-    def _is_at_home(self) -> bool:
-        return asyncio.get_running_loop() is self._loop
 
     # On the thread
 

@@ -62,8 +62,8 @@ _GIVE_BACK = "DELETE FROM gateway_rate_turns WHERE id = :id"
 class SharedRate:
     """A `limiter=` for `GatewayClient`; made by `shared_rate`.
 
-    Entering it waits for a turn, in the event loop that opened it. It raises `NotSentError` where
-    the store cannot be asked.
+    Entering it waits for a turn. It raises `NotSentError` where the store cannot be asked, and in
+    another event loop than the one that opened it.
     """
 
     def __init__(self, database: Database, name: str, requests: int, window: float) -> None:
@@ -80,7 +80,9 @@ class SharedRate:
     async def __aenter__(self) -> None:
         turn = uuid.uuid4().hex
         try:
-            wait = math.inf if self._queue.locked() else await self._take(turn)
+            # In another event loop it must not wait here: asking the database raises.
+            is_behind = self._database.is_at_home and self._queue.locked()
+            wait = math.inf if is_behind else await self._take(turn)
             if wait > _AHEAD_SECONDS:
                 async with self._queue:  # those of this process ask again, in their order
                     while (wait := await self._take(turn)) > _AHEAD_SECONDS:  # noqa: ASYNC110  # the clock is the database's

@@ -107,6 +107,18 @@ async def test_those_who_wait_take_no_turns_far_ahead(url: str, tables: Tables) 
     assert ahead <= 1
 
 
+async def test_no_turn_in_another_event_loop(url: str) -> None:
+    async with shared_rate(url, "M1", requests=1, seconds=10) as limiter:
+        await _take(limiter, 1)
+        waiting = asyncio.create_task(_take(limiter, 1))
+        while not limiter._queue.locked():  # noqa: ASYNC110  # it asks a database
+            await asyncio.sleep(0.01)
+        with pytest.raises(NotSentError, match="entered in another event loop"):
+            await asyncio.to_thread(asyncio.run, asyncio.wait_for(_take(limiter, 1), 5))
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+
 async def test_a_store_that_is_away() -> None:
     with pytest.raises(JournalError, match="the shared rate 'M1' cannot be opened"):
         async with shared_rate("postgresql://me:secret@127.0.0.1:1/none", "M1", requests=1):
