@@ -45,7 +45,7 @@ QUESTIONS: Mapping[str, Mapping[str, str]] = _TEXTS["questions"]
 A test holds the fields of `Dialect` and `HmacSigner` against it.
 """
 _ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
-"""By line and status, what to do."""
+"""By line and status, what to do; of an order, by what its look-ups show."""
 
 OK, ASK, WRONG, UNKNOWN, SKIPPED = "ok", "ask", "wrong", "unknown", "skipped"
 """What a line comes to; the reference page of the command line has what each means."""
@@ -298,30 +298,25 @@ def describe_order(
     """
     named = [f"{k} {v!r}" for k, v in attrs.asdict(outcome.order).items() if v is not None]
     check, records = f"{operation} of {' '.join(named)}", tuple(outcome.record or ())
+    advice = _ADVICE["order"]
     if outcome.status is OutcomeStatus.ABSENT and operation == "search_refunds":
         yield Finding(check, OK, "no refund is listed")
     elif outcome.status is OutcomeStatus.ABSENT:
-        advice = (
-            "check the order_no or transaction_id; if it is right, ask how a look-up selects "
-            "orders (Dialect.selection_fields)"
-        )
-        yield Finding(check, WRONG, "the gateway answered without it", advice)
+        yield Finding(check, WRONG, "the gateway answered without it", advice["absent"])
     elif outcome.status is not OutcomeStatus.SUCCEEDED:
         seen = f"{outcome.status}: {outcome.error}"
-        yield Finding(check, UNKNOWN, seen, "see the field that the text names")
+        yield Finding(check, UNKNOWN, seen, advice["unknown"])
     for record in records:
         yield Finding(check, OK, _shown(record))
     for status, seen, field in dict.fromkeys(_misfits(records, dialect, now)):
         question = QUESTIONS["dialect"].get(field, "")
         yield Finding(check, status, seen, question, (field,))
     if unread := ", ".join(sorted({name for record in records for name in record.unreadable})):
-        advice = "ask for its format; the record has None, and its text in record.unreadable"
-        yield Finding(check, WRONG, f"cannot be read: {unread}", advice)
+        yield Finding(check, WRONG, f"cannot be read: {unread}", advice["unreadable"])
     references = [one.refund_reference_id for one in records if hasattr(one, "refund_reference_id")]
     if not all(references) or len(set(references)) < len(references):
         seen = "its refunds do not each have a refund_reference_id of their own"
-        advice = 'recovery cannot go by them: set refund_evidence = "marker" under [recovery]'
-        yield Finding(check, WRONG, seen, advice)
+        yield Finding(check, WRONG, seen, advice["references"])
 
 
 _STATUS_FIELDS = (

@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 
@@ -13,24 +14,20 @@ import orjson
 from cyclopts import App
 from rich.padding import Padding
 
-from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, standard_output
 from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
-from gateway_async.cli.run import Run, Stop, drive, worker_line
+from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
-from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, JobNotFoundError
-from gateway_async.journal import Job, JobState, JobStatus, Journal
+from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.operations import OPERATIONS, PAYOUT
 from gateway_async.report.report import moved_by
 
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
 _LONGEST_PART = 80
-_MOST_TIMES = 100
-"""So often the same orders are made again at most."""
 _LOOKED_THROUGH = 100_000
 """Among so many orders of the latest jobs, those of a new one are looked for: in a second."""
 
@@ -125,8 +122,8 @@ def find_job(
         ConfigurationError: If it has no name, or the settings name no journal.
         JournalError: If the journal cannot be read.
     """
-    numbers = () if again is None else range(2, _MOST_TIMES + 1)
-    names = (name, *(f"{name}-again-{number}" for number in numbers))
+    made_again = (f"{name}-again-{number}" for number in itertools.count(2))
+    names = itertools.chain([name], () if again is None else made_again)
     found, others = list[JobStatus](), list[str]()
     settings.open_journal(create=False).job(name)  # refuses what is no name
 
@@ -177,24 +174,14 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
 # Running one
 
 
-def run_job(
-    run: Run,
-    known: KnownJob,
-    make_batch: Callable[[GatewayClient, Job], Batch[Any, Any]],
-    *,
-    total: int,
-    question: str = "",
-    file: OrderFile | None = None,
-) -> int:
+def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | None = None) -> int:
     """Run a job, and write the outcomes of all of its orders.
 
     Args:
         run: Takes in what it comes to.
         known: The job.
-        make_batch: Makes the batch of it.
-        total: How many orders it has.
         question: What a person is asked, unless the job is done; nothing is asked if it is empty.
-        file: The file that it is made from; None where the journal has it.
+        file: The file that it is made from; None where the journal has its orders.
 
     Returns:
         The exit code.
@@ -206,7 +193,7 @@ def run_job(
     if known.status is not None and known.status.is_cut and known.status.imported:
         raise ConfigurationError(
             f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
-            f"  {worker_line(run.given)}"
+            f"  {options.worker_line(run.given)}"
         )
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
         policy, recovery = run.settings.policy, run.settings.recovery
@@ -222,7 +209,12 @@ def run_job(
 
     async def work(_: TextIO, stop: Stop) -> None:
         async with run.settings.open_journal() as journal, run.client() as client:
-            batch = make_batch(client, journal.job(known.name))
+            job = journal.job(known.name)
+            if file is None:
+                batch, total = client.resume(job), sum(known.states.values())
+            else:
+                batch = client.batch(run.operation, file.orders(), job=job)
+                total = file.totals.orders
             await drive(batch, run, stop, total=total, see=reasons.note)
 
     async def write(out: TextIO) -> None:
@@ -469,10 +461,5 @@ def resume(
     status, totals = asyncio.run(_left(run.settings, name))
     run.operation = status.operation
     question = f"{status.operation} {totals} at {run.settings.address}"
-    return run_job(
-        run,
-        KnownJob(name, run.settings.place, status),
-        lambda client, job: client.resume(job),
-        total=status.total,
-        question=question if totals.orders and not given.yes else "",
-    )
+    asked = question if totals.orders and not given.yes else ""
+    return run_job(run, KnownJob(name, run.settings.place, status), asked)

@@ -70,14 +70,7 @@ def send(
                 question += "; payouts that other jobs have are paid again"
         if file.unread and (given.yes or not question):
             console.note(f"columns that are not sent: {file.unread}")
-        return run_job(
-            run,
-            known,
-            lambda client, kept: client.batch(name, file.orders(), job=kept),
-            total=file.totals.orders,
-            question="" if given.yes else question,
-            file=file,
-        )
+        return run_job(run, known, "" if given.yes else question, file)
 
 
 def look_up(

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,6 +10,7 @@ from urllib.parse import unquote
 
 import attrs
 from cyclopts import Parameter
+from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
 from gateway_async.cli.console import Console
@@ -55,7 +57,6 @@ def _holds_password(url: str) -> bool:
     return is_among or _USER_AND_PASSWORD.search(url) is not None
 
 
-AtLeastOne: Parameter = Parameter(validator=Number(gte=1))
 _AtATime = Parameter(validator=Number(gte=1, lte=1000))
 Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
@@ -86,16 +87,17 @@ class Config:
     quiet: Annotated[bool, Parameter(alias="-q")] = False
     verbose: Annotated[bool, Parameter(alias="-v")] = False
 
-    def words(self, taken: "type[Config]") -> tuple[str, ...]:
-        """Return the given settings that a command to go on with takes, for any directory.
+    def line(self, *words: str, taken: "type[Config] | None" = None) -> str:
+        """Write a command to give next, in any directory, with the given settings that it takes.
 
         Args:
-            taken: The options of that command.
+            words: The command.
+            taken: The options of that command; by default those that name a journal.
         """
-        found = list[str]()
-        for name, value in self._given(taken).items():
+        found = ["gateway-async", *words]
+        for name, value in self._given(taken or Stored).items():
             found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
-        return tuple(found)
+        return shlex.join(found)
 
     def settings(self) -> Settings:
         """Read all settings; see `read_settings`.
@@ -152,6 +154,11 @@ class Journaled(Stored, Gateway):
     """Which gateway, as whom, and where jobs are kept."""
 
 
+def worker_line(given: Config) -> str:
+    """Write the command that works on the jobs which `submit` handed to workers."""
+    return given.line("worker", "--broker", "amqp://HOST/", taken=Journaled)
+
+
 @attrs.frozen(kw_only=True, slots=False)
 class Files(Config):
     """Where the results go.
@@ -185,12 +192,10 @@ class Pace(Gateway):
     """
 
     concurrency: Annotated[int | None, _AtATime, _usually("concurrency"), _PACE] = None
-    rate: Annotated[float | None, Parameter(validator=Number(gt=0)), _PACE] = None
+    rate: Annotated[PositiveFloat | None, _PACE] = None
     deadline: Annotated[Duration | None, _PACE] = None
-    stop_after_unknown: Annotated[int | None, AtLeastOne, _usually("stop_after_unknown"), _PACE] = (
-        None
-    )
-    chunk_size: Annotated[int | None, AtLeastOne, _PACE] = None
+    stop_after_unknown: Annotated[PositiveInt | None, _usually("stop_after_unknown"), _PACE] = None
+    chunk_size: Annotated[PositiveInt | None, _PACE] = None
 
 
 @Parameter(name="*")

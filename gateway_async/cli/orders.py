@@ -222,11 +222,9 @@ class OrderFile:
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
+            self.totals.add(order)
             if self.operation.takes_jobs:
                 digest.update(orjson.dumps(_plain(order)))
-                self.totals.add(order)
-            else:
-                self.totals.orders += 1
         if not self.lines and not wrong:
             yield Problem(1, None, "there is no row below it")
 

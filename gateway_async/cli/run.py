@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import functools
 import os
-import shlex
 import signal
 import time
 from collections import Counter
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.cli.console import Console, Exit, print_json, progress
-from gateway_async.cli.options import Config, Files, Gateway, Journaled, Stored
+from gateway_async.cli.options import Files, Gateway, Journaled
 from gateway_async.cli.settings import Settings, in_toml
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
@@ -31,16 +30,6 @@ from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
 
 _REASONS_SHOWN = 3
-
-
-def next_line(*words: str, given: Config, taken: type[Config] = Stored) -> str:
-    """Write a command to give next, with those of the given options that it takes."""
-    return shlex.join(["gateway-async", *words, *given.words(taken)])
-
-
-def worker_line(given: Config) -> str:
-    """Write the command that works on the jobs which `submit` handed to workers."""
-    return next_line("worker", "--broker", "amqp://HOST/", given=given, taken=Journaled)
 
 
 @attrs.define(kw_only=True)
@@ -248,7 +237,7 @@ class Run:
         job, new, held = self.job or "", self.states[JobState.NEW], self.states[JobState.HELD]
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
         is_open = unknown or new or self.failure if job else self.exit_code == Exit.UNSETTLED
-        line = functools.partial(next_line, given=self.given)
+        line = self.given.line
         go_on, then = self.console.line, ""
         if job and (self.again or self.source in (None, STDIO)):
             then = " (which may hold what was not sent)" * self.again

@@ -12,11 +12,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import attrs
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Console, Exit, counted, standard_output
@@ -37,7 +37,7 @@ _REFUNDED_EVERY = 3
 _FEW_IN_A_REQUEST = BatchPolicy(chunk_size=10)
 
 
-async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000, console: options.Shown) -> int:
+async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
     """See it all work: capture, refund and look up, at a gateway inside this command.
 
     Example: `gateway-async demo --orders 1000`
@@ -90,7 +90,6 @@ async def demo(*, orders: Annotated[int, options.AtLeastOne] = 3000, console: op
 # The sandbox
 
 _SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
-_Probability = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
 
 
 @Parameter(name="*")
@@ -134,9 +133,9 @@ class Trouble:
     """
 
     latency: options.Duration | None = None
-    drop_reply: _Probability = 0.0
-    error_rate: _Probability = 0.0
-    missing_item: _Probability = 0.0
+    drop_reply: NormFloat = 0.0
+    error_rate: NormFloat = 0.0
+    missing_item: NormFloat = 0.0
     seed: int | None = None
 
     def faults(self) -> list[Fault]:
@@ -153,7 +152,7 @@ class Trouble:
 async def sandbox(
     *,
     shop: Shop = Shop(),
-    orders: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    orders: NonNegativeInt = 0,
     orders_status: Literal["authorised", "captured"] = "captured",
     orders_csv: Path | None = None,
     trouble: Trouble = Trouble(),

@@ -5,15 +5,16 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
+from cyclopts.types import PositiveInt
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, progress
 from gateway_async.cli.jobs import find_job, states_of
 from gateway_async.cli.orders import OrderFile
-from gateway_async.cli.run import Stop, next_line, worker_line
+from gateway_async.cli.run import Stop
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
@@ -63,7 +64,7 @@ def submit(
     *,
     job: str,
     operation: _Submitted = "refund",
-    slice_size: Annotated[int, options.AtLeastOne] = _POLICY.slice_size,
+    slice_size: PositiveInt = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
     yes: bool = False,
     given: options.Journaled = options.Journaled(),
@@ -107,13 +108,13 @@ def submit(
                 )
 
         count = counted(asyncio.run(keep()), "order")
-    start = f"(start one with `{worker_line(given)}`)"
+    start = f"(start one with `{options.worker_line(given)}`)"
     console.note(f"{known}; workers alone run its {count} from now on {start}")
 
 
 async def worker(
     *,
-    slices: Annotated[int, options.AtLeastOne] = 10,
+    slices: PositiveInt = 10,
     broker: str | None = None,
     queue: str = "gateway_async",
     given: options.Running = options.Running(),
@@ -194,6 +195,5 @@ async def watch(
         return Exit.DONE
     if succeeded + last.counts[JobState.DECLINED] == last.total:
         return Exit.NOT_ALL_DONE
-    line = next_line("jobs", "show", job, given=given)
-    console.say(f"what waits for your decision is listed by\n  {line}")
+    console.say(f"what waits for your decision is listed by\n  {given.line('jobs', 'show', job)}")
     return Exit.UNSETTLED
