@@ -58,6 +58,9 @@ _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
 )
+_NOT_KEPT = (
+    "this run sent nothing: the deadline passed before all of its orders were kept in the journal"
+)
 _NOT_READ = "the journal was not read to its end; run the job again, or read journal.outcomes()"
 
 
@@ -187,7 +190,10 @@ class JobWork:
     async def _conduct(self) -> None:
         if self._input is not None:
             submit = functools.partial(self._input.submit, self._job)
-            if await self._patiently(submit) is None:
+            waits = self._input.feed.source.waits
+            if await self._patiently(submit, is_timed=waits) is None:
+                if not self._run.is_leaving:
+                    raise NotSentError(_NOT_KEPT)
                 return
         owner = f"{socket.gethostname()}:{os.getpid()}"
         take = functools.partial(
@@ -212,10 +218,17 @@ class JobWork:
         if self._lost is not None:
             raise self._lost
 
-    async def _patiently(self, attempt: "Callable[[], Coroutine[Any, Any, T]]") -> T | None:
-        """Wait for the lease of a process that may have died; a living one renews it."""
+    async def _patiently(
+        self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
+    ) -> T | None:
+        """Wait for the lease of a process that may have died; a living one renews it.
+
+        Args:
+            attempt: What needs the lease.
+            is_timed: Whether the deadline ends that, too, and not only the wait for the lease.
+        """
         try:
-            return await self._aside(attempt())
+            return await self._aside(attempt(), is_timed=is_timed)
         except JobBusyError as error:
             if self._slice_number:
                 raise  # others are to be had meanwhile
@@ -224,10 +237,9 @@ class JobWork:
         said = "job %r waits %.1f s: another process has its lease, and may have died"
         _log.info(said, self._job.name, seconds)
         await self._aside(asyncio.sleep(seconds))
-        made = await self._aside(attempt())
-        if made is None and not self._run.is_leaving:
+        if self._gate.is_too_late and not self._run.is_leaving:
             raise busy  # the time of the batch was over before that of the other's lease
-        return made
+        return await self._aside(attempt(), is_timed=is_timed)
 
     async def _work_through(self) -> None:
         job = self._lease.job
@@ -379,13 +391,18 @@ class JobWork:
             self.end_unsent()
             self._run.changed.set()
 
-    async def _aside(self, work: "Coroutine[Any, Any, T]") -> T | None:
-        """Do what sends nothing, until the job is left or its time is over; then return None."""
+    async def _aside(self, work: "Coroutine[Any, Any, T]", *, is_timed: bool = True) -> T | None:
+        """Do what sends nothing, until the job is left; then return None.
+
+        Args:
+            work: What is done.
+            is_timed: Whether the deadline ends it, too.
+        """
         if self._run.is_leaving:
             work.close()
             return None
-        deadline = None if math.isinf(self._gate.deadline) else self._gate.deadline
-        limit = self._limit = asyncio.timeout_at(deadline)
+        has_end = is_timed and self._gate.deadline < math.inf
+        limit = self._limit = asyncio.timeout_at(self._gate.deadline if has_end else None)
         try:
             async with limit:
                 return await work

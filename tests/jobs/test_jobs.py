@@ -1,5 +1,6 @@
 """A job does what a batch does, once, however often it is run; or nothing, with a wrong order."""
 
+import asyncio
 import tracemalloc
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -10,7 +11,7 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, InvalidOrderError, OutcomeStatus, RefundOrder
-from gateway_async.errors import JournalError
+from gateway_async.errors import JournalError, NotSentError
 from gateway_async.jobs import orders, work
 from gateway_async.journal import Journal, chunks
 from gateway_async.sandbox import Sandbox
@@ -55,6 +56,45 @@ async def test_the_same_line_again_sends_nothing_and_says_the_same(  # fixtures
         if operation == "refund":
             assert references_of(again) == references_of(await kept(other)) == references_of(first)
     assert sandbox.requests.total() == before
+
+
+@on_a_file
+@pytest.mark.parametrize("given", [list, iter])
+async def test_a_deadline_that_passes_before_the_job_begins_loses_no_order(
+    sandbox: Sandbox, make: Make, journal: Journal, given: Any
+) -> None:
+    orders = seeded(sandbox, 5)
+    late = BatchPolicy(deadline_seconds=1e-9)
+    for result in (
+        await make().refund(given(orders), job=journal.job("job"), policy=late),
+        await make().resume(journal.job("job"), policy=late),
+    ):
+        check_conserved(result, orders)
+        assert statuses(result) == [NOT_SENT] * 5
+        assert "the deadline had passed" in str(result[0].error)
+        assert result.exhausted
+    assert sandbox.requests.total() == 0
+    assert (await make().resume(journal.job("job"))).ok
+
+
+@on_a_file
+async def test_an_input_that_waits_beyond_the_deadline_is_an_error(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders = seeded(sandbox, 2)
+
+    async def pausing() -> AsyncIterator[RefundOrder]:
+        yield orders[0]
+        await asyncio.Event().wait()
+
+    late = BatchPolicy(deadline_seconds=0.01)
+    for use in (streamed, asyncio.wait_for):
+        batch = make().refund(pausing(), job=journal.job("job"), policy=late)
+        with pytest.raises(NotSentError, match="before all of its orders were kept"):
+            await use(batch, *[5] * (use is asyncio.wait_for))
+        assert (len(batch.result), batch.result.exhausted) == (0, False)
+    assert sandbox.requests.total() == 0
+    assert (await make().refund(orders, job=journal.job("job"))).ok
 
 
 @on_a_file
