@@ -301,12 +301,12 @@ _TABLES = {
         if one.type and attrs.has(one.type)
     },
 }
-_CLASS = re.compile(rf"\b({'|'.join(_TABLES)})\b(?!\()")
+_CLASS = re.compile(rf"\b({'|'.join(_TABLES)})(?=\.[a-z])|(?<=\bthe )Dialect\b")
 
 
 def in_toml(text: str) -> str:
     """Name settings as the TOML file does: `Dialect.wire_names` is `dialect.wire_names` there."""
-    return _CLASS.sub(lambda found: _TABLES[found[1]], text)
+    return _CLASS.sub(lambda found: _TABLES[found[0]], text)
 
 
 def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:

@@ -4,8 +4,6 @@ import contextlib
 import json
 import re
 import tracemalloc
-import uuid
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -23,7 +21,6 @@ from tests.cli.running import REFUND_COLUMNS, Shell, names, write
 from tests.interface_fields import RESULT_FIELDS
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
-IBAN = "DE89370400440532013000"
 JOBS = ("list", "show", "outcomes", "resolve", "resume")
 
 # Help and usage
@@ -154,31 +151,3 @@ async def test_a_dry_run_shows_what_would_be_sent_and_asks_no_gateway(shell: She
         assert len(json.loads(sent)) == 40, number
     assert shell.sandbox.requests.total() == 0
     assert names(shell.folder) == ["orders.csv"]
-
-
-def test_a_dry_run_of_payouts_shows_the_first_and_no_account(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
-        monkeypatch.setenv(f"GATEWAY_{name}", "http://127.0.0.1:1")
-    bank = "beneficiary.bank_details"
-    row = {
-        "request_id": str(uuid.UUID(int=1)),
-        "payment_amount": "12.5",
-        "payment_currency": "EUR",
-        "note": "urgent",
-        "beneficiary.company_name": "Example Ltd",
-        f"{bank}.bank_name": "Example Bank",
-        f"{bank}.iban": IBAN,
-    }
-    payouts = write(tmp_path / "payouts.csv", [*row], [[*row.values()]])
-    assert run_here(["payout", str(payouts), "--dry-run"]) == 0
-    told = capsys.readouterr().out
-    assert "payout 1 order, EUR 12.50 at http://127.0.0.1:1 (columns that are not sent: 'n" in told
-    assert f"request_id = {row['request_id']}\npayment_amount = 12.50\n" in told
-    beneficiary = told.partition("beneficiary = ")[2].partition("\nnew job")[0]
-    assert json.loads(beneficiary) == {
-        "company_name": "Example Ltd",
-        "bank_details": {"bank_name": "Example Bank", "iban": "***"},
-    }
-    assert IBAN not in told

@@ -80,6 +80,11 @@ async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_w
     planned = await shell(f"payout payouts.csv --dry-run {KEPT}")
     assert "-november of 20" in planned.stdout
     assert "has 1 order of this file, such as that of line 2, there of EUR 10.00" in planned.stdout
+    assert "payout 3 orders, EUR 30.00 at http://127.0.0.1:" in planned.stdout
+    assert f"request_id = {key(2).upper()}\npayment_amount = 10.00\n" in planned.stdout
+    bank = '"bank_details":{"iban":"***"}'
+    assert planned.stdout.count(f'beneficiary = {{"company_name":"Example Ltd",{bank}}}\n') == 3
+    assert IBAN not in planned.stdout
     for more in ("", "--job december"):
         words = f"{key(2)!r}, which stands in job 'payout-{shell.sandbox.merchant_id}-november'"
         refused = await shell(f"{LINE} {more}", 2)

@@ -94,9 +94,3 @@ async def test_states_that_cannot_be_compared_are_warned_of(shell: Shell) -> Non
     ended = await shell("reconcile ledger.csv --config config.toml")
     assert "warning: the ledger has no column state, so no state is compared" in ended.stderr
     assert "columns that are not read: 'phase', 'booked_by'" in ended.stderr
-
-
-async def test_a_wrong_secret_points_to_check(shell: Shell) -> None:
-    write_ledger(shell, cells(entry_of(pay(shell.sandbox, "N1")), "Ann"))
-    told = (await shell("reconcile ledger.csv", 3, env={"GATEWAY_SECRET": "wrong"})).stderr
-    assert "no reply was accepted; see why with:\n  gateway-async check\n" in told
