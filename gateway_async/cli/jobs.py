@@ -352,22 +352,13 @@ def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    settings = given.settings()
-    status = asyncio.run(_status(settings, name))
-    run = Run(
-        command="jobs outcomes",
-        console=console,
-        given=given,
-        settings=settings,
-        job=name,
-        gateway=status.gateway,
-        operation=status.operation,
-        has_begun=True,
-    )
+    run = Run(command="jobs outcomes", console=console, given=given, job=name, has_begun=True)
     run.check(needs_secret=False)
+    status = asyncio.run(_status(run.settings, name))
+    run.gateway, run.operation = status.gateway, status.operation
 
     async def write(out: TextIO, _: Stop) -> None:
-        async with settings.open_journal(create=False) as journal:
+        async with run.settings.open_journal(create=False) as journal:
             await write_job(run, journal, out, states=state)
 
     run.carry_out(write)
