@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.journal import Job
-    from gateway_async.journal.chunks import Orders
     from gateway_async.journal.leases import Lease, Whose
+    from gateway_async.journal.reads import Orders
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy

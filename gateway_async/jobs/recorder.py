@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from gateway_async.batching.judge import Judgement
     from gateway_async.batching.outcomes import AnsweredChunk
     from gateway_async.errors import AlikeRefundError
-    from gateway_async.journal.chunks import Orders
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
+    from gateway_async.journal.writes import OrderChanges
     from gateway_async.operations import Operation
 
     Items = Sequence[Mapping[str, Any]]
@@ -158,7 +158,7 @@ class JournalIntent(Intent):
             return
         recorder, request, held = self._recorder, next(self._recorder.requests), ""
 
-        def intend(orders: "Orders") -> str:
+        def intend(orders: "OrderChanges") -> str:
             return orders.intend(request, self._chunk.indices, self._sent, once=recorder.once)
 
         recorded = recorder.lease.change("keep what is about to be sent", intend, alive=True)

@@ -8,7 +8,7 @@ import attrs
 from gateway_async.batching.outcomes import ListedOutcomes
 from gateway_async.batching.results import BatchResult
 from gateway_async.journal import JobState
-from gateway_async.journal.chunks import Orders
+from gateway_async.journal.reads import Orders
 from gateway_async.journal.rows import NOT_DONE, Known, known_of
 from gateway_async.models.orders import OutcomeStatus, count_statuses
 from gateway_async.recovery.recover import Recovery
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.outcomes import Outcome
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
+    from gateway_async.journal.writes import OrderChanges
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
 
@@ -101,7 +102,7 @@ class UnknownOrders:
         What was found out of one transaction is kept as a whole, or not at all.
         """
 
-        def keep(orders: Orders) -> int:
+        def keep(orders: "OrderChanges") -> int:
             kept = [known for name, known in found.items() if orders.recover(known, seen[name])]
             return sum(one.state is JobState.NEW for known in kept for one in known.values())
 

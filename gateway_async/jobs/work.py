@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import hashlib
 import logging
 import math
 import os
@@ -249,11 +248,9 @@ class JobWork:
         # The same payout may have been let in twice while the dialect said that this is harmless.
         is_keyed = self._operation.kind is OperationClass.KEYED
         is_once = is_keyed and not self._session.dialect.payout_deduplicates
-        states = _PAY_NO_MORE if is_once else () if is_open else (JobState.UNKNOWN, JobState.HELD)
+        in_doubt = () if is_open else (JobState.UNKNOWN, JobState.HELD)
+        states = _PAY_NO_MORE if is_once else in_doubt
         recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)
-        # The same in every process that runs the job.
-        named = f"{job.name} {job.created.isoformat()}"
-        marker = hashlib.sha256(named.encode()).hexdigest()[:12]
         try:
             await self._recover(hold=False)
             async for rows in self._lease.pages(_SETTLED):  # by earlier processes
@@ -266,7 +263,7 @@ class JobWork:
                     NewOrders(self._lease, self._collection),
                     policy,
                     add=self._show,
-                    marker=marker,
+                    marker=job.marker,
                     began_at=job.created_at,
                     recorder=recorder,
                 )
@@ -280,8 +277,7 @@ class JobWork:
         """Send the orders of a pool; none may follow one like it that is in these states."""
         if states:
             async for rows in self._lease.pages(states):
-                unlike = [row.order for row in rows if row.known.proof != NEVER_SENT]
-                pool.refuse_like(unlike)
+                pool.refuse_like([row.order for row in rows if row.known.proof != NEVER_SENT])
         senders = Tasks(self._run)
         try:
             await pool.begin(senders)

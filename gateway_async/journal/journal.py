@@ -12,12 +12,13 @@ import orjson
 
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError, hide_given
 from gateway_async.journal import leases, schema
-from gateway_async.journal.chunks import ANYWHERE, Orders, find_job, read_pages
 from gateway_async.journal.database import Database, make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
+from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages
 from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus, storable
 from gateway_async.journal.states import JobState
+from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import expect, is_count, is_duration
 
@@ -234,7 +235,7 @@ class Journal:
 
         def decide(transaction: "Transaction") -> None:
             """Change all of them, or none; no lease is needed for that."""
-            orders = Orders(transaction, find_job(transaction, name))
+            orders = OrderChanges(transaction, find_job(transaction, name))
             positions = sorted({orders.find(each) for each in named})
             slices = [{"job": orders.job.id, "slice": each} for each in orders.slices(positions)]
             for place in slices:  # before their orders, as a lease does

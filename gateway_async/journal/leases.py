@@ -20,9 +20,10 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.chunks import ANYWHERE, Orders, find_job, read_pages
+from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages
 from gateway_async.journal.rows import SUBJECT, JobRow
 from gateway_async.journal.states import UNFINISHED
+from gateway_async.journal.writes import OrderChanges
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class Lease:
                 self.job = job._replace(gateway=whose[-1])
                 transaction.run(_ADOPT, job=job.id, gateway=whose[-1])
             can_look_up = bool(OPERATIONS[job.operation].recovered_by)
-            self._orders(transaction).reopen(look_up=can_look_up)
+            self._changes(transaction).reopen(look_up=can_look_up)
 
         try:
             await self.run("take it", take)
@@ -219,7 +220,7 @@ class Lease:
         return read_pages(self.read, states, span)
 
     def change(
-        self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
+        self, what: str, operation: "Callable[[OrderChanges], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
         """Change orders of the slice, in a transaction that finds the lease to be ours.
 
@@ -234,7 +235,7 @@ class Lease:
 
         def change(transaction: "Transaction") -> T:
             self.verify(transaction, alive=alive)
-            return operation(self._orders(transaction))
+            return operation(self._changes(transaction))
 
         return self.run(what, change, is_change=True)
 
@@ -264,6 +265,9 @@ class Lease:
 
     def _orders(self, transaction: "Transaction") -> Orders:
         return Orders(transaction, self.job, self._slice_number)
+
+    def _changes(self, transaction: "Transaction") -> OrderChanges:
+        return OrderChanges(transaction, self.job, self._slice_number)
 
     def _find(self, transaction: "Transaction", whose: "Whose | None") -> JobRow:
         """Return the job, if a client may run it.

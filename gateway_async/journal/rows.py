@@ -1,6 +1,7 @@
 """What the journal knows of orders, as rows and as outcomes; and how far jobs have come. Pure."""
 
 import functools
+import hashlib
 import json
 import math
 from collections import defaultdict
@@ -354,6 +355,12 @@ class JobRow(NamedTuple):
     def created(self) -> datetime:
         """When it was first submitted, in UTC."""
         return datetime.fromtimestamp(self.created_at, UTC)
+
+    @property
+    def marker(self) -> str:
+        """What tells its refunds from those of others: the same in every process that runs it."""
+        named = f"{self.name} {self.created.isoformat()}"
+        return hashlib.sha256(named.encode()).hexdigest()[:12]
 
     def difference(self, subject: Mapping[str, str]) -> str:
         """Return in what the job is for something else than this; empty where in nothing."""

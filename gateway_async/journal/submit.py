@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
-from gateway_async.journal.chunks import Orders, find_job
 from gateway_async.journal.codec import BLOCK, codec_of, lookup_key
 from gateway_async.journal.leases import Lease
+from gateway_async.journal.reads import Orders, find_job
 from gateway_async.journal.rows import SUBJECT, JobRow, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe

@@ -1,0 +1,273 @@
+"""The orders of a job and what is known of them: read, chunk by chunk."""
+
+import functools
+import struct
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import attrs
+
+from gateway_async.errors import JobNotFoundError, JournalError
+from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
+from gateway_async.journal.rows import CHUNK_COLUMNS, SUBJECT, ChunkState, JobRow, Known, Row
+from gateway_async.journal.states import JobState
+from gateway_async.models.values import describe
+from gateway_async.operations import OperationClass
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
+
+    from gateway_async.journal.database import Transaction
+
+_CHUNKS_AT_ONCE = 200
+_KEYS_AT_ONCE = 5000
+_ROWS_AT_ONCE = 1000
+# All positions.
+ANYWHERE = range(2**62)
+_LOCK_OF_PAYOUTS = 0x6761_706B_6579
+
+_CHUNK = f"""
+SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
+WHERE job_id = :job AND first <= :at ORDER BY first DESC LIMIT 1"""
+_LOCKED_CHUNK = f"{_CHUNK} FOR UPDATE"
+# Of the chunks that hold the positions from `start` to `last`, which are found by the key.
+_IN_STATES = f"""
+SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
+WHERE job_id = :job AND first <= :last AND first >= (
+    SELECT max(first) FROM gateway_chunks WHERE job_id = :job AND first <= :start
+) AND last >= :start AND (slice = :slice OR :slice IS NULL)
+AND (:states LIKE '%,' || state || ',%' OR exceptions <> '')
+ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
+_ORDERS = """
+SELECT bodies FROM gateway_orders
+WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
+_KEYS = f"""
+SELECT first, lookup_keys FROM gateway_orders
+WHERE job_id = :job AND first > :after ORDER BY first LIMIT {_KEYS_AT_ONCE}"""
+_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
+_PAID_ELSEWHERE = """
+SELECT mine.position, mine.request_id, theirs.position, other.name FROM gateway_payout_keys mine
+JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
+JOIN gateway_jobs other ON other.id = theirs.job_id
+WHERE mine.job_id = :job AND mine.position BETWEEN :first AND :last
+AND theirs.job_id <> :job AND other.imported AND other.merchant_id = :merchant_id
+AND other.account_id = :account_id AND other.gateway IN (:gateway, '') ORDER BY mine.position"""
+
+
+def find_job(transaction: "Transaction", name: str) -> JobRow:
+    """Return the row of a job.
+
+    Raises:
+        JobNotFoundError: If there is none of this name.
+    """
+    row = transaction.run(_JOB, name=name).fetchone()
+    if row is None:
+        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
+    return JobRow(*row)
+
+
+async def read_pages(
+    read: "Callable[[Callable[[Orders], list[Row]]], Awaitable[list[Row]]]",
+    states: "Collection[JobState]",
+    span: range,
+) -> "AsyncIterator[list[Row]]":
+    """Yield the rows that are in some states, page by page.
+
+    Args:
+        read: Reads from the orders, each page in a transaction of its own.
+        states: The states.
+        span: The positions.
+    """
+    first, is_over = span.start, False
+    while not is_over:
+        page = functools.partial(Orders.rows, states=states, span=range(first, span.stop))
+        if rows := await read(page):
+            yield rows
+            first = rows[-1].index + 1
+        is_over = len(rows) < _ROWS_AT_ONCE
+
+
+@attrs.frozen
+class Orders:
+    """The orders of a job, or of a slice of it, inside a transaction.
+
+    Attributes:
+        transaction: The transaction.
+        job: The job.
+        slice_number: Which slice; None for all of them.
+    """
+
+    transaction: "Transaction"
+    job: JobRow
+    slice_number: int | None = None
+
+    @property
+    def codec(self) -> OrderCodec:
+        """How its orders are stored."""
+        return codec_of(self.job.operation)
+
+    def rows(self, states: "Collection[JobState]", span: range = ANYWHERE) -> list[Row]:
+        """Return the first thousand rows that are in some states."""
+        picked: list[tuple[int, Known]] = []
+        for chunk in self._scan(states, span):
+            picked += [each for each in chunk.in_states(states) if each[0] in span]
+            if len(picked) >= _ROWS_AT_ONCE:
+                break
+        return self._rows(picked[:_ROWS_AT_ONCE])
+
+    def has_any(self, states: "Collection[JobState]") -> bool:
+        """Return whether any order is in one of these states."""
+        return any(chunk.in_states(states) for chunk in self._scan(states))
+
+    def new(self, *, after: int, limit: int) -> list[list[int]]:
+        """Return the positions of new orders behind a position, chunk by chunk.
+
+        After so many orders, no further chunk is begun.
+        """
+        found: list[list[int]] = []
+        for chunk in self._scan((JobState.NEW,), range(after + 1, ANYWHERE.stop)):
+            positions = [at for at, _ in chunk.in_states((JobState.NEW,)) if at > after]
+            found += [positions] if positions else []
+            limit -= len(positions)
+            if limit <= 0:
+                break
+        return found
+
+    def of(self, identities: "Collection[str]") -> list[Row]:
+        """Return the rows of these transactions, or `request_id`s, of all slices."""
+        asked, identity = frozenset(identities), self.codec.identity
+        wanted = {lookup_key(each) for each in asked}
+        positions: list[int] = []
+        last = -1
+        while found := self._run(_KEYS, after=last).fetchall():
+            for first, packed in found:
+                keys = struct.unpack(f"<{len(packed) // 4}I", packed)
+                if not wanted.isdisjoint(keys):
+                    positions += (at for at, key in enumerate(keys, first) if key in wanted)
+            last = found[-1][0]
+        rows = self._rows(list(pick_known(self._chunks_at(positions), positions).items()))
+        return [row for row in rows if identity(row.order) in asked]
+
+    def witness(self) -> Row | None:
+        """Return a row of any slice that succeeded and has a reference; None if none is found."""
+        succeeded = (JobState.SUCCEEDED,)
+        for chunk in attrs.evolve(self, slice_number=None)._scan(succeeded):  # noqa: SLF001  # its own
+            for at, known in chunk.in_states(succeeded):
+                if known.reference:
+                    return self._rows([(at, known)])[0]
+        return None
+
+    def at(self, positions: "Sequence[int]") -> list[Any]:
+        """Return the orders at some positions; blocks side by side are read together."""
+        blocks: dict[int, list[Any]] = {}
+        starts = sorted({position - position % BLOCK for position in positions})
+        for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
+            run = [start for _, start in grouped]
+            for start, bodies in zip(run, self.blocks(run[0], run[-1]), strict=True):
+                blocks[start] = self.codec.decode(bodies, self.job.name)
+        return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
+
+    def blocks(self, first: int, last: int) -> list[str]:
+        """Return the blocks of orders from one position to another, as they are stored."""
+        return [bodies for (bodies,) in self._run(_ORDERS, start=first, last=last).fetchall()]
+
+    def known_at(self, position: int) -> Known:
+        """Return what is known of one order."""
+        return pick_known(self._chunks_at([position]), [position])[position]
+
+    def find(self, order: object) -> int:
+        """Return the position of an order that is named by it, itself, or a `request_id`.
+
+        Raises:
+            InvalidOrderError: If it is neither an order of the job's operation nor a position.
+            JournalError: If there is no such order, or more than one.
+        """
+        codec, job = self.codec, self.job.name
+        if isinstance(order, int) and not isinstance(order, bool):
+            if not 0 <= order < self.job.total:
+                raise JournalError(f"job {job!r} has no order {order}", job=job)
+            return order
+        is_key = isinstance(order, str | UUID) and codec.operation.kind is OperationClass.KEYED
+        if is_key:
+            identity, shown = str(order).lower(), f"of request_id {str(order)!r}"
+        else:
+            codec.check(order)
+            identity, shown = codec.identity(order), f"equal to {describe(order)}"
+        found = [row.index for row in self.of({identity}) if is_key or row.order == order]
+        if len(found) != 1:
+            shown = (
+                f"{shown}: name one by its index: {', '.join(map(str, found))}" if found else shown
+            )
+            count = f"{len(found)} orders" if found else "no order"
+            raise JournalError(f"job {job!r} has {count} {shown}", job=job)
+        return found[0]
+
+    def paid_elsewhere(self, first: int, last: int) -> "Iterator[tuple[int, str, str, Known]]":
+        """Yield the payouts that other jobs of this gateway and merchant have, too.
+
+        Of two jobs at the same time, the second to ask sees what the first recorded.
+
+        Yields:
+            The position of each, its `request_id`, the other job, and what is known of it there.
+        """
+        self.transaction.lock(_LOCK_OF_PAYOUTS)
+        whose = {name: getattr(self.job, name) for name in SUBJECT[1:]}
+        found = self._run(_PAID_ELSEWHERE, first=first, last=last, **whose).fetchall()
+        for position, request_id, at, name in found:
+            theirs = Orders(self.transaction, find_job(self.transaction, name))
+            yield position, request_id, name, theirs.known_at(at)
+
+    def slices(self, positions: "Sequence[int]") -> list[int]:
+        """Return the slices that orders are in; that never changes."""
+        return sorted({chunk.slice for chunk in self._chunks_at(positions)})
+
+    def _scan(
+        self, states: "Collection[JobState]", span: range = ANYWHERE
+    ) -> "Iterator[ChunkState]":
+        """Yield the chunks with any of these positions that may have orders in these states."""
+        listed, start = f",{','.join(states)},", span.start
+        given = {"slice": self.slice_number, "states": listed, "last": span.stop - 1}
+        while rows := self._run(_IN_STATES, **given, start=start).fetchall():
+            yield from map(ChunkState.read, rows)
+            if len(rows) < _CHUNKS_AT_ONCE:
+                break
+            start = rows[-1][2] + 1
+
+    def _chunks_at(self, positions: "Iterable[int]", *, lock: bool = False) -> list[ChunkState]:
+        """Return the chunks that hold these orders; locked, no other transaction changes them."""
+        chunks: list[ChunkState] = []
+        for at in positions:
+            if not chunks or at not in chunks[-1].span:
+                row = self._run(_LOCKED_CHUNK if lock else _CHUNK, at=at).fetchone()
+                chunks.append(ChunkState.read(row))
+        return chunks
+
+    def _rows(self, picked: "Sequence[tuple[int, Known]]") -> list[Row]:
+        orders = self.at([position for position, _ in picked])
+        return [
+            Row(index=position, order=order, known=known, operation=self.codec.operation)
+            for (position, known), order in zip(picked, orders, strict=True)
+        ]
+
+    def _run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # a cursor
+        return self.transaction.run(statement, job=self.job.id, **parameters)
+
+
+def pick_known(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> dict[int, Known]:
+    """Return what is known of the orders at some positions."""
+    wanted = frozenset(positions)
+    return {
+        at: known
+        for chunk in chunks
+        for at, known in zip(chunk.span, chunk.known, strict=True)
+        if at in wanted
+    }
