@@ -54,7 +54,6 @@ class Run:
         seconds: How long it took.
         failure: What ended it early.
         misplaced: Why the outcomes are not where they were asked for; empty where they are.
-        next_lines: The commands to give next.
     """
 
     command: str
@@ -73,7 +72,6 @@ class Run:
     seconds: float = 0.0
     failure: GatewayError | None = None
     misplaced: str = ""
-    next_lines: list[str] = attrs.field(factory=list)
 
     @functools.cached_property
     def credentials(self) -> Credentials:
@@ -167,6 +165,20 @@ class Run:
             The exit code.
         """
         files, started, warn = self.given, datetime.now().astimezone(), self.console.warn
+
+        async def work_and_write(out: TextIO, stop: Stop) -> None:
+            try:
+                await work(out, stop)
+            except GatewayError as error:
+                if not self.has_begun:
+                    raise
+                self.failure = error
+            try:
+                if write is not None:
+                    await write(out)
+            except GatewayError as error:
+                raise OSError(0, str(error)) from None
+
         with contextlib.ExitStack() as opened:
             page = None
             if files.report is not None:
@@ -174,45 +186,21 @@ class Run:
             try:
                 with out_file(files.out or STDIO, warn) as out:
                     stop = opened.enter_context(Stop(self.console))
-                    asyncio.run(self._work_and_write(work, write, out, stop))
+                    asyncio.run(work_and_write(out, stop))
             except OSError as error:
                 if not self.has_begun:
                     raise
                 self.misplaced = str(error.strerror)
-            self.console.sum_up()
-            head = self._head(started)
-            self._tell(head)
-            head = attrs.evolve(head, next_lines=tuple(self.next_lines))
-            if page is not None:
-                page.write(in_toml(render(self.report, head, self.books)))
-            if files.json:
-                print_json(self.as_dict(head))
+            self._tell(started, page)
         if files.report is not None:
             self.console.note(f"report: {files.report}")
         return self.exit_code
 
-    async def _work_and_write(
-        self,
-        work: Callable[[TextIO, "Stop"], Awaitable[None]],
-        write: Callable[[TextIO], Awaitable[None]] | None,
-        out: TextIO,
-        stop: "Stop",
-    ) -> None:
-        try:
-            await work(out, stop)
-        except GatewayError as error:
-            if not self.has_begun:
-                raise
-            self.failure = error
-        try:
-            if write is not None:
-                await write(out)
-        except GatewayError as error:
-            raise OSError(0, str(error)) from None
-
-    def _tell(self, head: Head) -> None:
-        """Say what it came to, and what to do."""
-        console = self.console
+    def _tell(self, started: datetime, page: TextIO | None) -> None:
+        """Say what it came to and what to do, on the console and on the page, and as JSON."""
+        console, advice = self.console, self._advice()
+        head = self._head(started, tuple(command for _, command in advice))
+        console.sum_up()
         if self.books is None:
             console.say_summary(
                 self.command, self.report.counts, head.requests, head.retries, self.seconds
@@ -230,10 +218,15 @@ class Run:
             console.say(f"it ended early: {self.failure}")
         if self.misplaced:
             console.warn(self.misplaced)
-        self._advise()
+        for what, command in advice:
+            console.say(f"{what}:\n  {command}")
+        if page is not None:
+            page.write(in_toml(render(self.report, head, self.books)))
+        if self.given.json:
+            print_json(self.as_dict(head))
 
-    def _advise(self) -> None:
-        """Say which commands to give next."""
+    def _advice(self) -> list[tuple[str, str]]:
+        """Return what is left to do, and the command for each."""
         job, new, held = self.job or "", self.states[JobState.NEW], self.states[JobState.HELD]
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
         is_open = unknown or new or self.failure if job else self.exit_code == Exit.UNSETTLED
@@ -250,16 +243,14 @@ class Run:
             "decide on all that are held, or on some, by their index in place of --state held; "
             "OUTCOME is not_sent (the next run sends them), declined or succeeded (never sent)"
         )
-        for holds, what, command in (
+        advice = (
             (self._has_no_answer, "no reply was accepted; see why with", check),
             (is_open, f"not all is done; go on with{then}", go_on),
             (held or unknown, doubt, show),
             (held, how, decide),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),
-        ):
-            if holds:
-                self.next_lines.append(command)
-                self.console.say(f"{what}:\n  {command}")
+        )
+        return [(what, command) for holds, what, command in advice if holds]
 
     @property
     def _has_no_answer(self) -> bool:
@@ -274,7 +265,7 @@ class Run:
         is_open = counts["unknown"] or counts["not_sent"] > held
         return bool(is_open and getattr(self.left, "requests", 0)) and not (is_answered or is_read)
 
-    def _head(self, started: datetime) -> Head:
+    def _head(self, started: datetime, next_lines: tuple[str, ...]) -> Head:
         left: Any = self.books or self.left
         unexpected = getattr(left, "unexpected", 0)
         address = self.settings.address if self.gateway is None else self.gateway
@@ -286,6 +277,7 @@ class Run:
             source=None if self.source is None else str(self.source),
             out=None if self.given.out is None else str(self.given.out),
             job=self.job,
+            next_lines=next_lines,
             failure=None if self.failure is None else str(self.failure),
             requests=getattr(left, "requests", None),
             retries=getattr(left, "retries", None),
