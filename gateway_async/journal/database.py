@@ -1,36 +1,27 @@
-"""The database of a journal: how it connects, and the one thread on which every statement runs.
+"""The database of a journal: the one thread on which every statement runs.
 
 A caller hears of its operation only after the commit. Operations that wait together share a
 transaction; where one of them fails, each runs alone, so that none gets another's error, and so
 does what found its connection lost. A write whose commit failed is not repeated.
 
 Most of what a commit costs is that two threads wake each other: so operations are handed over
-together, once the event loop brings no more of them. No wait for PostgreSQL is without an end:
-where the server is silent for longer than any statement may take, the connection is closed.
-
-Statements are written in PostgreSQL's SQL, with `:name` for a parameter and `NOW_SECONDS` for the
-database's own clock, which is one for all processes; `_Sqlite` and `_Postgres` adapt them.
+together, once the event loop brings no more of them.
 """
 
 import asyncio
 import contextlib
-import functools
-import random
-import re
 import threading
-import time
-from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from gateway_async.errors import ConfigurationError, JournalError, hide_given
+from gateway_async.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from gateway_async.journal.location import Location
+    from gateway_async.journal.engines import Engine
 
 T = TypeVar("T")
 
@@ -52,7 +43,7 @@ class Transaction:
     """
 
     driver: Any
-    engine: "_Sqlite | _Postgres"
+    engine: "Engine"
     leases: dict[object, bool] = attrs.field(factory=dict)
 
     def run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # the driver's cursor
@@ -94,7 +85,7 @@ class Database:
         engine: How to connect.
     """
 
-    def __init__(self, engine: "_Sqlite | _Postgres") -> None:
+    def __init__(self, engine: "Engine") -> None:
         self._engine = engine
         self._driver: Any = None
         self._loop = asyncio.get_running_loop()
@@ -261,221 +252,3 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
     if cancelled is None or task.cancelled() or task.exception() is not None:
         return task.result()  # or its error, which a cancellation must not hide
     raise cancelled
-
-
-@hide_given
-def make_engine(location: "Location") -> "_Sqlite | _Postgres":
-    """Return how to connect to the database of a journal.
-
-    Raises:
-        ConfigurationError: If the URL cannot be read.
-        ModuleNotFoundError: If the database's driver is not installed.
-    """
-    return _Sqlite(location.path) if location.is_sqlite else _Postgres(location.url)
-
-
-# SQLite
-
-_BUSY_SECONDS = 30.0
-_MOST_SECONDS_BETWEEN = 0.02
-_NOT_THERE = "was deleted, moved or replaced while the journal was open"
-
-
-@functools.cache
-def _for_sqlite(statement: str) -> str:
-    """Write a statement as the driver wants it; SQLite has one writer, and locks no rows."""
-    text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
-    return text.replace("NOW_SECONDS", "((julianday('now') - 2440587.5) * 86400.0)")
-
-
-class _Sqlite:
-    """A file; once it goes by another name, no next run finds what is in it.
-
-    Attributes:
-        error: What its driver raises.
-        adapt: Writes a statement as the driver wants it.
-
-    Args:
-        path: Where it is.
-    """
-
-    is_sqlite = True
-    adapt: "Callable[[str], str]" = staticmethod(_for_sqlite)
-
-    def __init__(self, path: str) -> None:
-        import sqlite3  # noqa: PLC0415  # Python may be built without it
-
-        self._module = sqlite3
-        self.error: type[Exception] = sqlite3.Error
-        self.path: Path = Path(path)
-        self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
-        self._file_number: tuple[int, int] | None = None
-        self._log_number: tuple[int, int] | None = None
-        self._lost_log = False
-
-    def connect(self) -> Any:  # noqa: ANN401  # the driver's
-        """Connect; what is committed is on the disk.
-
-        Raises:
-            OperationalError: If the file was deleted, moved or replaced since it was opened.
-        """
-        self._check()
-        driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
-        try:
-            # The second: on macOS, a plain fsync leaves what was written in the drive's cache.
-            driver.execute("PRAGMA synchronous = FULL")
-            driver.execute("PRAGMA fullfsync = 1")
-            self._keep_log(driver)
-        except BaseException:  # raised again
-            driver.close()
-            raise
-        self._log_number = None
-        return driver
-
-    def _keep_log(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
-        """Have a write-ahead log kept; SQLite does not wait for others that do so in a new file."""
-        until = time.monotonic() + _BUSY_SECONDS
-        while driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            try:
-                driver.execute("PRAGMA journal_mode = WAL")
-            except self._module.OperationalError as error:
-                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= until:
-                    raise
-                time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
-
-    def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
-        """Begin a transaction, and look whether what it writes will be found again.
-
-        Raises:
-            OperationalError: If the file or its write-ahead log is not the one that was opened.
-        """
-        driver.execute("BEGIN IMMEDIATE")
-        self._file_number = self._file_number or _number_of(self.path)
-        found = _number_of(self._log)
-        self._log_number = self._log_number or found
-        self._lost_log |= self._log_number != found
-        self._check()
-
-    def _check(self) -> None:
-        if self._file_number not in {None, _number_of(self.path)}:
-            raise self._module.OperationalError(f"the file {_NOT_THERE}")
-        if self._lost_log:  # for good: put back, it would undo what a new one has
-            raise self._module.OperationalError(f"the write-ahead log {_NOT_THERE}")
-
-
-def _number_of(path: Path) -> tuple[int, int] | None:
-    """Return the numbers that identify a file; None where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-# PostgreSQL
-
-# Above PostgreSQL's own limit for a statement.
-_SILENT_SECONDS = 75.0
-# A process that is frozen inside a transaction loses its locks before one that waits for them
-# gives up; and a commit is on the server's disk, however the server, database or user is
-# configured.
-_POSTGRES_SETTINGS = (
-    "SET statement_timeout = '60s'",
-    "SET lock_timeout = '20s'",
-    "SET idle_in_transaction_session_timeout = '10s'",
-    (
-        "SELECT set_config('synchronous_commit', 'on', false) "
-        "WHERE current_setting('synchronous_commit') = 'off'"
-    ),
-)
-# So that no call waits for ever; what the URL says itself goes before.
-_POSTGRES_CONNECTION: "dict[str, int | str]" = {
-    "connect_timeout": 10,
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-    "application_name": "gateway_async",
-}
-
-
-@functools.cache
-def _for_postgres(statement: str) -> str:
-    """Write a statement as the driver wants it."""
-    text = re.sub(r":([a-z_]+)", r"%(\1)s", statement.replace("%", "%%"))
-    now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-    return text.replace("NOW_SECONDS", now)
-
-
-class _Postgres:
-    """A PostgreSQL database, which many processes share.
-
-    Attributes:
-        error: What its driver raises.
-        adapt: Writes a statement as the driver wants it.
-
-    Args:
-        url: Its URL, with its password.
-    """
-
-    is_sqlite = False
-    adapt: "Callable[[str], str]" = staticmethod(_for_postgres)
-
-    def __init__(self, url: str) -> None:
-        import psycopg  # noqa: PLC0415  # an extra
-
-        self._module = psycopg
-        self.error: type[Exception] = psycopg.Error
-        try:  # as its own tools read it, also where it names SQLAlchemy's driver
-            chosen = psycopg.conninfo.conninfo_to_dict(f"postgresql:{url.partition(':')[2]}")
-        except psycopg.Error:
-            chosen = None
-        if chosen is None:
-            raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
-        # Any text can be kept, whatever server and URL prefer.
-        self._options: dict[str, Any] = {
-            **_POSTGRES_CONNECTION,
-            **chosen,
-            "client_encoding": "utf8",
-        }
-
-    def connect(self) -> Any:  # noqa: ANN401  # the driver's
-        """Connect; what is committed is on the server's disk."""
-        driver: Any = self._module.connect(**self._options)
-        try:
-            driver.wait = _bounded_wait(driver, self._module.OperationalError)
-            driver.isolation_level = self._module.IsolationLevel.READ_COMMITTED
-            for setting in _POSTGRES_SETTINGS:
-                driver.execute(setting)
-            driver.commit()
-        except BaseException:  # raised again
-            driver.close()
-            raise
-        return driver
-
-    def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
-        """Begin a transaction: the driver does so with the first statement."""
-
-
-def _bounded_wait(driver: Any, failure: type[Exception]) -> "Callable[..., Any]":  # noqa: ANN401  # the driver's
-    """Return the driver's `wait` for the end of an exchange with the server, with an end.
-
-    It raises `failure` if the server says nothing for so long, and closes the connection, since a
-    rollback would wait as long again.
-    """
-    wait = driver.wait
-
-    def bounded(exchange: "Generator[Any, Any, T]") -> "Generator[Any, Any, T]":
-        until, ready = time.monotonic() + _SILENT_SECONDS, None
-        while True:
-            try:
-                ready = yield exchange.send(ready)
-            except StopIteration as ended:
-                value: T = ended.value
-                return value
-            if not ready and time.monotonic() >= until:
-                driver.close()
-                raise failure(f"the server said nothing for {_SILENT_SECONDS:g} s")
-
-    return lambda exchange, *rest, **named: wait(bounded(exchange), *rest, **named)

@@ -12,7 +12,8 @@ import orjson
 
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError, hide_given
 from gateway_async.journal import leases, schema
-from gateway_async.journal.database import Database, make_engine
+from gateway_async.journal.database import Database
+from gateway_async.journal.engines import make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages

@@ -21,7 +21,8 @@ from gateway_async.errors import (
     hide_given,
     require_extra,
 )
-from gateway_async.journal.database import Database, make_engine
+from gateway_async.journal.database import Database
+from gateway_async.journal.engines import make_engine
 from gateway_async.journal.location import locate
 from gateway_async.settings import COUNT, expect, is_duration
 

@@ -112,27 +112,6 @@ async def _check_told(sandbox: Sandbox, journal: Journal, name: str, batch: Any)
 
 
 @on_a_file
-@pytest.mark.parametrize(("ending", "concurrency"), [("", 4), ("-wal", 1)])
-async def test_without_its_file_a_job_sends_no_more(
-    sandbox: Sandbox, make: Make, url: str, ending: str, concurrency: int
-) -> None:
-    orders, path = seeded(sandbox, 100), Path(url.removeprefix("sqlite:///") + ending)
-    gateway = make(policy=attrs.evolve(POLICY, concurrency=concurrency))
-
-    async def unlink(message: HttpRequest) -> None:
-        if message.path.endswith("/refund"):
-            await asyncio.to_thread(path.unlink, missing_ok=True)
-
-    Interposed(gateway, after=unlink)
-    async with Journal.open(url) as journal:
-        batch = gateway.refund(orders, job=journal.job("job"))
-        with pytest.raises(JournalError, match="deleted, moved or replaced"):
-            await batch
-    assert 0 < sum(effects(sandbox, orders)) < len(orders)
-    check_books(sandbox, batch.result)
-
-
-@on_a_file
 async def test_a_full_disk_at_any_moment_doubles_nothing(
     sandbox: Sandbox, make: Make, journal: Journal, url: str, tables: Tables
 ) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from gateway_async.errors import JournalError
-from gateway_async.journal import Journal, database as database_module
+from gateway_async.journal import Journal, engines
 from tests.journal.tables import Tables, submitted
 from tests.orders import made_up, orders_for
 from tests.postgres import emptied, postgres_url
@@ -134,7 +134,7 @@ async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> 
         )
     limits = dict(found)
     idle, lock, statement = (int(str(limits[name])) / 1000 for name in names)
-    assert 0 < 2 * idle <= lock < statement < database_module._SILENT_SECONDS
+    assert 0 < 2 * idle <= lock < statement < engines._SILENT_SECONDS
 
 
 async def test_a_database_that_falls_silent_ends_the_wait(
@@ -147,7 +147,7 @@ async def test_a_database_that_falls_silent_ends_the_wait(
         async with Journal.open(through.geturl()) as journal:
             await submitted(journal)
             cable.is_silent = True
-            monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
+            monkeypatch.setattr(engines, "_SILENT_SECONDS", 0.1)
             monkeypatch.setattr("psycopg.connection.timeout_from_conninfo", lambda _: 0.1)
             with pytest.raises(JournalError, match=r"cannot submit .*the server said nothing"):
                 await submitted(journal, name="another")
@@ -157,7 +157,7 @@ async def test_a_database_that_falls_silent_ends_the_wait(
             cable.is_silent = False
             await submitted(journal, name="another")
             cable.is_silent = True
-            monkeypatch.setattr(database_module, "_SILENT_SECONDS", 0.1)
+            monkeypatch.setattr(engines, "_SILENT_SECONDS", 0.1)
             waiting = asyncio.create_task(journal.status("job"))
             await asyncio.sleep(0)
     with pytest.raises(JournalError):
