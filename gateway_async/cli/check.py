@@ -38,7 +38,9 @@ from gateway_async.signing import Credentials, HmacSigner
 from gateway_async.transport import SendTracker
 from gateway_async.wire.decode import decode_json, in_utf8
 
-_TEXTS = tomllib.loads(files(__package__).joinpath("check.toml").read_text(encoding="utf-8"))
+_TEXTS: Mapping[str, Any] = tomllib.loads(
+    files(__package__).joinpath("check.toml").read_text(encoding="utf-8")
+)
 QUESTIONS: Mapping[str, Mapping[str, str]] = _TEXTS["questions"]
 """By TOML table and field, the question that the interface leaves open; the class has the default.
 
@@ -382,36 +384,27 @@ def write_config(settings: Settings) -> str:
     No secret is in it, and neither is a URL that may hold a password.
     """
     usual = Settings(signer=_fields_of(HmacSigner("-")))
-    lines = [
-        "# Settings of gateway-async. Ask the gateway each question; where its answer differs",
-        "# from the default that is shown, take the # away and write the answer.",
-        "",
-    ]
-    tables: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    single, tables = list[str](), list[str]()
     for name in attrs.fields_dict(Settings):
         value, default = getattr(settings, name), getattr(usual, name)
         if attrs.has(type(default)) or isinstance(default, Mapping):
-            defaults = _fields_of(default)
-            own = {n: one for n, one in _fields_of(value).items() if one != defaults.get(n)}
-            tables[name] = own, defaults
+            tables += _table(name, _fields_of(value), _fields_of(default))
         elif value != default and name != "journal" and not (name == "proxy" and "@" in value):
-            lines.append(f"{name} = {to_toml(value)}")
-    lines += [
-        "",
-        "# rate: How many requests a second may we send? (the interface, section 8) Without it,",
-        "# there is no limit.",
-    ]
-    for table, (own, defaults) in tables.items():
-        questions = {} if "factory" in own else QUESTIONS.get(table, {})  # it answers for all
-        rest = [f"{name} = {to_toml(one)}" for name, one in own.items() if name not in questions]
-        if questions or rest:
-            lines += ["", f"[{table}]", *rest]
-        for name, question in questions.items():
-            line = f"{name} = {to_toml(own.get(name, defaults[name]))}"
-            lines += [f"# {question}", line if name in own else f"# {line}"]
-    return "\n".join(lines) + "\n"
+            single.append(f"{name} = {to_toml(value)}")
+    return "\n".join([_TEXTS["config"]["head"], *single, "", _TEXTS["config"]["rate"], *tables])
 
 
-def _fields_of(table: Any) -> dict[str, Any]:
+def _table(table: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+    """Write a table of settings: those that are not as by default, and each open question."""
+    own = {name: value for name, value in values.items() if value != defaults.get(name)}
+    questions = {} if "factory" in own else QUESTIONS.get(table, {})  # it answers for all
+    lines = [f"{name} = {to_toml(one)}" for name, one in own.items() if name not in questions]
+    for name, question in questions.items():
+        line = f"{name} = {to_toml(own.get(name, defaults[name]))}"
+        lines += [f"# {question}", line if name in own else f"# {line}"]
+    return [f"[{table}]", *lines, ""] if lines else []
+
+
+def _fields_of(table: Any) -> Mapping[str, Any]:
     """Return the fields of a table of settings."""
-    return dict(table) if isinstance(table, Mapping) else attrs.asdict(table, recurse=False)
+    return table if isinstance(table, Mapping) else attrs.asdict(table, recurse=False)
