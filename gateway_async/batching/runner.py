@@ -343,6 +343,9 @@ class WorkerPool:
         recovery, is_job = session.recovery, orders.is_stored
         is_marked = operation is REFUND and recovery.refund_evidence == "marker"
         begins = f"ga-{marker}" if is_marked else None
+        has_baseline = operation is REFUND and (
+            recovery.record_baseline or (is_job and not is_marked)
+        )
         self._run = run
         self._policy = policy
         self._show = add
@@ -359,9 +362,11 @@ class WorkerPool:
             self._recorder,
             marker=begins,
             alone=policy.duplicates == "reject",
+            # A job sends its orders in turn anyway: whether they repeat, the caller's policy says.
+            claimed=set() if has_baseline and run.policy.duplicates == "serialize" else None,
         )
         self._baseline: Baseline | None = None
-        if operation is REFUND and (recovery.record_baseline or (is_job and not is_marked)):
+        if has_baseline:
             hours = recovery.hold_alike_hours
             self._baseline = Baseline(
                 session,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.glance import Glance
-from gateway_async.batching.judge import Judgement, explain, judge, overall_of
+from gateway_async.batching.judge import SUCCEEDED, Judgement, explain, judge, overall_of
 from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk, ReplyEnvelope, Sending
 from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
@@ -22,7 +22,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
 from gateway_async.session import Attempts, Request
 from gateway_async.telemetry import RequestSpan
-from gateway_async.wire.decode import decode_json, without_signatures
+from gateway_async.wire.decode import decode_json, identifier, without_signatures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
 
-    Reading = tuple[bytes, Overall, Judgement | None]
-    """The reply to keep, its overall result, and its judgement; None if a glance proved success."""
+    Reading = tuple[bytes, Overall, Judgement | None, References]
+    """The reply to keep, its overall result, its judgement, and the references that count as those
+    of earlier refunds; no judgement if a glance proved success."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -52,6 +53,8 @@ class Sender:
         recorder: Records each chunk.
         marker: The beginning that the refunds' markers share; None if no markers are sent.
         alone: Whether no two orders of the batch have the same transaction.
+        claimed: Hashes of the transaction and the reference of each refund that succeeded; None
+            where one reference may be that of several refunds.
     """
 
     _session: "Session"
@@ -62,6 +65,7 @@ class Sender:
     _recorder: Recorder = attrs.field(factory=Recorder)
     _marker: str | None = None
     _alone: bool = True
+    _claimed: set[int] | None = None
     _glance: Glance | None = attrs.field(init=False)
     # The requests under way, by worker.
     _calls: "dict[asyncio.Task[Any] | None, Attempts[Reading]]" = attrs.field(
@@ -71,7 +75,8 @@ class Sender:
     def __attrs_post_init__(self) -> None:
         # With other names on the wire, a reply need not repeat the text that was sent.
         is_plain = not (self._operation.is_look_up or self._session.dialect.wire_names)
-        self._glance = Glance(self._operation) if is_plain else None
+        may_glance = is_plain and self._claimed is None
+        self._glance = Glance(self._operation) if may_glance else None
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Return whether a worker has a request under way, or waits for the journal."""
@@ -115,7 +120,7 @@ class Sender:
                 self._calls[task] = attempts
                 await attempts.run()
                 if attempts.value is not None:
-                    reply, overall, judgement = attempts.value
+                    reply, overall, judgement, references = attempts.value
                     if judgement is not None:
                         is_cut = judgement.truncated and len(chunk) > 1
                         if is_cut:
@@ -175,14 +180,37 @@ class Sender:
         if glance is not None and not any(references.values()):
             kept = glance.prove(body, listed, len(chunk.orders))
             if kept is not None:
-                return kept, glance.overall, None
+                return kept, glance.overall, None, references
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
         judgement = judge(operation, chunk.orders, payload, dialect, references)
+        if claimed := self._claim(chunk, judgement):
+            nothing: frozenset[str] = frozenset()
+            known = {name: references.get(name, nothing) | {one} for name, one in claimed.items()}
+            references = {**references, **known}
+            judgement = judge(operation, chunk.orders, payload, dialect, references)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, listed, overall)
-        return reply, overall, judgement
+        return reply, overall, judgement, references
+
+    def _claim(self, chunk: "Chunk", judgement: Judgement) -> dict[str, str]:
+        """Claim the references of what succeeded.
+
+        Returns:
+            By transaction, those that an earlier refund of the batch has claimed.
+        """
+        if self._claimed is None:
+            return {}
+        field, named = self._operation.reference_field, {}
+        for order, verdict, items in zip(
+            chunk.orders, judgement.verdicts, judgement.items, strict=True
+        ):
+            if verdict is SUCCEEDED and (reference := identifier(items[0].get(field))):
+                named[order.transaction_id] = reference
+        earlier = {name: one for name, one in named.items() if hash((name, one)) in self._claimed}
+        self._claimed.update(map(hash, named.items()))
+        return earlier
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Ask again in two requests, since the reply was full and may have been cut."""
