@@ -213,7 +213,7 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
                 await asyncio.sleep(0)
             await turnstile.let(6)  # the lease is still ours, until the outcomes are read
             if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
-                await asyncio.wait(working)
+                await asyncio.wait(working, timeout=5)
             monkeypatch.undo()
             async for outcome in batch:
                 told.append(outcome)  # it raises in the end
