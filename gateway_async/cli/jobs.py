@@ -160,15 +160,18 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
         left -= job.total
         if left < 0:
             return
-        count, first = 0, ""
+        count, differing, example = 0, 0, ""
         async for row in rows_of(journal, job.name):
-            line = None if row.state is JobState.DECLINED else file.line_of(row.order)
-            if line is not None:
+            found = None if row.state is JobState.DECLINED else file.find(row.order)
+            if found is not None:
                 count += 1
-                amount = " ".join(map(str, moved_by(row.order) or ()))
-                first = first or f"that of line {line}, there of {amount}"
+                if not found[1]:
+                    differing += 1
+                    amount = " ".join(map(str, moved_by(row.order) or ()))
+                    example = example or f"line {found[0]}: {amount} there"
         if count:
-            yield f"{_dated(job)} has {counted(count, 'order')} of this file, such as {first}"
+            other = f", {differing:,} with another amount ({example})" if differing else ""
+            yield f"{_dated(job)} has {counted(count, 'order')} of this file{other}"
 
 
 # Running one

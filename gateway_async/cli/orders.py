@@ -152,7 +152,8 @@ class OrderFile:
         self.lines: array[int] = array("L")
         self._dialect = dialect
         self._repeats = repeats
-        self._first_lines: dict[int, int] = {}
+        self._first: dict[int, int] = {}
+        self._moved: array[int] = array("q")
         digest = hashlib.sha256()
         error = TableError(self._problems(digest))
         if error.count:
@@ -170,9 +171,10 @@ class OrderFile:
         beside = f" (columns that are not sent: {self.unread})" if self.unread else ""
         return f"{self.operation} {self.totals} at {address}{beside}"
 
-    def line_of(self, order: Any) -> int | None:
-        """Return the first line with an order of the same identity, if its orders move money."""
-        return self._first_lines.get(hash(identity_of(self.operation)(order)))
+    def find(self, order: Any) -> tuple[int, bool] | None:
+        """Return the first line with an order that moves money, and whether it moves as much."""
+        at = self._first.get(hash(identity_of(self.operation)(order)))
+        return None if at is None else (self.lines[at], self._moved[at] == _hash_of_amount(order))
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -212,13 +214,14 @@ class OrderFile:
         yield from (Problem(1, column, reason) for column, reason in wrong)
         for row in () if wrong else self.table.rows():
             self.lines.append(row.line)
+            self._moved.append(0)
             yield from row.problems
             if row.problems:
                 continue
             try:
                 order = self.order_of(row)
                 if self._dialect is not None:
-                    self._check(order, self._dialect, row.line)
+                    self._check(order, self._dialect)
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
@@ -241,7 +244,7 @@ class OrderFile:
             if field.default is attrs.NOTHING and "." not in name and name not in header:
                 yield name, f"missing; there are: {', '.join(map(repr, header))}"
 
-    def _check(self, order: Any, dialect: Dialect, line: int) -> None:
+    def _check(self, order: Any, dialect: Dialect) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
         operation = self.operation
         if error := check_order(operation, order, dialect):
@@ -254,12 +257,19 @@ class OrderFile:
         if operation.is_look_up:
             return
         identity = identity_of(operation)(order)
-        first = self._first_lines.setdefault(hash(identity), line)
-        if first != line and not self._repeats:
+        at = len(self.lines) - 1
+        self._moved[at] = _hash_of_amount(order)
+        first = self._first.setdefault(hash(identity), at)
+        if first != at and not self._repeats:
             is_keyed = operation.kind is OperationClass.KEYED
             advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
-            reason = f"the same order as in line {first}{advice}"
+            reason = f"the same order as in line {self.lines[first]}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
+
+
+def _hash_of_amount(order: Any) -> int:
+    moved = moved_by(order)
+    return 0 if moved is None else hash((moved[0].upper(), moved[1]))
 
 
 def _check_not_sent(cells: Mapping[str, str]) -> None:

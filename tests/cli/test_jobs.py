@@ -170,12 +170,12 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
 
     rows = shell.rows("orders.csv")
     rows[1]["refund_amount"] = "2.00"  # which is another job, and not alike
-    write(shell.folder / "orders.csv", [*rows[0]], [[*row.values()] for row in rows[1:]])
+    write(shell.folder / "orders.csv", [*rows[0]], [[*row.values()] for row in rows])
     for more, code in (("--dry-run", 0), ("--out out.csv", 2)):
         planned = await shell(f"refund orders.csv {KEPT} {more}", code)
-        where = f"new job refund-\\S+ in {journal}; job night of 20[-0-9]+ [0-9:]+ has 2 orders of "
-        seen = planned.stdout + planned.stderr
-        assert re.search(f"{where}this file, such as that of line 2, there of EUR 1.00", seen)
+        which = f"new job refund-\\S+ in {journal}; job night of 20[-0-9]+ [0-9:]+ has 3 orders of "
+        amount = r"this file, 1 with another amount \(line 3: EUR 1.00 there\)"
+        assert re.search(which + amount, planned.stdout + planned.stderr)
 
 
 async def test_a_job_from_standard_input_goes_on_from_its_journal(shell: Shell) -> None:
