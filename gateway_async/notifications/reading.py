@@ -8,7 +8,8 @@ merchant says how.
 
 import hmac
 import json
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 import attrs
@@ -23,9 +24,6 @@ from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
 from gateway_async.wire.decode import charset_of, codec_of, identifier, in_utf8
 from gateway_async.wire.documents import decode_respon, reply_fields
 from gateway_async.wire.records import without_secrets
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
 
 _LONGEST_NAME = 200
 _TWICE = "the notification has a field twice"
@@ -46,7 +44,7 @@ class Notification:
     order_no: str | None = None
     transaction_id: str | None = None
     request_id: str | None = None
-    fields: "Mapping[str, str]" = attrs.field(factory=dict, repr=False, hash=False)
+    fields: Mapping[str, str] = attrs.field(factory=dict, repr=False, hash=False)
 
     @property
     def is_payout(self) -> bool:
@@ -62,7 +60,7 @@ class Notification:
 
 
 def parse(
-    headers: "Mapping[str, str]", body: bytes, *, dialect: Dialect | None = None
+    headers: Mapping[str, str], body: bytes, *, dialect: Dialect | None = None
 ) -> Notification:
     """Read a notification: a form, a JSON object, or the XML `respon` (section 6).
 
@@ -87,7 +85,7 @@ def parse(
     raise NotificationError(problem)
 
 
-def _parse(headers: "Mapping[str, str]", body: bytes, dialect: Dialect) -> Notification:
+def _parse(headers: Mapping[str, str], body: bytes, dialect: Dialect) -> Notification:
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
     texts, values = _read(in_utf8(body, content_type).strip(), content_type)
     names = dialect.notification_fields
@@ -112,7 +110,7 @@ def plain_fields(notification: Notification) -> dict[str, str]:
     }
 
 
-def _read(body: bytes, content_type: str) -> "tuple[Mapping[str, str], Mapping[str, Any]]":
+def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[str, Any]]:
     """Return each field as text, what is nested as JSON, and its value."""
     codec = codec_of(charset_of(content_type) or "utf-8")
     if codec is None:
@@ -147,7 +145,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, strict=False)
 
 
-def _identifier(kind: str, names: "Iterable[str]", values: "Mapping[str, Any]") -> str | None:
+def _identifier(kind: str, names: Iterable[str], values: Mapping[str, Any]) -> str | None:
     """Return what the notification names, under whichever of the names."""
     found = {text for name in names if (text := identifier(values.get(name)))}
     if len(found) > 1:
@@ -173,8 +171,8 @@ class Verifier(Protocol):
     """
 
     def __call__(
-        self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"
-    ) -> "bool | Awaitable[bool]":
+        self, headers: Mapping[str, str], body: bytes, fields: Mapping[str, str]
+    ) -> bool | Awaitable[bool]:
         """Return whether it is the gateway's: True, and nothing else that counts as true.
 
         Args:
@@ -206,9 +204,7 @@ class SignatureVerifier:
     def _check(self, _: object, signer: object) -> None:
         expect("SignatureVerifier.signer", signer, Signer)
 
-    def __call__(
-        self, headers: "Mapping[str, str]", body: bytes, fields: "Mapping[str, str]"
-    ) -> bool:
+    def __call__(self, headers: Mapping[str, str], body: bytes, fields: Mapping[str, str]) -> bool:
         """Return whether the signature is right, and of no other fields than these."""
         del headers, body
         others = {name: text for name, text in fields.items() if name != SIGNATURE_FIELD}

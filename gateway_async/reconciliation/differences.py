@@ -168,7 +168,7 @@ def _shown(value: object) -> str:
 # One entry beside what the gateway lists for it
 
 
-def _distinct(records: "Iterable[_Record]") -> "tuple[_Record, ...]":
+def _distinct(records: Iterable[_Record]) -> tuple[_Record, ...]:
     """Keep one of the records that are alike in all that is compared.
 
     White space around identifiers and codes goes, as where a reply is matched. Refunds without a

@@ -9,29 +9,22 @@ import copy
 import functools
 import math
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Mapping
+from typing import Any, Self
 
 import attrs
 
-from gateway_async.batching.batch import UsedOnce, check_size
+from gateway_async.batching.batch import Batch, UsedOnce, check_size
 from gateway_async.batching.feed import GivenOrders, check_orders, refusal
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.client import GatewayClient
 from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError, OutcomeUnknownError
-from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
 from gateway_async.reconciliation.summary import ReconciliationResult, Summary, count
 from gateway_async.session import Gate
-from gateway_async.settings import COUNT, FLAG, TEXT, expect, to_set
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Collection, Iterable
-
-    from gateway_async.batching.batch import Batch
-    from gateway_async.batching.outcomes import Outcome
-    from gateway_async.models.orders import OrderRef
-    from gateway_async.settings import BatchPolicy
+from gateway_async.settings import COUNT, FLAG, TEXT, BatchPolicy, expect, to_set
 
 DEFAULT_WINDOW = 1500
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
@@ -56,8 +49,8 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
 
     _gateway: GatewayClient
     _source: GivenOrders
-    _make_case: "Callable[..., Case]"
-    _policy: "BatchPolicy"
+    _make_case: Callable[..., Case]
+    _policy: BatchPolicy
     _window: int
     _summary: Summary = attrs.field(factory=Summary, init=False)
     _ready: deque[Difference] = attrs.field(factory=deque, init=False)
@@ -200,8 +193,8 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         return cases
 
     async def _ask(
-        self, look_up: "Callable[..., Batch[OrderRef, Any]]", refs: "Iterable[OrderRef]"
-    ) -> "Mapping[OrderRef, Outcome[OrderRef, Any]]":
+        self, look_up: Callable[..., Batch[OrderRef, Any]], refs: Iterable[OrderRef]
+    ) -> Mapping[OrderRef, Outcome[OrderRef, Any]]:
         """Look every reference up.
 
         After `stop_after_unknown` requests of one kind in a row without an answer, nothing more is
@@ -251,11 +244,11 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
 
 def reconcile(  # noqa: PLR0913  # one keyword a setting
     gateway: GatewayClient,
-    ledger: "Iterable[LedgerEntry] | AsyncIterable[LedgerEntry]",
+    ledger: Iterable[LedgerEntry] | AsyncIterable[LedgerEntry],
     *,
-    states: "Mapping[str, str | Collection[str]] | None" = None,
-    refund_statuses: "Mapping[str, bool] | None" = None,
-    policy: "BatchPolicy | None" = None,
+    states: Mapping[str, str | Collection[str]] | None = None,
+    refund_statuses: Mapping[str, bool] | None = None,
+    policy: BatchPolicy | None = None,
     window: int = DEFAULT_WINDOW,
 ) -> Reconciliation:
     """Compare a merchant's ledger with the gateway's records, transactions and refunds.
@@ -305,7 +298,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
     return Reconciliation(gateway, GivenOrders(ledger), make_case, policy, size)
 
 
-def _listed(*answers: "Outcome[OrderRef, Any]") -> dict[str, Any]:
+def _listed(*answers: Outcome[OrderRef, Any]) -> dict[str, Any]:
     """Return what two look-ups found, and why one had no answer, if one had none."""
     missing = (outcome for outcome in answers if outcome.status not in _ANSWERED)
     errors = (o.error or GatewayError(f"the look-up was {o.status}") for o in missing)

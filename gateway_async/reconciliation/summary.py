@@ -6,14 +6,11 @@ Every entry that was taken in is counted once: matched, differing or unanswered.
 from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import attrs
 
-from gateway_async.reconciliation.differences import EXACT, Difference, Kind, is_summable
-
-if TYPE_CHECKING:
-    from gateway_async.reconciliation.differences import Case
+from gateway_async.reconciliation.differences import EXACT, Case, Difference, Kind, is_summable
 
 _NOTHING = Decimal(0)
 
@@ -129,7 +126,7 @@ class ReconciliationResult(Sequence[Difference]):
         return self.differences[position]
 
 
-def count(case: "Case", summary: Summary) -> None:
+def count(case: Case, summary: Summary) -> None:
     """Count one entry, and add up both sides of it."""
 
     def totals_of(currency: str) -> CurrencyTotals:

@@ -10,11 +10,14 @@ import math
 import re
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from gateway_async.batching.outcomes import Outcome
 from gateway_async.dialect import Dialect
 from gateway_async.errors import (
     AlikeRefundError,
@@ -28,18 +31,11 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import EXACT, Difference, is_summable
-from gateway_async.telemetry import Telemetry
+from gateway_async.reconciliation.summary import Summary
+from gateway_async.telemetry import RequestEnd, RequestStart, Telemetry
 
 with require_extra("gateway_async.report", "jinja2", install="'gateway-async[cli]'"):
     from jinja2 import Environment, PackageLoader, StrictUndefined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
-    from gateway_async.batching.outcomes import Outcome
-    from gateway_async.reconciliation.summary import Summary
-    from gateway_async.telemetry import RequestEnd, RequestStart
 
 _EXAMPLES = 10
 _REASONS = 100
@@ -97,8 +93,8 @@ class Head:
     """
 
     command: str
-    started_at: "datetime"
-    ended_at: "datetime"
+    started_at: datetime
+    ended_at: datetime
     gateway: str | None = None
     source: str | None = None
     out: str | None = None
@@ -129,7 +125,7 @@ class Latencies(Telemetry):
         self.longest: float = 0.0
         self._bins = [0] * self._BINS
 
-    def request_ended(self, request: "RequestStart", end: "RequestEnd", token: object) -> None:
+    def request_ended(self, request: RequestStart, end: RequestEnd, token: object) -> None:
         """Count the exchanges of a request."""
         del request, token
         for attempt in end.attempts:
@@ -275,7 +271,7 @@ class Report:
         ]
         return sorted(found, key=lambda one: -one[0])
 
-    def see(self, outcome: "Outcome[Any, Any]", line: int | None = None) -> None:
+    def see(self, outcome: Outcome[Any, Any], line: int | None = None) -> None:
         """Take in the outcome of one order; once each.
 
         Args:
@@ -371,7 +367,7 @@ def _references(value: object) -> dict[str, Any]:
     return {"order_no": _cut(order_no or ""), "transaction_id": _cut(transaction_id or "")}
 
 
-def moved_by(order: object) -> "tuple[str, Decimal] | None":
+def moved_by(order: object) -> tuple[str, Decimal] | None:
     """Return currency and amount that an order or a payout moves; None for a look-up."""
     for name, currency_name in _MONEY:
         if (amount := getattr(order, name, None)) is not None:
@@ -385,7 +381,7 @@ def written_amount(amount: Decimal, places: int) -> str:
     return f"{amount:,.{max(places, -exponent if isinstance(exponent, int) else 0)}f}"
 
 
-def _listed(record: object) -> "Iterable[tuple[str | None, Decimal | None]]":
+def _listed(record: object) -> Iterable[tuple[str | None, Decimal | None]]:
     """Return the amounts that the gateway lists for an order that was looked up."""
     for one in record if isinstance(record, tuple) else ():
         yield one.currency, one.refund_amount if isinstance(one, RefundRecord) else one.amount
@@ -399,7 +395,7 @@ def _cut(value: object) -> str:
 # The page
 
 
-def render(report: Report, head: Head, summary: "Summary | None" = None) -> str:
+def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     """Return a report as one page that needs nothing else.
 
     Args:
@@ -457,7 +453,7 @@ def _headline(report: Report) -> str:
     return f"{text}: {_listing(sums)}" if sums else text
 
 
-def _books_headline(report: Report, summary: "Summary") -> str:
+def _books_headline(report: Report, summary: Summary) -> str:
     """Say how many entries match, and by how much money ledger and gateway differ."""
     share = "All" if summary.matched == summary.entries > 1 else f"{summary.matched:,} of"
     match = "entry matches" if summary.entries == 1 else "entries match"
@@ -475,7 +471,7 @@ def _books_headline(report: Report, summary: "Summary") -> str:
     return f"{share} {summary.entries:,} {match}, and {money}{early}"
 
 
-def _totals(steps: "Iterable[Step]") -> "Mapping[str, Mapping[str, Sum]]":
+def _totals(steps: Iterable[Step]) -> Mapping[str, Mapping[str, Sum]]:
     """Return sums by currency and status, and by currency alone under ``"all"``."""
     totals: dict[str, dict[str, Sum]] = {}
     for step in steps:
