@@ -14,16 +14,15 @@ from typing import Any, TextIO
 import attrs
 import orjson
 
-from gateway_async.batching.batch import check_size
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
-from gateway_async.cli.orders import LEDGER, OrderFile, result_columns
+from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import in_toml
-from gateway_async.cli.tables import STDIO, csv_writer, open_table, to_text
+from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import MASK
@@ -54,7 +53,7 @@ def send(
     run = Run(command=name, console=console, given=given, source=orders, again=given.again)
     run.check(needs_out=not given.dry_run)
     settings = run.settings
-    with _open_orders(run) as file:
+    with open_orders(orders, run.operation, run.settings) as file:
         if given.job is not None:
             known = find_job(settings, given.job, file)
         else:
@@ -90,7 +89,10 @@ def look_up(
     run = Run(command=name, console=console, given=given, source=orders)
     run.check()
     columns = result_columns(OPERATIONS[run.operation])
-    with _open_orders(run) as file, contextlib.closing(Kept()) as found:
+    with (
+        open_orders(orders, run.operation, run.settings) as file,
+        contextlib.closing(Kept()) as found,
+    ):
 
         def keep(outcome: Outcome[Any, Any]) -> None:
             run.report.see(outcome, file.lines[outcome.index])
@@ -103,21 +105,6 @@ def look_up(
                 await drive(batch, run, stop, total=file.totals.orders, see=keep)
 
         return run.carry_out(work, lambda out: write_found(run, file, found, out))
-
-
-@contextlib.contextmanager
-def _open_orders(run: Run) -> Iterator[OrderFile]:
-    """Check a file of orders.
-
-    Raises:
-        ConfigurationError: If it cannot be used.
-        TableError: With every problem of the file.
-    """
-    operation, policy = OPERATIONS[run.operation], run.settings.policy
-    check_size(operation, policy)
-    repeats = policy.duplicates != "reject" and operation is not PAYOUT
-    with open_table(run.source or STDIO) as table:
-        yield OrderFile(table, operation, run.settings.dialect, repeats=repeats)
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:

@@ -4,26 +4,30 @@ Columns are the fields of orders and records; parts of objects have dots:
 `beneficiary.address.city`. Particulars of persons and accounts are in no message.
 """
 
+import contextlib
 import hashlib
 import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import attrs
 import orjson
 
+from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, columns_of
 from gateway_async.cli.console import counted
-from gateway_async.cli.tables import Problem, Row, Table, TableError
+from gateway_async.cli.settings import Settings
+from gateway_async.cli.tables import Problem, Row, Table, TableError, open_table
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText
-from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
+from gateway_async.operations import OPERATIONS, PAYOUT, Operation, OperationClass, identity_of
 from gateway_async.report.report import moved_by, written_amount
 
 IN_JOB = "in_job"
@@ -265,6 +269,21 @@ class OrderFile:
             advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
             reason = f"the same order as in line {self.lines[first]}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
+
+
+@contextlib.contextmanager
+def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[OrderFile]:
+    """Check a file of orders that are sent as settings say.
+
+    Raises:
+        ConfigurationError: If it cannot be used.
+        TableError: With every problem of the file.
+    """
+    row, policy = OPERATIONS[operation], settings.policy
+    check_size(row, policy)
+    repeats = policy.duplicates != "reject" and row is not PAYOUT
+    with open_table(path) as table:
+        yield OrderFile(table, row, settings.dialect, repeats=repeats)
 
 
 def _hash_of_amount(order: Any) -> int:

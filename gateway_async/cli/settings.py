@@ -41,7 +41,6 @@ from gateway_async.settings import (
 from gateway_async.signing import Credentials, HmacSigner
 from gateway_async.telemetry import Telemetry
 
-_SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 _ALLOWED_PLACES = (
     "the environment variable GATEWAY_SECRET, a file that secret_file (or --secret-file, or "
     "GATEWAY_SECRET_FILE) names, or a keyring whose service keyring (or --keyring, or "
@@ -265,7 +264,7 @@ class Settings(Network):
         Raises:
             ConfigurationError: If address, merchant, account or secret are missing or wrong.
         """
-        in_variable = environment.get(_SECRET_VARIABLE, "").rstrip("\r\n")
+        in_variable = environment.get(VARIABLES["secret"], "").rstrip("\r\n")
         merchant_id, account_id = self.merchant_id, self.account_id
         missing = [
             f"  {VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML "

@@ -20,7 +20,7 @@ from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Console, Exit, counted, standard_output
-from gateway_async.cli.settings import default_path, to_toml
+from gateway_async.cli.settings import VARIABLES, default_path, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
@@ -88,8 +88,6 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
 
 
 # The sandbox
-
-_SECRET_VARIABLE = "GATEWAY_SECRET"  # noqa: S105  # the name of a variable
 
 
 @Parameter(name="*")
@@ -171,7 +169,7 @@ async def sandbox(
             the amount. A file of that name is renamed first.
     """
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
-    secret = os.environ.get(_SECRET_VARIABLE)
+    secret = os.environ.get(VARIABLES["secret"])
     kept: dict[str, Any] = {"secret": secret} if secret else {}
     made = Sandbox(random_seed=trouble.seed, **kept, **attrs.asdict(shop))
     for fault in trouble.faults():
@@ -205,15 +203,10 @@ def how_to_reach(made: Sandbox, *, is_shown: bool) -> str:
         made: The sandbox.
         is_shown: Whether its secret may be shown: it is not one of the environment.
     """
-    variables = {
-        "GATEWAY_BASE_URL": made.base_url,
-        "GATEWAY_MERCHANT_ID": made.merchant_id,
-        "GATEWAY_ACCOUNT_ID": made.account_id,
-        **({_SECRET_VARIABLE: made.secret} if is_shown else {}),
-    }
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    names = ("base_url", "merchant_id", "account_id", *["secret"][:is_shown])
+    lines = [f"export {VARIABLES[name]}={shlex.quote(getattr(made, name))}" for name in names]
     if not is_shown:
-        lines.append(f"# {_SECRET_VARIABLE} is not shown: give it the value that it has here")
+        lines.append(f"# {VARIABLES['secret']} is not shown: give it the value that it has here")
     usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
     fields = [f"{name} = {to_toml(one)}" for name, one in own.items() if one != usual[name]]
     where = f"{default_path(os.environ)},\nor into a file that you name by --config"

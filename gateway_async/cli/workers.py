@@ -13,10 +13,9 @@ from cyclopts.types import PositiveInt
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, progress
 from gateway_async.cli.jobs import find_job, states_of
-from gateway_async.cli.orders import OrderFile
+from gateway_async.cli.orders import open_orders
 from gateway_async.cli.run import Stop
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import open_table
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import JobState
@@ -90,22 +89,16 @@ def submit(
     settings = given.settings()
     credentials = settings.credentials(os.environ, console.warn)
     policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
-    with open_table(orders) as table:
-        repeats = policy.duplicates != "reject"
-        file = OrderFile(table, OPERATIONS[operation], settings.dialect, repeats=repeats)
+    settings = attrs.evolve(settings, policy=policy)
+    with open_orders(orders, operation, settings) as file:
         known = find_job(settings, job, file)
         if file.operation.confirms and not yes:
             console.confirm(f"{known}, for workers alone: {file.question(settings.address)}")
 
         async def keep() -> int:
             async with settings.open_journal() as journal, settings.client(credentials) as client:
-                return await client.submit(
-                    operation,
-                    file.orders(),
-                    job=journal.job(job),
-                    slice_size=slice_size,
-                    policy=policy,
-                )
+                kept, sent = journal.job(job), file.orders()
+                return await client.submit(operation, sent, job=kept, slice_size=slice_size)
 
         count = counted(asyncio.run(keep()), "order")
     start = f"(start one with `{options.worker_line(given)}`)"

@@ -197,7 +197,7 @@ def test_a_command_that_has_a_defect_or_cannot_be_loaded(
     assert capsys.readouterr().err == f"gateway-async: {told}"
 
 
-@pytest.mark.parametrize("place", ["app.run", "money.open_table"])
+@pytest.mark.parametrize("place", ["app.run", "orders.open_table"])
 def test_a_command_that_is_stopped_before_it_sends(
     place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
