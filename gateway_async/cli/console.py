@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from gateway_async.cli.settings import in_toml
+from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
@@ -28,6 +29,16 @@ _SECONDS_BETWEEN_FRAMES = 0.1
 _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
 }
+
+_TABLES = {
+    "HmacSigner": "signer",
+    **{
+        one.type.__name__: one.name
+        for one in attrs.fields(Settings)
+        if one.type and attrs.has(one.type)
+    },
+}
+_CLASS = re.compile(rf"\b({'|'.join(_TABLES)})(?=\.[a-z])|(?<=\bthe )Dialect\b")
 
 
 class Exit(IntEnum):
@@ -84,6 +95,11 @@ def print_json(value: object) -> None:
         return str(one)
 
     sys.stdout.write(in_toml(json.dumps(value, indent=2, default=plain)) + "\n")
+
+
+def in_toml(text: str) -> str:
+    """Name settings as the TOML file does: `Dialect.wire_names` is `dialect.wire_names` there."""
+    return _CLASS.sub(lambda found: _TABLES[found[0]], text)
 
 
 def listed(counts: Mapping[str, int]) -> str:

@@ -16,12 +16,11 @@ import orjson
 
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, counted, print_json, standard_output
+from gateway_async.cli.console import Exit, counted, in_toml, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
 from gateway_async.cli.run import Run, Stop, drive
-from gateway_async.cli.settings import in_toml
 from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError

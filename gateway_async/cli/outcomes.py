@@ -9,9 +9,9 @@ import orjson
 
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.table import RECORD, cell_of, cells_of
+from gateway_async.cli.console import in_toml
 from gateway_async.cli.orders import DECISION_NOTE, IN_JOB, OrderFile, input_columns, result_columns
 from gateway_async.cli.run import Run
-from gateway_async.cli.settings import in_toml
 from gateway_async.cli.tables import csv_writer, to_text
 from gateway_async.errors import NotSentError, OutcomeUnknownError, RejectedError
 from gateway_async.journal import JobState, Journal

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.cli.console import Console, Exit, print_json, progress
+from gateway_async.cli.console import Console, Exit, in_toml, print_json, progress
 from gateway_async.cli.options import Files, Gateway, Journaled
-from gateway_async.cli.settings import Settings, in_toml
+from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError

@@ -9,7 +9,6 @@ import functools
 import importlib
 import json
 import os
-import re
 import ssl
 import stat
 import tomllib
@@ -290,22 +289,6 @@ class Settings(Network):
         else:
             signer = _structured({**self.signer, "secret": secret}, HmacSigner, "signer")
         return Credentials(merchant_id=merchant_id, account_id=account_id, signer=signer)
-
-
-_TABLES = {
-    "HmacSigner": "signer",
-    **{
-        one.type.__name__: one.name
-        for one in attrs.fields(Settings)
-        if one.type and attrs.has(one.type)
-    },
-}
-_CLASS = re.compile(rf"\b({'|'.join(_TABLES)})(?=\.[a-z])|(?<=\bthe )Dialect\b")
-
-
-def in_toml(text: str) -> str:
-    """Name settings as the TOML file does: `Dialect.wire_names` is `dialect.wire_names` there."""
-    return _CLASS.sub(lambda found: _TABLES[found[0]], text)
 
 
 def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
