@@ -13,8 +13,8 @@ from gateway_async import BatchPolicy, BatchResult, ConfigurationError
 from tests.coalescer.held import LONG, HeldReplies, sent, settle_down
 from tests.memory import MemoryTransport, all_done, client_over
 from tests.orders import client_at, made_up, orders_for, references, refunds
-from tests.simulation.clock import VirtualLoop
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN
+from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
 
 KEPT = 1000

@@ -33,8 +33,8 @@ from gateway_async import (
 )
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
 from tests.orders import made_up, orders_for, payout_request, references, refunds
-from tests.simulation.clock import VirtualLoop
 from tests.support.calls import SINGLES
+from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
 
 T = TypeVar("T")

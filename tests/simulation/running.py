@@ -17,9 +17,9 @@ import attrs
 from gateway_async import Batch, BatchResult, GatewayClient, Outcome
 from tests.memory import put_transport
 from tests.orders import as_sent, client_at
-from tests.simulation.clock import StuckError, VirtualLoop
 from tests.simulation.network import TASK, Carried, Network
 from tests.simulation.scenario import EPOCH, Scenario, open_gateway
+from tests.support.clock import StuckError, VirtualLoop
 from tests.support.diary import Diary
 
 _UNTIL_ALL_HAS_LANDED = 1_000_000

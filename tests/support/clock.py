@@ -1,7 +1,8 @@
-"""A clock that a test puts ahead: no time limit is short, and none is waited for."""
+"""Clocks that a test puts ahead, or that jump: no time limit is short, and none is waited for."""
 
 import asyncio
 import contextlib
+import selectors
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,6 +13,9 @@ PATIENT = Timeouts(connect_seconds=60, reply_seconds=60, total_seconds=1000)
 """Limits that no machine is too slow for."""
 BEYOND = 61.0
 """More than any of them but the total."""
+_MOST_STEPS = 300_000
+_STEPS_AT_ONE_TIME = 1000
+_TICK_SECONDS = 1e-9
 
 
 class Clock:
@@ -45,3 +49,42 @@ class Clock:
         finally:
             task.cancel()
             await asyncio.wait({task})
+
+
+class StuckError(Exception):
+    """Nothing will ever happen again, or the same things happen for ever."""
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    """Jumps to the next timer instead of waiting for it; no file is ever ready.
+
+    What takes very many steps takes a little time, as it would by any clock: a timer is let off
+    up to a nanosecond early, and who then waits for the rest of it must see time go on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.steps = 0
+        self._steps_at_this_time = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise StuckError(f"everything waits for ever at {self.now:.3f}")
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise StuckError(f"no end after {self.steps} steps, at {self.now:.3f}")
+        self._steps_at_this_time = 0 if timeout > 0 else self._steps_at_this_time + 1
+        self.now += timeout if self._steps_at_this_time < _STEPS_AT_ONE_TIME else _TICK_SECONDS
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on virtual time, which begins at 0."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
