@@ -13,8 +13,11 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "testing.md").read_text(
 SUITES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 
 
-def test_pytest_asyncio_in_strict_mode_anyio_and_django(pytester: pytest.Pytester) -> None:
+def test_pytest_asyncio_in_strict_mode_anyio_and_django(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What pytest-asyncio does in its auto mode, the tests beside this one show."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each takes its time to load
     pytester.makepyfile(**{name.removesuffix(".py"): text for name, text in SUITES.items()})
     pytester.makeini(
         """
@@ -24,5 +27,5 @@ def test_pytest_asyncio_in_strict_mode_anyio_and_django(pytester: pytest.Pyteste
         filterwarnings = error
         """
     )
-    done = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-q")
+    done = pytester.runpytest_subprocess("-p", "asyncio", "-p", "anyio", "-q")
     done.assert_outcomes(passed=6)
