@@ -23,22 +23,17 @@ from gateway_async import (
     OutcomeStatus,
     OutcomeUnknownError,
     RecoveryPolicy,
-    RetryPolicy,
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.coalescer.held import HeldReplies
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import client_at, client_of, direct_payment, refunds, seeded
+from tests.orders import client_at, client_of, direct_payment, make_client, refunds, seeded
+from tests.recovery.books import AGAIN
 from tests.support.books import effects
-from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out
+from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out, until
 from tests.support.servers import bind
 
-SETTINGS: dict[str, Any] = {
-    "policy": BatchPolicy(chunk_size=2, concurrency=2),
-    "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
-    "recovery": RecoveryPolicy(record_baseline=True, settle_seconds=0, hold_alike_hours=None),
-}
 PAIRS = [(first, first + gap) for gap in (1, 2, 3, 5) for first in range(0, 40, 2)]
 """The turns of a first cancellation and of a second."""
 _OF_THE_SANDBOX = ("RequestHandler.", "Server.", "BaseSelectorEventLoop.")
@@ -69,7 +64,7 @@ async def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation
 
     async def one(*turns: int) -> bool:
         payment = direct_payment(f"P-{len(kinds)}")
-        async with client_of(sandbox, **SETTINGS) as client:
+        async with make_client(sandbox, recovery=AGAIN) as client:
             error, was_found = await interrupted(client.pay_direct(payment), *turns)
         assert type(error) in (asyncio.CancelledError, type(None))
         # It has no outcome where it had not begun.
@@ -93,7 +88,7 @@ async def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation
 async def test_a_recovery_tells_of_what_it_was_given(sandbox: Sandbox) -> None:
     orders, told = seeded(sandbox, 6), list[Any]()
     sandbox.faults.add("refund", faults.DropReply(times=1))
-    async with client_of(sandbox, **SETTINGS) as client:
+    async with make_client(sandbox, recovery=AGAIN) as client:
         lost = await client.refund(orders)
         before = effects(sandbox, orders)
         for turn in itertools.count():
@@ -115,8 +110,7 @@ async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_do
     client = client_over(gateway, policy=BatchPolicy(chunk_size=2, concurrency=1))
     async with client.refund(iter(refunds(3000))) as batch:
         (worker,) = (task for task in asyncio.all_tasks() if "worker" in task.get_name())
-        while not gateway.effects:  # noqa: ASYNC110  # it has no event for it
-            await asyncio.sleep(0)
+        await until(lambda: gateway.effects)
         worker.cancel()
         with pytest.raises(RuntimeError, match="other code cancelled a task of the batch"):
             async for _ in batch:
@@ -212,8 +206,7 @@ async def _stream(_: Path) -> object:
     client = client_over(transport, policy=policy, limiter=asyncio.Semaphore(1))
     batch = client.refund(iter(refunds(300)))
     await batch.__aenter__()
-    while not transport.asked:  # noqa: ASYNC110  # a transport has no event for it
-        await asyncio.sleep(0)
+    await until(lambda: transport.asked)
     return batch
 
 
@@ -223,8 +216,7 @@ async def _job(folder: Path) -> object:
     client = client_over(MemoryTransport(), recovery=marked, **ONE_BY_ONE)
     batch = client.refund(refunds(120), job=journal.job("job"))
     await anext(await batch.__aenter__())
-    while batch.progress.done < 3:  # noqa: ASYNC110  # a stream has no event for it
-        await asyncio.sleep(0)
+    await until(lambda: batch.progress.done >= 3)
     return journal, batch
 
 

@@ -25,6 +25,7 @@ from tests.faults.trial import ATTEMPTS, Trial, check_not_sent, status_of
 from tests.support.books import NOT_SENT, SUCCEEDED
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
+from tests.support.interruptions import until
 from tests.support.servers import Proxy, bind, serving, tls_of, trust_in
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=1)
@@ -113,8 +114,7 @@ async def hold(sandbox: Sandbox, gateway: GatewayClient, calls: int) -> list[asy
     sandbox.faults.add("capture", NoReply())
     fields = {"capture_orders": list[object]()}
     tasks = [asyncio.create_task(gateway.call("/v1/capture", fields)) for _ in range(calls)]
-    while not sandbox.requests["capture"]:  # noqa: ASYNC110  # the loop does the work
-        await asyncio.sleep(0)
+    await until(lambda: sandbox.requests["capture"])
     return tasks
 
 

@@ -17,6 +17,7 @@ from tests.faults.trial import ATTEMPTS, Result, Trial, check_not_sent, error_of
 from tests.support.books import UNKNOWN
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
+from tests.support.interruptions import asked
 from tests.support.servers import (
     NOTHING,
     End,
@@ -130,8 +131,7 @@ async def test_idle_connections_that_ended_or_hold_something_are_not_used(
 async def test_a_reply_that_is_lost_on_its_way_back(way: Way) -> None:
     way.trial.sandbox.faults.add("refund", NoReply(times=1))
     running = asyncio.create_task(way.run())
-    while not way.trial.requests:  # noqa: ASYNC110  # the loop does the work
-        await asyncio.sleep(0)
+    await asked(way.trial.sandbox)
     way.proxy.end_idle(End.RESET)
     assert (status_of(await running), way.trial.requests) == (UNKNOWN, 1)
 

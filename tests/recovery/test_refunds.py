@@ -36,6 +36,7 @@ from tests.orders import Make, client_of, orders_for, seeded
 from tests.recovery.books import MARKER, REFERENCES, losing, lost
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 from tests.support.collaborators import Limiter
+from tests.support.interruptions import until
 
 BOTH = pytest.mark.parametrize("recovery", [REFERENCES, MARKER])
 """With either kind of evidence."""
@@ -212,8 +213,7 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
     result = await lost(sandbox, gateway)
     sandbox.faults.add("refund", NoReply(times=1))
     recovering = asyncio.create_task(gateway.recover(result))
-    while sandbox.requests["refund"] < 4:  # noqa: ASYNC110  # the sandbox has no event for it
-        await asyncio.sleep(0.001)
+    await until(lambda: sandbox.requests["refund"] == 4)
     recovering.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await recovering

@@ -16,6 +16,7 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Transaction, faults
 from gateway_async.sandbox.faults import Fault, Faults
 from tests.sandbox.conftest import DIRECT, Merchant, item, merchant_of
+from tests.support.interruptions import asked
 
 NUMBERS = ["S00000001", "S00000002", "S00000003"]
 
@@ -41,8 +42,7 @@ async def test_nothing_is_left_when_the_sandbox_closes(fault: Fault) -> None:
     async with merchant_of() as merchant:
         merchant.sandbox.faults.add("refund", fault)
         held = asyncio.create_task(lose())
-        while not merchant.sandbox.requests.total():  # noqa: ASYNC110  # the loop does the work
-            await asyncio.sleep(0)
+        await asked(merchant.sandbox)
     await held
     assert asyncio.all_tasks() == before
 

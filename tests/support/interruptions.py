@@ -10,10 +10,15 @@ Call = Coroutine[Any, Any, Any]
 Way = Callable[[Call, Awaitable[object]], Awaitable[object]]
 
 
+async def until(holds: Callable[[], object]) -> None:
+    """Let the loop go on until something holds for which there is no event."""
+    while not holds():  # noqa: ASYNC110  # see above
+        await asyncio.sleep(0)
+
+
 async def asked(sandbox: Sandbox, times: int = 1) -> None:
     """Wait until so many requests came."""
-    while sandbox.requests.total() < times:  # noqa: ASYNC110  # the sandbox has no event for it
-        await asyncio.sleep(0)
+    await until(lambda: sandbox.requests.total() >= times)
 
 
 async def cancelled_twice(call: Call, begun: Awaitable[object]) -> None:

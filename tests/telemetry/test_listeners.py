@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from gateway_async import BatchPolicy, OutcomeStatus
+from gateway_async import OutcomeStatus
 from gateway_async.telemetry import Telemetry
 from tests.memory import Asked, MemoryTransport, all_done, client_over
-from tests.orders import direct_payment, references, refunds
+from tests.orders import POLICY, direct_payment, references, refunds
 from tests.support.diary import Diary
 
 METHODS = sorted(name for name in vars(Telemetry) if not name.startswith("_"))
 ERRORS = itertools.cycle([LookupError, asyncio.CancelledError, AssertionError])
-POLICY = BatchPolicy(chunk_size=2, concurrency=2)
 
 
 def _breaking(method: str, error: type[BaseException]) -> Diary:

@@ -13,14 +13,14 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from gateway_async import BatchPolicy, GatewayClient, InvalidOrderError, RecoveryPolicy, RetryPolicy
+from gateway_async import BatchPolicy, GatewayClient, InvalidOrderError, RecoveryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import client_of, direct_payment, orders_for, refunds, seeded
+from tests.orders import client_of, direct_payment, make_client, orders_for, refunds, seeded
 from tests.support.clock import PATIENT, Clock
 from tests.support.collaborators import Limiter
-from tests.support.interruptions import asked
+from tests.support.interruptions import asked, until
 from tests.telemetry.recording import Recorder
 
 OPERATION, STATUS = "gateway_async.operation", "gateway_async.outcome.status"
@@ -60,12 +60,8 @@ class Scene:
 
 @pytest.fixture
 async def scene(sandbox: Sandbox, recorder: Recorder, journal: Journal) -> AsyncIterator[Scene]:
-    settings: dict[str, Any] = {
-        "policy": BatchPolicy(concurrency=3, chunk_size=2, drain_seconds=0),
-        "retry": RetryPolicy(first_pause_seconds=0, max_pause_seconds=0),
-        "recovery": RecoveryPolicy(settle_seconds=0),
-    }
-    async with client_of(sandbox, telemetry=recorder.telemetry, **settings) as client:
+    policy = BatchPolicy(concurrency=3, chunk_size=2, drain_seconds=0)
+    async with make_client(sandbox, telemetry=recorder.telemetry, policy=policy) as client:
         yield Scene(sandbox, client, recorder, journal)
 
 
@@ -346,8 +342,7 @@ async def test_a_job_says_what_it_waits_for(
 ) -> None:
     async def cancelled_once_it_says(call: Awaitable[object], beginning: str) -> None:
         task = asyncio.ensure_future(call)
-        while not any(line.startswith(beginning) for line in said(caplog)):  # noqa: ASYNC110  # a log has no event
-            await asyncio.sleep(0)
+        await until(lambda: any(line.startswith(beginning) for line in said(caplog)))
         task.cancel()
         await asyncio.wait({task})
 
