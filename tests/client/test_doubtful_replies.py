@@ -159,6 +159,7 @@ DIALECT = Dialect(
     [
         (DONE, "succeeded", ""),
         ({**DONE, "failure_type": "UNKNOWN"}, "succeeded", ""),
+        ({**DONE, "failure_reason": " "}, "succeeded", ""),
         ({"status": "REFUSED", "failure_reason": "closed"}, "declined", "'closed'"),
         ({**DONE, "failure_reason": "closed"}, "unknown", "contradict"),
         ({**DONE, "failure_reason": ["?"]}, "unknown", "contradict"),

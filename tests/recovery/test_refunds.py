@@ -16,6 +16,7 @@ from gateway_async import (
     ConfigurationError,
     Dialect,
     NotDoneError,
+    OutcomeStatus,
     OutcomeUnknownError,
     PaymentState,
     RecoveryPolicy,
@@ -325,6 +326,18 @@ async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
     record: Any = outcome.record
     assert (record is not None and record.payment_status == "3000") is is_listed
     assert problem in str(outcome.error)
+
+
+@pytest.mark.parametrize(("duplicates", "expected"), [("reject", SUCCEEDED), ("allow", UNKNOWN)])
+async def test_a_capture_that_is_given_alone_is_settled_where_no_equal_one_was_sent(
+    sandbox: Sandbox, make: Make, duplicates: str, expected: OutcomeStatus
+) -> None:
+    """The state may be the work of another order of its batch, which is not given."""
+    gateway = make(dialect=STATES, policy=BatchPolicy(duplicates=duplicates))
+    sandbox.faults.add("capture", DropReply(times=1))
+    (lost,) = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
+
+    assert statuses(await gateway.recover([lost])) == [expected]
 
 
 # Statuses that the dialect does not know, settled over HTTP by the gateway's own records
