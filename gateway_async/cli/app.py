@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console, Exit
 from gateway_async.cli.options import Config
+from gateway_async.cli.tables import TableError
 from gateway_async.errors import GatewayError
 from gateway_async.operations import OPERATIONS
 
@@ -77,7 +78,7 @@ def run(arguments: Sequence[str]) -> int:
         with console.passing_on_logs():
             done = command(*bound.args, **bound.kwargs, **more)
             return int((asyncio.run(done) if asyncio.iscoroutine(done) else done) or Exit.DONE)
-    except GatewayError as error:  # it could not begin
+    except (TableError, GatewayError) as error:  # it could not begin
         problem, code = str(error), Exit.WRONG
     except KeyboardInterrupt:
         problem, code = "stopped", Exit.UNSETTLED if console.has_begun else Exit.WRONG

@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     reason: str
 
 
-class TableError(ConfigurationError):
+class TableError(Exception):
     """A file cannot be used; nothing of it was sent. Lines with the same problem are said at once.
 
     Args:
