@@ -26,8 +26,7 @@ from gateway_async import (
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.coalescer.held import HeldReplies
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, HeldReplies, MemoryTransport, client_over
 from tests.orders import client_at, client_of, direct_payment, make_client, refunds, seeded
 from tests.recovery.books import AGAIN
 from tests.support.books import effects

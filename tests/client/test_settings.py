@@ -26,7 +26,7 @@ from gateway_async import (
 )
 from gateway_async.telemetry import Telemetry
 from gateway_async.workers import WorkerPolicy
-from tests.coalescer.held import HeldReplies, settle_down
+from tests.memory import HeldReplies, settle_down
 from tests.orders import refunds
 
 URL = "https://gateway.example"

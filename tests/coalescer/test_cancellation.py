@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy, BatchResult, ConfigurationError
-from tests.coalescer.held import LONG, HeldReplies, sent, settle_down
-from tests.memory import MemoryTransport, all_done, client_over
+from tests.memory import HeldReplies, MemoryTransport, all_done, client_over, sent, settle_down
 from tests.orders import client_at, made_up, orders_for, references, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN
 from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
 
+LONG = 3600.0
+"""A linger time that no test waits for."""
 KEPT = 1000
 """How many outcomes nobody waited for are kept."""
 

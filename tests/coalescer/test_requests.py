@@ -21,8 +21,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
-from tests.coalescer.held import LONG, HeldReplies, sent, settle_down
-from tests.memory import MemoryTransport, all_done, client_over
+from tests.memory import HeldReplies, MemoryTransport, all_done, client_over, sent, settle_down
 from tests.orders import MONEY_OPERATIONS, client_of, made_up, orders_for, references, refunds
 from tests.support.books import SUCCEEDED, UNKNOWN
 
@@ -39,7 +38,7 @@ async def test_every_operation_gives_each_its_own_outcome(operation: str) -> Non
     """A full request leaves at once, the rest when it has lingered, or at the end."""
     transport, limit = MemoryTransport(all_done), 50 if operation in FIFTY else 100
     orders = orders_for(operation, made_up(2 * limit + 20))
-    async with client_over(transport).coalesced(linger_seconds=LONG) as single:
+    async with client_over(transport).coalesced(linger_seconds=3600) as single:
         tasks = [asyncio.create_task(getattr(single, operation)(order)) for order in orders]
         await asyncio.wait(tasks[: 2 * limit])
         await settle_down()

@@ -108,6 +108,7 @@ async def test_a_redirect_is_not_followed_and_not_one_byte_goes_elsewhere(
             result = await trial.run(**settings)
             assert (status_of(result), connections) == (UNKNOWN, 0)
             assert f"HTTP {status}" in str(result[0].error)
+            assert getattr(result[0].error, "status", None) == status
             assert "redirects are not followed" in str(result[0].error)
     assert trial.sandbox.requests.total() == 2 * trial.by_kind(read=ATTEMPTS, money=1)
 

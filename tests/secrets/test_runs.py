@@ -27,8 +27,7 @@ from tests.memory import QUICK, MemoryTransport, client_over
 from tests.models.examples import CARD, payout_request
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.support.calls import SINGLES, paid_by_card
-from tests.support.collaborators import Limiter, Verifier, raising
-from tests.support.diary import Diary
+from tests.support.collaborators import Diary, Limiter, Verifier, raising
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
 from tests.support.interruptions import WAYS, Way, asked
 from tests.support.servers import bind, body_of, read_message, serving

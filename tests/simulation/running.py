@@ -20,7 +20,7 @@ from tests.orders import as_sent, client_at
 from tests.simulation.network import TASK, Carried, Network
 from tests.simulation.scenario import EPOCH, Scenario, open_gateway
 from tests.support.clock import StuckError, VirtualLoop
-from tests.support.diary import Diary
+from tests.support.collaborators import Diary
 
 _UNTIL_ALL_HAS_LANDED = 1_000_000
 

@@ -14,7 +14,7 @@ from gateway_async import OutcomeStatus
 from gateway_async.telemetry import Telemetry
 from tests.memory import Asked, MemoryTransport, all_done, client_over
 from tests.orders import POLICY, direct_payment, references, refunds
-from tests.support.diary import Diary
+from tests.support.collaborators import Diary
 
 METHODS = sorted(name for name in vars(Telemetry) if not name.startswith("_"))
 ERRORS = itertools.cycle([LookupError, asyncio.CancelledError, AssertionError])
