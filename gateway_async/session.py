@@ -241,9 +241,8 @@ class Session:
         self._verify(request, body)
         if not request.is_verbatim:
             body = _masked(request, signature, body)
-        return request.decode(
-            raw if body is raw.body else HttpResponse(raw.status, raw.headers, body)
-        )
+        raw.body = body
+        return request.decode(raw)
 
     def check_owner(self, fields: "Mapping[str, Any]") -> None:
         """Refuse a decoded reply that names another merchant or account than ours.
@@ -335,11 +334,9 @@ class Attempts(Generic[T]):
         retract: Awaited before a request of which nothing was sent waits for its next attempt.
         fence: Called right before the first byte is written; if it raises, nothing is sent.
         value: The decoded reply; None if there is an error.
-        error: The error; None if there is a value. Before it is run, nothing was sent.
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When the last one ended, in seconds since the epoch; 0 before.
-        history: The attempts whose turn came.
     """
 
     _session: Session
@@ -349,27 +346,40 @@ class Attempts(Generic[T]):
     _retract: "Callable[[], Awaitable[None]] | None" = None
     _fence: "Callable[[], None] | None" = None
     value: T | None = attrs.field(default=None, init=False)
-    error: GatewayError | None = attrs.field(factory=lambda: _given_up(sent=False), init=False)
+    _error: GatewayError | None = attrs.field(default=None, init=False)
     tries: int = attrs.field(default=0, init=False)
     sent: int = attrs.field(default=0, init=False)
     ended_at: float = attrs.field(default=0.0, init=False)
-    history: tuple[Attempt, ...] = attrs.field(default=(), init=False)
+    _made: tuple[tuple[float, int | None, str | None], ...] = attrs.field(default=(), init=False)
     _withdrawals: int = attrs.field(default=0, init=False)
     _tracker: SendTracker | None = attrs.field(default=None, init=False)
     _began_at: float | None = attrs.field(default=None, init=False)
     _ends: float = attrs.field(default=math.inf, init=False)
+
+    @property
+    def error(self) -> GatewayError | None:
+        """The error; None if there is a value. Before it is run, nothing was sent."""
+        return self._error if self._error or self.tries else _given_up(sent=False)
+
+    @property
+    def history(self) -> tuple[Attempt, ...]:
+        """The attempts whose turn came."""
+        return tuple(
+            Attempt(seconds=seconds, http_status=status, error=error)
+            for seconds, status, error in self._made
+        )
 
     async def run(self) -> None:
         """Make the request, repeated where that is allowed."""
         try:
             message = self._session.compose(self._request)
         except GatewayError as error:
-            self.error = _bare(error)
+            self._error = _bare(error)
             return
         try:
             await self._attempt(message)
-            while self.error and self._may_repeat() and await self._paused():
-                _log.warning("%s is tried again: %s", self._request.operation, self.error)
+            while self._error and self._may_repeat() and await self._paused():
+                _log.warning("%s is tried again: %s", self._request.operation, self._error)
                 await self._attempt(message)
         except BaseException as error:  # of a collaborator, or the journal's
             is_refused = isinstance(error, JournalError)
@@ -390,7 +400,7 @@ class Attempts(Generic[T]):
         """Send nothing more, and note what the tracker proves."""
         self.sent += self._tracker is not None and self._tracker.revoke()
         self.tries += 1
-        self.value, self.error = None, _given_up(sent=self.sent > 0, reason=reason)
+        self.value, self._error = None, _given_up(sent=self.sent > 0, reason=reason)
         self.ended_at = time.time()
 
     async def _attempt(self, message: HttpRequest) -> None:
@@ -401,10 +411,10 @@ class Attempts(Generic[T]):
         try:
             if not self._gate.is_open:
                 await self._gate.wait_open()
-            if self._session.limiter is None:
+            if self._session.limiter is None and self._prepare is None:
                 response = await self._send(message, tracker)
             else:
-                response = await self._send_limited(message, tracker)
+                response = await self._send_in_turn(message, tracker)
         except JournalError:  # from `prepare`: it ends the whole job
             raise
         except GatewayError as error:
@@ -413,25 +423,27 @@ class Attempts(Generic[T]):
             self._gate.stop(CALL_CANCELLED)
         self._conclude(message, tracker, response, problem)
 
-    async def _send_limited(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        async with self._session.limiter:  # type: ignore[union-attr]  # there is one
+    async def _send_in_turn(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
+        """Prepare the request when the limiter lets it pass, and send it."""
+        limiter = self._session.limiter
+        async with contextlib.nullcontext() if limiter is None else limiter:
             await self._gate.wait_open()
+            if self._prepare is not None:
+                await self._prepare()
+                self._gate.check()
             return await self._send(message, tracker)
         # A limiter may swallow errors.
         raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
 
-    async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        """Prepare the request, and hand it to the transport."""
+    def _send(self, message: HttpRequest, tracker: SendTracker) -> "Awaitable[HttpResponse]":
+        """Hand the request to the transport, with the time that is left for it."""
         gate = self._gate
-        if self._prepare is not None:  # when it is its turn
-            await self._prepare()
-            gate.check()
         self._began_at = now = asyncio.get_running_loop().time()
         self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
         seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
         if seconds <= 0:
             raise NotSentError("nothing was sent: the time for this call was over")
-        return await self._session.transport.send(message, tracker=tracker, seconds=seconds)
+        return self._session.transport.send(message, tracker=tracker, seconds=seconds)
 
     def _conclude(
         self,
@@ -460,15 +472,12 @@ class Attempts(Generic[T]):
         else:
             error = _given_up(sent=tracker.revoke(), reason=self._gate.stop_reason)
         if self._began_at is not None:
-            made = Attempt(
-                seconds=asyncio.get_running_loop().time() - self._began_at,
-                http_status=None if response is None else response.status,
-                error=None if error is None else type(error).__name__,
-            )
-            self.history = (*self.history, made)
+            seconds = asyncio.get_running_loop().time() - self._began_at
+            status = None if response is None else response.status
+            self._made += ((seconds, status, None if error is None else type(error).__name__),)
         # An earlier attempt that was sent may have done it, unless this one says more.
         if not (self.sent and error is not None and self._leaves_open(error, tracker)):
-            self.error = error
+            self._error = error
         self.value = value
         self.tries += 1
         self.sent += tracker.started
@@ -507,7 +516,7 @@ class Attempts(Generic[T]):
 
     def _may_repeat(self) -> bool:
         """Return whether another attempt is allowed after this error."""
-        error, kind = self.error, self._request.operation.kind
+        error, kind = self._error, self._request.operation.kind
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
         is_keyed = kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates

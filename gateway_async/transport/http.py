@@ -64,6 +64,7 @@ _READ_BYTES = 256 * 1024
 """How much of a reply aiohttp buffers; the setting of a given session is not used."""
 
 _KEPT_URLS = 64
+_UNUSED: Any = object()
 _TIMED_OUT = HTTPStatus.REQUEST_TIMEOUT.value
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 """aiohttp sets no timers: it would set and cancel several a request."""
@@ -97,10 +98,17 @@ class ConnectionOptions:
 
 @attrs.frozen
 class _Opened:
-    """The session open on one event loop; a given session has no generator."""
+    """The session open on one event loop; a given session has no generator.
+
+    Attributes:
+        places: One for each connection: aiohttp itself would serve first the task that asks when a
+            connection becomes free, the same batch with its next request. Requests of other
+            batches would time out.
+    """
 
     session: aiohttp.ClientSession
     alarm: "Alarm"
+    places: asyncio.Semaphore
     generator: "AsyncGenerator[aiohttp.ClientSession] | None" = None
 
 
@@ -136,9 +144,7 @@ class AiohttpTransport:
         self._proxy_headers = shown if options.proxy_authorization and is_tunnel else None
         self._headers = shown if options.proxy_authorization and not is_tunnel else {}
         self._given = session
-        self._opened: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Opened] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
         self._closed = False
 
     @property
@@ -180,7 +186,7 @@ class AiohttpTransport:
             while True:
                 payload = TrackedPayload(request, tracker, deadline.restart)
                 try:
-                    return await self._post(opened.session, request.path, payload, deadline)
+                    return await self._post(opened, request.path, payload, deadline)
                 except asyncio.CancelledError:
                     if not deadline.was_only_cause:
                         raise
@@ -216,35 +222,38 @@ class AiohttpTransport:
             await opened.generator.aclose()
 
     async def _post(
-        self,
-        session: aiohttp.ClientSession,
-        path: str,
-        payload: TrackedPayload,
-        deadline: "Deadline",
+        self, opened: _Opened, path: str, payload: TrackedPayload, deadline: "Deadline"
     ) -> HttpResponse:
-        """Post a body, and return the response."""
+        """Post a body, once it is its turn, and return the response."""
         if self._headers:
             payload.headers.update(self._headers)
-        response = await session.post(
-            self._url(path),
-            data=payload,
-            headers=payload.headers,  # else a given session's own Content-Type would win
-            proxy_headers=self._proxy_headers,
-            timeout=_NO_TIMERS,
-            allow_redirects=False,
-            raise_for_status=False,
-            auto_decompress=True,
-            read_bufsize=_READ_BYTES,
-            middlewares=(),
-        )
+        await opened.places.acquire()
+        response: aiohttp.ClientResponse | None = None
+        body: bytes | None = None
         try:
+            if opened.session.closed:
+                raise aiohttp.ClientConnectionError("the client was closed meanwhile")
+            response = await opened.session.post(
+                self._url(path),
+                data=payload,
+                # A given session may have a Content-Type of its own, which would win.
+                headers=None if self._given is None else payload.headers,
+                proxy_headers=self._proxy_headers,
+                timeout=_NO_TIMERS,
+                allow_redirects=False,
+                raise_for_status=False,
+                auto_decompress=True,
+                read_bufsize=_READ_BYTES,
+                middlewares=(),
+            )
             if not payload.tracker.started:
                 _check_unasked(response, payload)
             body = await self._read(response.content, deadline)
-        except BaseException:
-            response.close()
-            raise
-        response.release()
+            response.release()
+        finally:
+            if response is not None and body is None:
+                response.close()
+            opened.places.release()
         payload.note_end(is_lost=response.status == _TIMED_OUT)
         return HttpResponse(response.status, response.headers, body)
 
@@ -275,7 +284,9 @@ class AiohttpTransport:
             session = await anext(generator)  # which awaits nothing: no other task opens one too
         elif session.closed:
             raise NotSentError("nothing was sent: the given session= is closed")
-        opened = self._opened[loop] = _Opened(session, Alarm(loop, self._timeouts), generator)
+        opened = self._opened[loop] = _Opened(
+            session, Alarm(loop, self._timeouts), asyncio.Semaphore(self.capacity), generator
+        )
         return opened
 
     async def _own_session(self) -> "AsyncGenerator[aiohttp.ClientSession]":
@@ -390,47 +401,36 @@ class Deadline:
 
 
 class Pool(aiohttp.TCPConnector):
-    """A connection pool that serves requests in order, and learns whether to reuse connections."""
+    """A connection pool that learns whether to reuse connections."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
         super().__init__(**options)
         self._arrivals: weakref.WeakKeyDictionary[Any, Callable[[], object] | None] = (
             weakref.WeakKeyDictionary()
         )
-        self._places = asyncio.Semaphore(self.limit)
         self._lost = 0
         self._distrusts_until = 0.0
 
     async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
-        """Give a connection to a request, once it is its turn.
-
-        aiohttp itself would serve first the task that asks when a connection becomes free: the
-        same batch with its next request. Requests of other batches would time out.
-        """
-        await self._places.acquire()
-        try:
-            while True:
-                if self.closed:  # aiohttp would connect first, and never free that place
-                    raise aiohttp.ClientConnectionError("the client was closed meanwhile")  # noqa: TRY301  # its place is given back
-                connection = await super().connect(req, traces, timeout)
-                protocol, transport = connection.protocol, connection.transport
-                is_used = protocol in self._arrivals
-                is_distrusted = self._lost and self._loop.time() < self._distrusts_until
-                if not (is_used and is_distrusted):
-                    break
-                connection.close()
-                if transport is not None:
-                    transport.abort()  # over TLS, `close` waits half a minute for the peer
-        except BaseException:
-            self._places.release()
-            raise
-        connection.add_callback(self._places.release)
-        if protocol is not None and transport is not None and isinstance(req.body, TrackedPayload):
+        """Give a connection to a request."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol, body = connection.protocol, req.body
+            arrivals = self._arrivals.get(protocol, _UNUSED)
+            is_used = arrivals is not _UNUSED
+            is_distrusted = self._lost and self._loop.time() < self._distrusts_until
+            if not (is_used and is_distrusted):
+                break
+            transport = connection.transport
+            connection.close()
+            if transport is not None:
+                transport.abort()  # over TLS, `close` waits half a minute for the peer
+        if isinstance(body, TrackedPayload):
             if is_used:
-                req.body.on_end = functools.partial(self.note, is_trial=self._distrust())
-            else:
-                self._arrivals[protocol] = arrivals_on(transport)
-            req.body.arrivals = self._arrivals[protocol]
+                body.on_end = functools.partial(self.note, is_trial=self._distrust())
+            elif (transport := connection.transport) is not None:
+                arrivals = self._arrivals[protocol] = arrivals_on(transport)
+            body.arrivals = None if arrivals is _UNUSED else arrivals
         return connection
 
     def note(self, *, is_lost: bool, is_trial: bool) -> None:

@@ -160,7 +160,8 @@ class TrackedPayload(aiohttp.BytesPayload):
         if transport.get_extra_info("sslcontext") is not None:
             for _ in range(2):  # an error of TLS is on its way to the connection for so long
                 await asyncio.sleep(0)
-        is_unread = await has_unread(self.arrivals or arrivals_on(transport))
+        arrivals = self.arrivals or arrivals_on(transport)
+        is_unread = (arrivals is None or bool(arrivals())) and await has_unread(arrivals)
         if writer.transport is None or transport.is_closing():  # aiohttp would raise
             return CLOSED
         is_unread = is_unread or getattr(transport.get_protocol(), "should_close", False)
@@ -180,13 +181,11 @@ def arrivals_on(transport: asyncio.BaseTransport) -> "Callable[[], object] | Non
 
 
 async def has_unread(arrivals: "Callable[[], object] | None") -> bool:
-    """Let the loop read what has arrived; mostly nothing has, and then nothing is awaited.
+    """Let the loop read what has arrived.
 
     Returns:
         Whether there is still more, such as the end behind the last bytes.
     """
-    if arrivals is not None and not arrivals():
-        return False
     for _ in range(3):  # the loop reads it in one turn, TLS in the next, then the connection
         await asyncio.sleep(0)
     return arrivals is not None and bool(arrivals())
