@@ -123,7 +123,8 @@ def _may_hold(body: bytes, card: str) -> bool:
     """Return False if no text of a reply holds a card number, however it is grouped."""
     # What may join digits that stand apart, or make some: references, escapes, comments. A body may
     # begin with a declaration, before all digits.
-    is_written = any(mark in body[1:] for mark in (b"&", b"\\", b"<!", b"<?"))
+    rest = body[1:]
+    is_written = b"&" in rest or b"\\" in rest or b"<!" in rest or b"<?" in rest
     return is_written or card.encode() in body.translate(None, _NO_DIGITS)
 
 

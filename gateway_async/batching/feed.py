@@ -6,7 +6,7 @@ identity never share a chunk and keep their order. This module does not know how
 
 import asyncio
 from collections.abc import AsyncIterable, Collection, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -232,7 +232,7 @@ class OrderFeed:
         self.source: Source = orders
         self.is_broken: bool = False
         # A source that neither waits nor reads a journal gives its orders in one step.
-        self._pulling = asyncio.Lock() if orders.waits or orders.is_stored else nullcontext()
+        self._lock = asyncio.Lock() if orders.waits or orders.is_stored else None
         self._marker = marker
         self._operation = operation
         self._dialect = dialect
@@ -338,19 +338,23 @@ class OrderFeed:
 
     async def fill(self) -> None:
         """Pull orders until a chunk is full or an order is refused; one caller at a time."""
-        async with self._pulling:
-            try:
-                while (room := self.room) > 0:
-                    orders: list[Any] = []
-                    indices = None
-                    try:
-                        indices = await self.source.pull(orders, room)
-                    finally:  # also those before an error of the input
-                        first = self._pulled
-                        self._take_in(indices or range(first, first + len(orders)), orders)
-            except BaseException:  # raised again; also a cancellation leaves orders behind
-                self.is_broken = True
-                raise
+        if self._lock is not None:
+            await self._lock.acquire()
+        try:
+            while (room := self.room) > 0:
+                orders: list[Any] = []
+                indices = None
+                try:
+                    indices = await self.source.pull(orders, room)
+                finally:  # also those before an error of the input
+                    first = self._pulled
+                    self._take_in(indices or range(first, first + len(orders)), orders)
+        except BaseException:  # raised again; also a cancellation leaves orders behind
+            self.is_broken = True
+            raise
+        finally:
+            if self._lock is not None:
+                self._lock.release()
 
     def take(self) -> Chunk | None:
         """Return the next chunk, full or not; None if no order can leave now."""

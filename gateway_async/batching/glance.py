@@ -36,7 +36,7 @@ MOST_LAYOUTS = 16
 _MOST_BYTES = 4096
 """A layout with more text around the orders is not learnt: its patterns compile too slowly."""
 
-_FREE = rb'"[ !#-\[\]-~]*"'
+_FREE = rb'"[ !#-\[\]-~]*+"'
 _SIGNATURE = rb'"([ !#-\[\]-~]*)"'
 _SPACINGS = ((b":", b","), (b": ", b", "))
 """Between a name and its value, and between two fields: compact, or as Python writes JSON."""
@@ -81,7 +81,7 @@ class Glance:
         Returns:
             None where the reply proves nothing at a glance.
         """
-        layout = self._layout
+        layout, view = self._layout, memoryview(reply)  # whose slices are no copies
         if layout is None or not listed:
             return None
         sent = _spaced(listed, layout.colon, layout.comma)
@@ -90,14 +90,14 @@ class Glance:
         end = layout.end.fullmatch(reply, close)
         if sent is None or head is None or end is None or close < head.end():
             return None
-        cut, tails = layout.tail.subn(b"}", reply[head.end() - 1 : close + 1])
-        if tails != orders or cut != sent:
+        items = layout.tail.split(view[head.end() - 1 : close + 1])
+        if len(items) != orders + 1 or b"}".join(items) != sent:
             return None
         signed = head if head.groups() else end
         if not signed.groups():
             return reply
         start, stop = signed.span(1)
-        return reply if start == stop else reply[:start] + reply[stop:]
+        return reply if start == stop else b"".join((view[:start], view[stop:]))
 
     def learn(
         self,

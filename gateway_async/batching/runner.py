@@ -491,8 +491,8 @@ class WorkerPool:
             finally:
                 if feed.is_broken:
                     self._stop("the input failed")
-            if refused := feed.take_refused():
-                for each in refused:
+            if feed.refused:
+                for each in feed.take_refused():
                     self._show(each)
                 await asyncio.sleep(0)  # let other tasks run, however many orders are wrong
                 continue

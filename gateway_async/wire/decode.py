@@ -7,6 +7,7 @@ which few requests bring, are read in `documents`.
 """
 
 import contextlib
+import functools
 import json
 import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
@@ -54,6 +55,7 @@ _OTHER_CODECS = {"gbk": "gb18030", "replacement": None, "x-user-defined": None}
 _MARKS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 
 
+@functools.lru_cache(64)
 def charset_of(content_type: str) -> str | None:
     """Return the charset that a Content-Type header names."""
     for part in content_type.split(";")[1:]:
@@ -63,6 +65,7 @@ def charset_of(content_type: str) -> str | None:
     return None
 
 
+@functools.lru_cache(64)
 def codec_of(charset: str) -> str | None:
     """Return the Python codec that browsers read a charset label as; None if it is not known."""
     label = charset.strip(" \"'")

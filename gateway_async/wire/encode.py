@@ -125,7 +125,8 @@ def encode_fields(model: object, dialect: "Dialect") -> dict[str, str]:
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
     values = _values(model, _writing(model.__class__), dialect, model)  # type: ignore[arg-type]  # likewise
-    return {name: value if type(value) is str else _text(value) for name, value in values.items()}
+    others = {name: _text(value) for name, value in values.items() if type(value) is not str}
+    return values | others
 
 
 def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
