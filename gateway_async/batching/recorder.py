@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.judge import Judgement
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 
 class Intent:
-    """The intent to send a chunk; a request that is repeated records it for each attempt."""
+    """The intent to send a chunk; a request that is repeated records it for each attempt.
 
-    async def keep(self) -> None:
-        """Record the intent; if that raises, the chunk must not be sent."""
+    Attributes:
+        keep: Records the intent; if that raises, the chunk must not be sent.
+        withdraw: Records that nothing was sent.
+        check: Raises if the chunk must not be sent any more; called right before the first byte.
+    """
 
-    async def withdraw(self) -> None:
-        """Record that nothing was sent."""
-
-    def check(self) -> None:
-        """Raise if the chunk must not be sent any more; called right before the first byte."""
+    keep: "Callable[[], Awaitable[None]] | None" = None
+    withdraw: "Callable[[], Awaitable[None]] | None" = None
+    check: "Callable[[], None] | None" = None
 
     async def conclude(
         self,
