@@ -34,7 +34,7 @@ from benchmarks.replies import ORDERS
 from benchmarks.stub import stub
 from gateway_async import RecoveryPolicy
 from gateway_async.journal import Journal
-from gateway_async.journal.rows import DONE
+from gateway_async.journal.rows import DONE, Merchant
 from gateway_async.journal.submit import Submission
 from gateway_async.operations import REFUND
 
@@ -69,7 +69,7 @@ async def submitted(job: "Job") -> "Job":
     submission = Submission(
         job=job,
         operation=REFUND,
-        whose=("M1", "A1", ""),
+        merchant=Merchant("M1", "A1", ""),
         chunk_size=ORDERS,
         slice_size=0,
         repeats=False,

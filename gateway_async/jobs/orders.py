@@ -5,13 +5,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.feed import GivenOrders, OrderFeed
+from gateway_async.journal.rows import Merchant
 from gateway_async.journal.submit import Submission
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.journal import Job
-    from gateway_async.journal.leases import Lease, Whose
+    from gateway_async.journal.leases import Lease
     from gateway_async.journal.reads import Orders
     from gateway_async.operations import Operation
     from gateway_async.session import Session
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 _SUBMITTED_AT_ONCE = 1000
 # So many that the wait for them, in which another chunk may be sent, counts for little.
 _NEW_AT_ONCE = 2000
-
-
-def whose(session: "Session") -> "Whose":
-    """Return whose jobs a client runs."""
-    return session.credentials.merchant_id, session.credentials.account_id, session.gateway
 
 
 class SubmittedOrders:
@@ -48,7 +44,7 @@ class SubmittedOrders:
     ) -> None:
         self.feed: OrderFeed = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
         self._operation = operation
-        self._whose = whose(session)
+        self._merchant = Merchant.of(session.credentials, session.gateway)
         self._repeats = session.dialect.payout_deduplicates or policy.duplicates == "allow"
 
     async def submit(self, job: "Job", slice_size: int = 0) -> int:
@@ -56,7 +52,7 @@ class SubmittedOrders:
         submission = Submission(
             job=job,
             operation=self._operation,
-            whose=self._whose,
+            merchant=self._merchant,
             chunk_size=self.feed.chunk_size,
             slice_size=slice_size,
             repeats=self._repeats,

@@ -26,11 +26,11 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.jobs.orders import NewOrders, SubmittedOrders, whose
+from gateway_async.jobs.orders import NewOrders, SubmittedOrders
 from gateway_async.jobs.recorder import JournalRecorder
 from gateway_async.jobs.unknown import UnknownOrders
 from gateway_async.journal import Job, JobState
-from gateway_async.journal.rows import NEVER_SENT, StoredChunk
+from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
 from gateway_async.models.orders import OutcomeStatus, status_codes
 from gateway_async.operations import OperationClass
 from gateway_async.session import is_cancelled
@@ -194,9 +194,11 @@ class JobWork:
                 if not self._run.is_leaving:
                     raise NotSentError(_NOT_KEPT)
                 return
-        owner = f"{socket.gethostname()}:{os.getpid()}"
         take = functools.partial(
-            self._job.take, owner, self._slice_number, whose=whose(self._session)
+            self._job.take,
+            f"{socket.gethostname()}:{os.getpid()}",
+            self._slice_number,
+            merchant=Merchant.of(self._session.credentials, self._session.gateway),
         )
         if (lease := await self._patiently(take)) is None:
             return

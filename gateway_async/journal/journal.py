@@ -17,7 +17,7 @@ from gateway_async.journal.engines import make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages
-from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus, storable
+from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus
 from gateway_async.journal.states import JobState
 from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.orders import OutcomeStatus
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.outcomes import Outcome
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.location import Location
-    from gateway_async.journal.rows import Row
+    from gateway_async.journal.rows import Merchant, Row
     from gateway_async.settings import Kind
 
 T = TypeVar("T")
@@ -249,21 +249,20 @@ class Journal:
         await self.database.run(f"cannot keep a decision on job {name!r}", decide)
 
     async def claim_due(
-        self, whose: "leases.Whose", seconds: float, most: int
+        self, merchant: "Merchant", seconds: float, most: int
     ) -> list[tuple[str, int]]:
         """Return slices that no process has and that are due, job and number.
 
         They are not returned again for so many seconds, to any process.
 
         Args:
-            whose: Whose jobs: `merchant_id`, `account_id` and gateway.
+            merchant: Whose jobs.
             seconds: For how long.
             most: How many at most.
         """
-        given = dict(zip(SUBJECT[1:], map(storable, whose), strict=True))
 
         def claim(transaction: "Transaction") -> list[tuple[str, int]]:
-            found = transaction.run(_DUE, **given, most=most).fetchall()
+            found = transaction.run(_DUE, **merchant._asdict(), most=most).fetchall()
             _postpone(transaction, found, seconds)
             return [(name, number) for name, number in found]
 
@@ -313,7 +312,7 @@ class Job:
         return found[0]
 
     async def take(
-        self, owner: str, slice_number: int = 0, *, whose: "leases.Whose | None" = None
+        self, owner: str, slice_number: int = 0, *, merchant: "Merchant | None" = None
     ) -> Lease:
         """Take the job, or one slice of one that was cut, for this process.
 
@@ -322,7 +321,7 @@ class Job:
         Args:
             owner: Who takes it, for others to read.
             slice_number: Which slice, from 1; 0 for a job that is in one piece.
-            whose: `merchant_id`, `account_id` and gateway of the client that sends its orders.
+            merchant: Whose client sends its orders.
 
         Raises:
             ConfigurationError: If the number is none of a slice.
@@ -333,7 +332,7 @@ class Job:
         """
         journal, number = self.journal, expect("slice_number", slice_number, _SLICE)
         lease = Lease(journal.database, journal.lease_seconds, self.name, number, owner)
-        await lease.take(whose)
+        await lease.take(merchant)
         return lease
 
 

@@ -21,7 +21,7 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages
-from gateway_async.journal.rows import SUBJECT, JobRow
+from gateway_async.journal.rows import JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.journal.writes import OrderChanges
 from gateway_async.operations import OPERATIONS
@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
     from gateway_async.journal.database import Database, Transaction
-    from gateway_async.journal.rows import Row
+    from gateway_async.journal.rows import Merchant, Row
     from gateway_async.journal.states import JobState
-
-    # `merchant_id`, `account_id` and gateway of a client.
-    Whose = tuple[str, str, str]
 
 T = TypeVar("T")
 
@@ -117,15 +114,15 @@ class Lease:
     def __repr__(self) -> str:
         return f"<Lease on job {self._name!r}, slice {self._slice_number}>"
 
-    async def take(self, whose: "Whose | None") -> None:
+    async def take(self, merchant: "Merchant | None") -> None:
         """Take it, on a job whose orders are all there; see `Job.take`."""
 
         def take(transaction: "Transaction") -> None:
-            job = self._find(transaction, whose)
+            job = self._find(transaction, merchant)
             self.acquire(transaction, job)
-            if whose and not job.gateway:  # a job of an earlier version
-                self.job = job._replace(gateway=whose[-1])
-                transaction.run(_ADOPT, job=job.id, gateway=whose[-1])
+            if merchant and not job.gateway:  # a job of an earlier version
+                self.job = job._replace(gateway=merchant.gateway)
+                transaction.run(_ADOPT, job=job.id, gateway=merchant.gateway)
             can_look_up = bool(OPERATIONS[job.operation].recovered_by)
             self._changes(transaction).reopen(look_up=can_look_up)
 
@@ -269,7 +266,7 @@ class Lease:
     def _changes(self, transaction: "Transaction") -> OrderChanges:
         return OrderChanges(transaction, self.job, self._slice_number)
 
-    def _find(self, transaction: "Transaction", whose: "Whose | None") -> JobRow:
+    def _find(self, transaction: "Transaction", merchant: "Merchant | None") -> JobRow:
         """Return the job, if a client may run it.
 
         Raises:
@@ -287,7 +284,7 @@ class Lease:
             raise JobConflictError(
                 f"job {name!r} was cut into slices: name one, or let workers run them", job=name
             )
-        if difference := job.difference(dict(zip(SUBJECT[1:], whose or (), strict=False))):
+        if merchant and (difference := job.difference(merchant._asdict())):
             raise JobConflictError(
                 f"job {name!r} is not this client's: {difference}; resume it with its own", job=name
             )

@@ -10,7 +10,7 @@ import attrs
 
 from gateway_async.errors import JobNotFoundError, JournalError
 from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
-from gateway_async.journal.rows import CHUNK_COLUMNS, SUBJECT, ChunkState, JobRow, Known, Row
+from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, JobRow, Known, Row
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
@@ -220,8 +220,8 @@ class Orders:
             The position of each, its `request_id`, the other job, and what is known of it there.
         """
         self.transaction.lock(_LOCK_OF_PAYOUTS)
-        whose = {name: getattr(self.job, name) for name in SUBJECT[1:]}
-        found = self._run(_PAID_ELSEWHERE, first=first, last=last, **whose).fetchall()
+        merchant = self.job.merchant._asdict()
+        found = self._run(_PAID_ELSEWHERE, first=first, last=last, **merchant).fetchall()
         for position, request_id, at, name in found:
             theirs = Orders(self.transaction, find_job(self.transaction, name))
             yield position, request_id, name, theirs.known_at(at)

@@ -28,6 +28,7 @@ from gateway_async.models.orders import OutcomeStatus
 
 if TYPE_CHECKING:
     from gateway_async.operations import Operation
+    from gateway_async.signing import Credentials
 
 # The proof of a held order that was not done: it may be sent again once a person says so.
 NOT_DONE = "not done"
@@ -333,8 +334,29 @@ class StoredChunk(ListedOutcomes):
 
 # Jobs
 
+
+class Merchant(NamedTuple):
+    """Whose a job is: the clients of this merchant and account at this gateway run it.
+
+    Attributes:
+        merchant_id: The merchant.
+        account_id: The account.
+        gateway: The gateway, as `GatewayClient.gateway` has it.
+    """
+
+    merchant_id: str
+    account_id: str
+    gateway: str
+
+    @classmethod
+    def of(cls, credentials: "Credentials", gateway: str) -> "Merchant":
+        """Return whose jobs a client runs."""
+        texts = credentials.merchant_id, credentials.account_id, gateway
+        return cls(*map(storable, texts))
+
+
 # What a job is for.
-SUBJECT = ("operation", "merchant_id", "account_id", "gateway")
+SUBJECT = ("operation", *Merchant._fields)
 
 
 class JobRow(NamedTuple):
@@ -357,6 +379,11 @@ class JobRow(NamedTuple):
         return datetime.fromtimestamp(self.created_at, UTC)
 
     @property
+    def merchant(self) -> Merchant:
+        """Whose it is."""
+        return Merchant(self.merchant_id, self.account_id, self.gateway)
+
+    @property
     def marker(self) -> str:
         """What tells its refunds from those of others: the same in every process that runs it."""
         named = f"{self.name} {self.created.isoformat()}"
@@ -368,7 +395,7 @@ class JobRow(NamedTuple):
             known = getattr(self, name)
             # A job of an earlier version does not know its gateway.
             is_open = name == "gateway" and not (known and given)
-            if known != storable(given) and not is_open:
+            if known != given and not is_open:
                 return f"its {name} is {known!r}, not {given!r}"
         return ""
 

@@ -16,7 +16,7 @@ from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictErr
 from gateway_async.journal.codec import BLOCK, codec_of, lookup_key
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.reads import Orders, find_job
-from gateway_async.journal.rows import SUBJECT, JobRow, storable
+from gateway_async.journal.rows import JobRow, storable
 from gateway_async.journal.states import JobState
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.journal import Job
-    from gateway_async.journal.leases import Whose
+    from gateway_async.journal.rows import Merchant
     from gateway_async.operations import Operation
 
 _SUBMIT = "submit it"
@@ -76,7 +76,7 @@ class Submission:
     Attributes:
         job: The job.
         operation: The operation of its orders.
-        whose: `merchant_id`, `account_id` and gateway of the client that sends them.
+        merchant: Whose clients send them.
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
         repeats: Whether payouts may have a `request_id` that another job has.
@@ -84,7 +84,7 @@ class Submission:
 
     job: "Job"
     operation: "Operation"
-    whose: "Whose"
+    merchant: "Merchant"
     chunk_size: int
     slice_size: int
     repeats: bool
@@ -131,8 +131,7 @@ class Submission:
         Raises:
             JobConflictError: If it is, and is for something else.
         """
-        given, name = (self.operation.name, *self.whose), self.job.name
-        subject = dict(zip(SUBJECT, map(storable, given), strict=True))
+        name, subject = self.job.name, {"operation": self.operation.name, **self.merchant._asdict()}
         transaction.run(_MAKE, name=name, slice_size=self.slice_size, **subject)
         job = find_job(transaction, name)
         if not job.imported:

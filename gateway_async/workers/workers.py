@@ -21,7 +21,7 @@ from gateway_async.errors import (
     hide_arguments,
 )
 from gateway_async.journal import Journal
-from gateway_async.journal.rows import StoredChunk
+from gateway_async.journal.rows import Merchant, StoredChunk
 from gateway_async.models.orders import count_statuses
 from gateway_async.settings import WorkerPolicy, setting
 
@@ -276,11 +276,10 @@ class Workers:
             Exception: What the queue raised.
         """
         journal, gateway = self._opened()
-        who = gateway.credentials
-        whose = (who.merchant_id, who.account_id, gateway.gateway)
+        merchant = Merchant.of(gateway.credentials, gateway.gateway)
         count, is_over = 0, False
         while not is_over:
-            due = await journal.claim_due(whose, self._policy.wake_seconds, _HANDED_AT_ONCE)
+            due = await journal.claim_due(merchant, self._policy.wake_seconds, _HANDED_AT_ONCE)
             is_over = len(due) < _HANDED_AT_ONCE
             handed = 0
             try:

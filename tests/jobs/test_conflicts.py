@@ -8,6 +8,7 @@ import pytest
 from gateway_async import ConfigurationError, Credentials, GatewayClient, HmacSigner
 from gateway_async.errors import JobConflictError, JobNotFoundError
 from gateway_async.journal import JobState, Journal
+from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.jobs.books import counts, streamed
@@ -71,7 +72,7 @@ async def test_another_gateway(
         assert first.gateway in str(caught.value)
         assert other.gateway in str(caught.value)
         await _refused(other.refund(orders, job=job), "its gateway is")
-        assert await journal.claim_due(("M1", "A1", other.gateway), 60, 9) == []
+        assert await journal.claim_due(Merchant("M1", "A1", other.gateway), 60, 9) == []
         assert tables.snapshot() == before
         assert elsewhere.requests.total() == 0
     tables.run("UPDATE gateway_jobs SET gateway = ''")  # of an earlier version: the next client's

@@ -9,10 +9,12 @@ from typing import Any
 import psycopg
 
 from gateway_async.journal import Job, Journal
-from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known
+from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known, Merchant
 from gateway_async.journal.submit import Submission
 from gateway_async.operations import OPERATIONS
 from tests.orders import refunds
+
+MERCHANT = Merchant("M1", "A1", "")
 
 
 class Tables:
@@ -97,7 +99,7 @@ async def submit(  # all that a submission is made of
     job: Job,
     pages: AsyncIterator[Sequence[Any]],
     operation: str = "refund",
-    whose: tuple[str, str, str] = ("M1", "A1", ""),
+    merchant: Merchant = MERCHANT,
     *,
     chunk_size: int | None = None,
     slice_size: int = 0,
@@ -107,7 +109,7 @@ async def submit(  # all that a submission is made of
     submission = Submission(
         job=job,
         operation=row,
-        whose=whose,
+        merchant=merchant,
         chunk_size=chunk_size or row.limit or 1,
         slice_size=slice_size,
         repeats=False,

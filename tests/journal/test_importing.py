@@ -12,7 +12,8 @@ from hypothesis import given, settings, strategies as st
 
 from gateway_async.errors import InvalidOrderError, JournalError, LeaseLostError
 from gateway_async.journal import Journal
-from tests.journal.tables import Tables, pages_of, submit, submitted
+from gateway_async.journal.rows import Merchant
+from tests.journal.tables import MERCHANT, Tables, pages_of, submit, submitted
 from tests.orders import MONEY_OPERATIONS, ORDER_CLASSES, made_up, orders_for, refunds
 
 amounts = st.one_of(
@@ -80,16 +81,16 @@ async def test_an_import_that_ended_early_begins_anew_whatever_the_orders(
     assert (status.imported, status.is_running, status.done) == (False, False, False)
     assert tables.run("SELECT count(*) FROM gateway_orders") == [(46,)]  # blocks
     assert await journal.slices("job") == []
-    assert await journal.claim_due(("M1", "A1", ""), 0, 10) == []
+    assert await journal.claim_due(MERCHANT, 0, 10) == []
     with pytest.raises(JournalError, match="was not submitted to its end"):
         await job.take("me")
     with pytest.raises(InvalidOrderError, match="expected RefundOrder, got CancelOrder"):
         await submitted(journal, [*refunds(3), *orders_for("cancel", made_up(1))])
     assert not (await journal.status("job")).imported
     orders = orders_for("cancel", made_up(4))
-    assert (
-        await submit(job, pages_of(orders), "cancel", ("M2", "A2", ""), slice_size=slice_size) == 4
-    )
+    merchant = Merchant("M2", "A2", "")
+    given = pages_of(orders)
+    assert await submit(job, given, "cancel", merchant, slice_size=slice_size) == 4
     assert [outcome.order async for outcome in journal.outcomes("job")] == orders
     assert tables.states() == ["new"] * 4
     assert tables.run("SELECT first FROM gateway_orders") == [(0,)]

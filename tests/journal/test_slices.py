@@ -7,11 +7,10 @@ import pytest
 
 from gateway_async import NotSentError
 from gateway_async.journal import Journal
-from tests.journal.tables import Tables, submitted
+from gateway_async.journal.rows import Merchant
+from tests.journal.tables import MERCHANT, Tables, submitted
 from tests.memory import MemoryTransport, client_over
 from tests.orders import made_up, orders_for, refunds
-
-WHO = ("M1", "A1", "")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -42,11 +41,11 @@ async def test_a_decision_lets_a_slice_be_due_that_it_held_up(
     await submitted(journal, refunds(1) * 3, slice_size=3)
     tables.run("UPDATE gateway_chunks SET state = 'held'")
     await journal.resolve("job", 2, "not_sent", "not seen")  # it waits behind the others
-    assert await journal.claim_due(WHO, 60, 10) == [("job", 1)]
+    assert await journal.claim_due(MERCHANT, 60, 10) == [("job", 1)]
     tables.run("UPDATE gateway_slices SET tries = 9")
-    assert await journal.claim_due(WHO, 60, 10) == []
+    assert await journal.claim_due(MERCHANT, 60, 10) == []
     await journal.resolve("job", 0, "succeeded", "seen")
-    assert await journal.claim_due(WHO, 60, 10) == [("job", 1)]
+    assert await journal.claim_due(MERCHANT, 60, 10) == [("job", 1)]
     assert tables.run("SELECT tries FROM gateway_slices WHERE slice > 0") == [(0,)]
 
 
@@ -60,7 +59,7 @@ async def test_a_finished_slice_is_opened_by_a_run_or_a_decision_to_send(
     assert [each.finished for each in await journal.slices("job")] == [True, False]
     tables.end_leases()
     await journal.postpone([("job", 1), ("job", 2)], 0)
-    assert await journal.claim_due(WHO, 60, 9) == [("job", 2)]
+    assert await journal.claim_due(MERCHANT, 60, 9) == [("job", 2)]
     await client_over(MemoryTransport()).resume(job, slice_number=2)  # all is held again
     await journal.resolve("job", 0, "succeeded", "seen")
     assert [each.finished for each in await journal.slices("job")] == [True, True]
@@ -73,26 +72,26 @@ async def test_slices_that_are_due_are_told_once_in_a_while(
 ) -> None:
     job = await submitted(journal, refunds(6), slice_size=2)
     await submitted(journal, name="whole")
-    assert await journal.claim_due(("M2", "A1", ""), 60, 9) == []
-    assert await journal.claim_due(WHO, 60, 2) == [("job", 1), ("job", 2)]
-    assert await other.claim_due(WHO, 60, 2) == [("job", 3)]
-    assert await journal.claim_due(WHO, 60, 2) == []
+    assert await journal.claim_due(Merchant("M2", "A1", ""), 60, 9) == []
+    assert await journal.claim_due(MERCHANT, 60, 2) == [("job", 1), ("job", 2)]
+    assert await other.claim_due(MERCHANT, 60, 2) == [("job", 3)]
+    assert await journal.claim_due(MERCHANT, 60, 2) == []
     await other.postpone([("job", 1), ("job", 2)], 0)
     await job.take("has it", 2)
     await other.postpone([("job", 2)], 0)
-    assert await other.claim_due(WHO, 60, 9) == [("job", 1)]
+    assert await other.claim_due(MERCHANT, 60, 9) == [("job", 1)]
     tables.end_leases()
-    assert await other.claim_due(WHO, 60, 9) == [("job", 2)]
+    assert await other.claim_due(MERCHANT, 60, 9) == [("job", 2)]
 
 
 async def test_a_slice_whose_process_died_is_due(journal: Journal, tables: Tables) -> None:
     job = await submitted(journal, refunds(4), slice_size=2)
-    assert len(await journal.claim_due(WHO, 60, 9)) == 2
+    assert len(await journal.claim_due(MERCHANT, 60, 9)) == 2
     lease = await job.take("me", 2)
     for _ in range(2):
         # The time of a lease passes.
         tables.run("UPDATE gateway_slices SET expires_at = expires_at - 15, due_at = due_at - 15")
-        assert await journal.claim_due(WHO, 60, 9) == [("job", 2)]
+        assert await journal.claim_due(MERCHANT, 60, 9) == [("job", 2)]
         await lease.renew()  # it was frozen, and has the slice again before any other takes it
 
 
