@@ -161,6 +161,11 @@ DIALECT = Dialect(
         ({**DONE, "failure_type": "UNKNOWN"}, "succeeded", ""),
         ({**DONE, "failure_reason": " "}, "succeeded", ""),
         ({"status": "REFUSED", "failure_reason": "closed"}, "declined", "'closed'"),
+        (
+            {"status": "REFUSED", "failure_reason": "no: 1", "failure_type": "T7"},
+            "declined",
+            "T7: no",
+        ),
         ({**DONE, "failure_reason": "closed"}, "unknown", "contradict"),
         ({**DONE, "failure_reason": ["?"]}, "unknown", "contradict"),
         ({**DONE, "payment_amount": "9"}, "unknown", "payment_amount was 25.00"),

@@ -37,6 +37,8 @@ ORDER = RefundOrder(
     transaction_id="T1", order_no="N1", currency="EUR", amount="10.00", refund_amount="1.00"
 )
 RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
+AHEAD = datetime.now(UTC) + timedelta(hours=14)
+"""What a clock shows in the zone that is ahead of all others."""
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,8 @@ RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
         ({"refund_amount": None, "refund_reference_id": " "}, False),
         ({"refund_date": "20200101000000"}, False),
         ({"refund_date": "2020-01-01T00:00:00+08:00"}, False),
+        ({"refund_date": f"{AHEAD - timedelta(hours=23):%Y-%m-%dT%H:%M:%S}+14:00"}, True),
+        ({"refund_date": f"{AHEAD - timedelta(hours=25):%Y-%m-%dT%H:%M:%S}+14:00"}, False),
         ({"refund_date": ""}, True),
         ({"refund_date": "yesterday"}, True),
         ({"refund_date": ["20200101000000"]}, True),
@@ -100,6 +104,31 @@ async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
     unguarded = attrs.evolve(REFERENCES, hold_alike_hours=None)
     result = await client_over(transport, recovery=unguarded).refund([order])
     assert result.ok is (listed is not None)
+
+
+@pytest.mark.parametrize("hours", [24, None])
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_refund_that_is_held_stops_no_other_but_a_look_up_without_a_reply_does(
+    hours: float | None, *, is_lost: bool
+) -> None:
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name != "search_refunds":
+            return asked.done()
+        like = {"transaction_id": "T1", "refund_amount": "1.00", "refund_reference_id": "R1"}
+        return b"" if is_lost else reply_to("search_refunds", [like] * ("T1" in asked.transactions))
+
+    policy = BatchPolicy(chunk_size=1, concurrency=1, stop_after_unknown=1)
+    transport = MemoryTransport(answer)
+    recovery = attrs.evolve(REFERENCES, hold_alike_hours=hours)
+    gateway = client_over(transport, recovery=recovery, policy=policy)
+    orders = [attrs.evolve(ORDER, transaction_id=name) for name in ("T1", "T2", "T3")]
+
+    result = await gateway.refund(orders)
+
+    others = NOT_SENT if is_lost else SUCCEEDED
+    assert statuses(result) == [NOT_SENT if hours else others, others, others]
+    named = {name for asked in transport.asked for name in asked.transactions}
+    assert named == ({"T1"} if is_lost else {"T1", "T2", "T3"})
 
 
 async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(

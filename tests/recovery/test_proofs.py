@@ -123,6 +123,11 @@ BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
     "one before, and a new one": ([listed(1)], [listed(1), listed(2)], SUCCEEDED),
     "blanks for a reference": ([], [listed(1, **BLANK)], UNKNOWN),
     "blanks, and before as well": ([listed(1, **BLANK)], [listed(1, **BLANK)], UNKNOWN),
+    "a full list before, which may lack some": (
+        [listed(number) for number in range(100)],
+        [listed(100)],
+        UNKNOWN,
+    ),
     "before, and now with blanks around": (
         [listed(1)],
         [listed(1, refund_reference_id="T1-01  ")],
@@ -242,7 +247,9 @@ async def test_an_outcome_that_is_given_twice_is_one(
     transport = MemoryTransport(Books([[], [listed(1)]]))
     gateway = client_over(transport, policy=policy, recovery=AGAIN)
     (lost,) = await gateway.refund([ORDER])
-    assert statuses(await gateway.recover([lost, lost])) == [expected] * 2
+    recovered = await gateway.recover([lost, lost])
+    assert statuses(recovered) == [expected] * 2
+    assert statuses(await gateway.recover(recovered)) == [expected] * 2
 
 
 @pytest.mark.parametrize(
