@@ -134,7 +134,10 @@ class Unpicklable:
 
 
 class SensitiveText(Unpicklable, str):
-    """Text that shows as `***`, in `repr`, `str` and format alike; `reveal` gives the text."""
+    """Text that shows as `***`, in `repr`, `str` and format alike; `reveal` gives the text.
+
+    It is a `str`: what reads the characters themselves, as `json.dumps` does, gets the text.
+    """
 
     __slots__ = ()
 
