@@ -25,7 +25,7 @@ from tests.fuzz.mutations import NEAR, mutated
 from tests.memory import Asked, MemoryTransport, client_over, listing
 from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds
 
-MUTATIONS = times(900, long=25_000)
+MUTATIONS = times(1250, long=25_000)
 """How many mutated replies there are of each seed."""
 IN_A_BATCH = 16
 """How many requests a batch has; every second one has a mutated reply."""
