@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import attrs
 import pytest
 
 from gateway_async import OutcomeStatus, OutcomeUnknownError, ReplyStatusError, Timeouts
@@ -39,10 +40,11 @@ ONCE: list[tuple[Trouble, int]] = [
 
 async def test_an_exchange_that_breaks_off_once(trial: Trial, proxy: Proxy, clock: Clock) -> None:
     proxy.on_silence = clock.advance
+    limits = attrs.evolve(PATIENT, connect_seconds=600)  # a silence ends before a connection would
     for trouble, effects in ONCE:
         before, known = proxy.requests, trial.requests
         proxy.once(trouble)
-        result = await trial.run(proxy.base_url)
+        result = await trial.run(proxy.base_url, timeouts=limits)
         assert status_of(result) is trial.by_kind(read=SUCCEEDED, money=UNKNOWN), trouble
         assert proxy.requests - before == result.requests == trial.by_kind(read=2, money=1)
         assert result.retries == trial.by_kind(read=1, money=0)
