@@ -329,11 +329,22 @@ async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
 
 
 @pytest.mark.parametrize(
-    ("duplicates", "equal", "expected"),
-    [("reject", 1, SUCCEEDED), ("allow", 1, UNKNOWN), ("allow", 2, UNKNOWN)],
+    ("duplicates", "equal", "alone", "expected"),
+    [
+        ("reject", 1, True, SUCCEEDED),
+        ("allow", 1, False, SUCCEEDED),
+        ("allow", 1, True, UNKNOWN),
+        ("allow", 2, False, UNKNOWN),
+    ],
 )
 async def test_a_capture_is_not_settled_where_an_equal_one_was_or_may_have_been_sent(
-    sandbox: Sandbox, make: Make, duplicates: str, equal: int, expected: OutcomeStatus
+    sandbox: Sandbox,
+    make: Make,
+    duplicates: str,
+    equal: int,
+    expected: OutcomeStatus,
+    *,
+    alone: bool,
 ) -> None:
     """The state may be the work of the other; one that is given alone may have had another."""
     gateway = make(dialect=STATES, policy=BatchPolicy(duplicates=duplicates))
@@ -341,7 +352,7 @@ async def test_a_capture_is_not_settled_where_an_equal_one_was_or_may_have_been_
     orders = orders_for("capture", sandbox.seed(1, status="authorised")) * equal
     result = await gateway.capture(orders)
 
-    recovered = await gateway.recover(list(result) if equal == 1 else result)
+    recovered = await gateway.recover(list(result) if alone else result)
 
     assert statuses(recovered) == [expected] * equal
 
