@@ -9,6 +9,7 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Console, Exit, counted, standard_output
-from gateway_async.cli.settings import VARIABLES, default_path, to_toml
+from gateway_async.cli.settings import VARIABLES, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
@@ -174,15 +175,17 @@ async def sandbox(
     made = Sandbox(random_seed=trouble.seed, **kept, **attrs.asdict(shop))
     for fault in trouble.faults():
         made.faults.add("*", fault)
-    async with made:
-        for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
-        seeded = made.seed(orders, status=orders_status)
-        if orders_csv is not None:
-            write_orders(seeded, orders_csv, console, can_refund=orders_status == "captured")
-        sys.stdout.write(how_to_reach(made, is_shown=not secret))
-        sys.stdout.flush()
-        await ended.wait()
+    with tempfile.TemporaryDirectory(prefix="gateway-sandbox-") as folder:
+        async with made:
+            for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
+            seeded = made.seed(orders, status=orders_status)
+            if orders_csv is not None:
+                write_orders(seeded, orders_csv, console, can_refund=orders_status == "captured")
+            config = write_dialect(made, Path(folder, "config.toml"))
+            sys.stdout.write(how_to_reach(made, config, is_shown=not secret))
+            sys.stdout.flush()
+            await ended.wait()
 
 
 def write_orders(
@@ -196,20 +199,28 @@ def write_orders(
             write({**row, "refund_amount": (order.amount / 4).quantize(order.amount)})
 
 
-def how_to_reach(made: Sandbox, *, is_shown: bool) -> str:
-    """Return what a user writes to reach the sandbox.
+def how_to_reach(made: Sandbox, config: Path, *, is_shown: bool) -> str:
+    """Return the lines that let the other commands of a terminal reach the sandbox.
 
     Args:
         made: The sandbox.
+        config: The TOML file with what its answers mean.
         is_shown: Whether its secret may be shown: it is not one of the environment.
     """
     names = ("base_url", "merchant_id", "account_id", *["secret"][:is_shown])
-    lines = [f"export {VARIABLES[name]}={shlex.quote(getattr(made, name))}" for name in names]
+    variables = {VARIABLES[name]: getattr(made, name) for name in names}
+    lines = [
+        f"sandbox listening on {made.base_url}; in a second terminal, run:",
+        *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
+    ]
     if not is_shown:
         lines.append(f"# {VARIABLES['secret']} is not shown: give it the value that it has here")
+    return "\n".join([*lines, f"export GATEWAY_CONFIG={shlex.quote(str(config))}", ""])
+
+
+def write_dialect(made: Sandbox, path: Path) -> Path:
+    """Write what the sandbox's answers mean, as a settings file, and return its path."""
     usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
     fields = [f"{name} = {to_toml(one)}" for name, one in own.items() if one != usual[name]]
-    where = f"{default_path(os.environ)},\nor into a file that you name by --config"
-    how = f"for its answers to be understood, write these lines into {where} (add the heading"
-    lines += [f"{how} only if it has none):", "[dialect]", *fields, ""]
-    return "\n".join([f"sandbox listening on {made.base_url}", *lines])
+    path.write_text("\n".join(["[dialect]", *fields, ""]), encoding="utf-8")
+    return path
