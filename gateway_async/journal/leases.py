@@ -151,6 +151,7 @@ class Lease:
             LeaseLostError: If it ran out, or was found to be lost.
         """
         if self.expires_in() <= 0:
+            self._is_lost = True
             text = f"the lease on job {self._name!r} ran out or is lost"
             text += "" if because is None else f", since it could not be renewed: {because}"
             error = self.failure = LeaseLostError(text, job=self._name)
@@ -170,8 +171,10 @@ class Lease:
         """Let it run for its whole time from now; a failure is no loss while some of it is left.
 
         Raises:
-            LeaseLostError: If another process took it, or it ran out.
+            LeaseLostError: If another process took it, it ran out, or was found to be lost before.
         """
+        if self._is_lost:  # another process may take it
+            self.check()
         asked_at = read_clocks()
         try:
             await self.run("keep the lease", self.extend)

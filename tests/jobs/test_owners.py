@@ -195,6 +195,27 @@ async def test_a_renewal_counts_from_when_it_was_asked_for(
     assert lease.expires_in() == 3
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_one_that_found_its_lease_lost_renews_it_no_more(
+    journal: Journal,
+    other: Journal,
+    tables: Tables,
+    let_it_pass: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its caller may take its time over what is left; another process takes the job meanwhile."""
+    monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
+    lease = await (await submitted(journal)).take("me")
+    let_it_pass()
+    with pytest.raises(LeaseLostError):
+        lease.check()
+    let_it_pass(awake=0.0, wall=0.0)
+    tables.end_leases()
+    async with asyncio.timeout(5):
+        await lease.keep()
+    await other.job("job").take("another process")
+
+
 def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     if hasattr(time, "CLOCK_BOOTTIME"):
         before = time.clock_gettime(time.CLOCK_BOOTTIME)
