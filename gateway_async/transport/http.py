@@ -218,7 +218,11 @@ class AiohttpTransport:
         """
         self._closed = True
         opened = self._opened.pop(asyncio.get_running_loop(), None)
-        if opened is not None and opened.generator is not None:
+        if opened is None:
+            return
+        for deadline in opened.alarm.deadlines:  # a given session would send what waits in it
+            deadline.tracker.revoke()
+        if opened.generator is not None:
             await opened.generator.aclose()
 
     async def _post(
@@ -231,7 +235,7 @@ class AiohttpTransport:
         response: aiohttp.ClientResponse | None = None
         body: bytes | None = None
         try:
-            if opened.session.closed:
+            if self._closed or opened.session.closed:
                 raise aiohttp.ClientConnectionError("the client was closed meanwhile")
             response = await opened.session.post(
                 self._url(path),
@@ -346,10 +350,11 @@ class Deadline:
 
     Args:
         alarm: Checks it.
-        tracker: Whether its body has begun to be written.
+        tracker: See below.
         seconds: How long the whole call may take.
 
     Attributes:
+        tracker: Whether its body has begun to be written.
         due: The loop time at which it is checked next.
         missed: What took too long; empty while in time.
     """
@@ -363,7 +368,7 @@ class Deadline:
         self._is_written = False
         self._task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]  # in one
         self._cancelling = self._task.cancelling()
-        self._tracker = tracker
+        self.tracker: SendTracker = tracker
         alarm.deadlines.add(self)
         alarm.wake_by(self.due)
 
@@ -380,7 +385,7 @@ class Deadline:
             self.missed = "the time for this call was over"
         elif self._is_written:
             self.missed = f"a silence of reply_seconds={timeouts.reply_seconds}"
-        elif self._tracker.started:
+        elif self.tracker.started:
             self.due = self._end
             return
         else:

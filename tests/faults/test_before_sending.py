@@ -173,6 +173,26 @@ async def test_who_waits_for_a_connection_hears_that_the_client_was_closed(
     assert sandbox.requests["capture"] == 1
 
 
+@pytest.mark.parametrize("is_given", [True, False])
+async def test_who_waits_sends_nothing_once_the_client_is_closed(
+    sandbox: Sandbox, *, is_given: bool
+) -> None:
+    """Nor where the session that stays open is a given one, or that of another event loop."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
+        made: dict[str, Any] = {"session": session} if is_given else {"max_connections": 1}
+        async with Trial(sandbox, "capture").client(policy=HASTY, **made) as gateway:
+            calls = await hold(sandbox, gateway, 4)
+            if is_given:
+                await gateway.aclose()
+            else:
+                await asyncio.to_thread(asyncio.run, gateway.aclose())
+            calls[0].cancel()
+            async with asyncio.timeout(10):
+                _, *others = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(error) for error in others] == [ConfigurationError] * 3
+    assert sandbox.requests["capture"] == 1
+
+
 # Certificates
 
 
