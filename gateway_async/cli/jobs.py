@@ -402,13 +402,14 @@ async def resolve(
     """
     *words, decision = which or ("",)
     if decision not in _DECISIONS or bool(words) == bool(state):
+        wrong = f"{decision!r} is no outcome; " if which and decision not in _DECISIONS else ""
         raise ConfigurationError(
-            "name the orders and then their outcome, such as `17 151-199 succeeded`, or `declined "
-            f"--state held`; the outcome is one of {', '.join(_DECISIONS)}"
+            f"{wrong}name the orders and then their outcome, such as `17 151-199 succeeded`, or "
+            f"`declined --state held`; the outcome is one of {', '.join(_DECISIONS)}"
         )
     async with given.settings().open_journal(create=False) as journal:
-        total = (await journal.status(name)).total
-        meant = [one for text in words for one in _named(text, total)]
+        status = await journal.status(name)
+        meant = [one for text in words for one in _named(text, status)]
         if state:
             meant += [row.index async for row in rows_of(journal, name) if row.state in state]
         await journal.resolve(name, meant, decision, note)
@@ -416,12 +417,22 @@ async def resolve(
     console.note(f"job {name}: {counted(len(meant), 'order')} {decision}{then}")
 
 
-def _named(text: str, total: int) -> Iterable[int | str]:
-    """Return the indexes that `17` or `151-199` stands for; else the text, a request_id."""
-    if (found := _SPAN.fullmatch(text)) is None:
+def _named(text: str, job: JobStatus) -> Iterable[int | str]:
+    """Return the indexes that `17` or `151-199` stands for; of payouts, also a request_id.
+
+    Raises:
+        ConfigurationError: If it is none of these.
+    """
+    if (found := _SPAN.fullmatch(text)) is not None:
+        first, last = int(found[1]), int(found[2] or found[1])
+        if first <= last:
+            return range(first, min(last, max(first, job.total)) + 1)
+    if job.operation == PAYOUT.name:
         return [text]
-    first, last = int(found[1]), int(found[2] or found[1])
-    return range(first, min(last, max(first, total)) + 1) or [text]
+    raise ConfigurationError(
+        f"{text!r} is no index of an order, such as 17, and no range of them, such as 151-199; "
+        "`jobs show` lists them"
+    )
 
 
 # Going on

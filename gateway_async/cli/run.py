@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -30,6 +31,8 @@ from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
 
 _REASONS_SHOWN = 3
+_DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
+"""What the error of an order names whose reply was accepted, and has a value without a meaning."""
 
 
 @attrs.define(kw_only=True)
@@ -261,7 +264,7 @@ class Run:
             return 0 < self.books.unanswered == self.books.entries
         counts, held = self.report.counts, self.states[JobState.HELD]
         is_answered = counts["succeeded"] or counts["declined"] or counts["absent"]
-        is_read = any("Dialect." in reason for *_, reason in self.report.reasons)
+        is_read = any(_DIALECT_FIELD.search(reason) for *_, reason in self.report.reasons)
         is_open = counts["unknown"] or counts["not_sent"] > held
         return bool(is_open and getattr(self.left, "requests", 0)) and not (is_answered or is_read)
 

@@ -185,7 +185,11 @@ async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists
 
 
 @pytest.mark.parametrize(
-    "line", [f"refund orders.csv --yes {KEPT}", "query orders.csv", "reconcile orders.csv"]
+    "line",
+    [
+        *(f"refund orders.csv --yes {KEPT}", f"capture orders.csv {KEPT}"),
+        *("query orders.csv", "reconcile orders.csv"),
+    ],
 )
 async def test_a_wrong_secret_points_to_check(line: str, shell: Shell) -> None:
     shell.refunds(1)
