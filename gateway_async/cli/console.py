@@ -19,6 +19,7 @@ from rich.text import Text
 
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError
+from gateway_async.signing import HmacSigner
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
@@ -31,14 +32,13 @@ _CONTROLS = {
 }
 
 _TABLES = {
-    "HmacSigner": "signer",
-    **{
-        one.type.__name__: one.name
-        for one in attrs.fields(Settings)
-        if one.type and attrs.has(one.type)
-    },
+    HmacSigner: "signer",
+    **{one.type: one.name for one in attrs.fields(Settings) if one.type and attrs.has(one.type)},
 }
-_CLASS = re.compile(rf"\b({'|'.join(_TABLES)})(?=\.[a-z])|(?<=\bthe )Dialect\b")
+_NAMES = {one.__name__: name for one, name in _TABLES.items()}
+# With a field behind it: a job, or a file, may go by the name of a class.
+_WRITTEN = (rf"{one.__name__}(?=\.(?:{'|'.join(attrs.fields_dict(one))})\b)" for one in _TABLES)
+_CLASS = re.compile(rf"\b(?:{'|'.join(_WRITTEN)})|(?<=\bthe )Dialect\b")
 
 
 class Exit(IntEnum):
@@ -99,7 +99,7 @@ def print_json(value: object) -> None:
 
 def in_toml(text: str) -> str:
     """Name settings as the TOML file does: `Dialect.wire_names` is `dialect.wire_names` there."""
-    return _CLASS.sub(lambda found: _TABLES[found[0]], text)
+    return _CLASS.sub(lambda found: _NAMES[found[0]], text)
 
 
 def listed(counts: Mapping[str, int]) -> str:

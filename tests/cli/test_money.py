@@ -156,6 +156,16 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     assert shell.effects() == {1}
 
 
+async def test_a_name_that_a_class_of_python_has_too_is_shown_as_it_is(shell: Shell) -> None:
+    shell.refunds(1)
+    (shell.folder / "orders.csv").rename(shell.folder / "Timeouts.csv")
+    line = f"refund Timeouts.csv --job Dialect.monday --out Dialect.csv --yes {KEPT}"
+    facts = json.loads((await shell(f"{line} --json")).stdout)
+    named = (facts["source"], facts["job"], facts["out"])
+    assert named == ("Timeouts.csv", "Dialect.monday", "Dialect.csv")
+    assert "\nDialect.monday\n" in f"\n{(await shell(f'jobs list {KEPT}')).stdout}"
+
+
 async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists_it(
     shell: Shell,
 ) -> None:
