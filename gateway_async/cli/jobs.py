@@ -20,7 +20,7 @@ from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
-from gateway_async.errors import ConfigurationError, JobNotFoundError
+from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.operations import OPERATIONS, PAYOUT
 from gateway_async.report.report import moved_by
@@ -161,14 +161,18 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
         if left < 0:
             return
         count, differing, example = 0, 0, ""
-        async for row in rows_of(journal, job.name):
-            found = None if row.state is JobState.DECLINED else file.find(row.order)
-            if found is not None:
-                count += 1
-                if not found[1]:
-                    differing += 1
-                    amount = " ".join(map(str, moved_by(row.order) or ()))
-                    example = example or f"line {found[0]}: {amount} there"
+        try:
+            async for row in rows_of(journal, job.name):
+                found = None if row.state is JobState.DECLINED else file.find(row.order)
+                if found is not None:
+                    count += 1
+                    if not found[1]:
+                        differing += 1
+                        amount = " ".join(map(str, moved_by(row.order) or ()))
+                        example = example or f"line {found[0]}: {amount} there"
+        except JournalError as error:  # such as one that another release stored
+            yield f"{_dated(job)} may have orders of this file, too: {error}"
+            continue
         if count:
             other = f", {differing:,} with another amount ({example})" if differing else ""
             yield f"{_dated(job)} has {counted(count, 'order')} of this file{other}"

@@ -148,6 +148,17 @@ async def test_a_job_that_was_not_submitted_to_its_end_names_no_command(shell: S
     assert names(shell.folder) == ["j.db", "orders.csv", "out.csv"]
 
 
+async def test_a_job_of_another_release_keeps_no_other_file_from_being_sent(shell: Shell) -> None:
+    shell.refunds(1)
+    line = f"refund orders.csv --yes --out out.csv {KEPT} --job"
+    await shell(f"{line} night")
+    change = "UPDATE gateway_orders SET bodies = replace(bodies, 'refund_reason', 'why')"
+    Tables(f"sqlite:///{shell.folder}/j.db").run(change)
+    shell.refunds(1)
+    told = (await shell(f"{line} day")).stderr
+    assert "may have orders of this file, too: job 'night': its orders were stored by" in told
+
+
 async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell: Shell) -> None:
     shell.refunds(3)
     journal = shell.folder / "j.db"
