@@ -15,7 +15,7 @@ import time
 import traceback
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import attrs
 
@@ -313,6 +313,19 @@ class Session:
             raise ReplyUnreadableError("the reply's signature is not right")
 
 
+class Intent(Protocol):
+    """The intent to send a request. One that is repeated records it for each attempt."""
+
+    async def keep(self) -> None:
+        """Record the intent; if that raises, nothing is sent."""
+
+    async def retract(self) -> None:
+        """Record that nothing was sent."""
+
+    def check(self) -> None:
+        """Raise if nothing may be sent any more."""
+
+
 def _unshown(_: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
     """Keep fields from tools that show local variables: a reply may be in one."""
     return [field.evolve(repr=False) for field in fields]
@@ -329,10 +342,9 @@ class Attempts(Generic[T]):
         session: What it shares with the other requests of its client.
         request: The request.
         gate: Whether it may leave.
-        prepare: Awaited at each attempt, when it is the request's turn; if it raises, nothing is
-            sent.
-        retract: Awaited before a request of which nothing was sent waits for its next attempt.
-        fence: Called right before the first byte is written; if it raises, nothing is sent.
+        intent: Kept at each attempt, when it is the request's turn, and checked right before the
+            first byte. Retracted before a request of which nothing was sent waits for its next
+            attempt. None if nothing is recorded.
         value: The decoded reply; None if there is an error.
         tries: Attempts made.
         sent: How many of them may have sent something.
@@ -342,9 +354,7 @@ class Attempts(Generic[T]):
     _session: Session
     _request: Request[T]
     _gate: Gate
-    _prepare: "Callable[[], Awaitable[None]] | None" = None
-    _retract: "Callable[[], Awaitable[None]] | None" = None
-    _fence: "Callable[[], None] | None" = None
+    _intent: Intent | None = None
     value: T | None = attrs.field(default=None, init=False)
     _error: GatewayError | None = attrs.field(default=None, init=False)
     tries: int = attrs.field(default=0, init=False)
@@ -406,16 +416,17 @@ class Attempts(Generic[T]):
     async def _attempt(self, message: HttpRequest) -> None:
         """Send the request once, when it may leave, and note how the attempt ended."""
         response = problem = None
-        tracker = self._tracker = SendTracker(self._fence)
+        check = None if self._intent is None else self._intent.check
+        tracker = self._tracker = SendTracker(check)
         self._began_at = None  # its turn has not come
         try:
             if not self._gate.is_open:
                 await self._gate.wait_open()
-            if self._session.limiter is None and self._prepare is None:
+            if self._session.limiter is None and self._intent is None:
                 response = await self._send(message, tracker)
             else:
                 response = await self._send_in_turn(message, tracker)
-        except JournalError:  # from `prepare`: it ends the whole job
+        except JournalError:  # the intent's: it ends the whole job
             raise
         except GatewayError as error:
             problem = _bare(error)
@@ -424,12 +435,12 @@ class Attempts(Generic[T]):
         self._conclude(message, tracker, response, problem)
 
     async def _send_in_turn(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        """Prepare the request when the limiter lets it pass, and send it."""
+        """Keep the intent when the limiter lets the request pass, and send it."""
         limiter = self._session.limiter
         async with contextlib.nullcontext() if limiter is None else limiter:
             await self._gate.wait_open()
-            if self._prepare is not None:
-                await self._prepare()
+            if self._intent is not None:
+                await self._intent.keep()
                 self._gate.check()
             return await self._send(message, tracker)
         # A limiter may swallow errors.
@@ -506,8 +517,8 @@ class Attempts(Generic[T]):
         if is_last or wakes >= min(self._ends, gate.deadline):
             return False
         try:
-            if self._retract is not None and not self.sent:
-                await self._retract()  # a process that dies while it waits has begun nothing
+            if self._intent is not None and not self.sent:
+                await self._intent.retract()  # a process that dies while it waits has begun nothing
             await gate.sleep(pause)
         except asyncio.CancelledError:  # the last attempt's result still holds
             gate.stop(CALL_CANCELLED)

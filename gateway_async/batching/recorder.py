@@ -4,11 +4,13 @@ A `Recorder` here records nothing: it is that of a batch which its process alone
 has one that writes to its journal.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from gateway_async.session import Intent
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.judge import Judgement
@@ -16,18 +18,8 @@ if TYPE_CHECKING:
     from gateway_async.errors import AlikeRefundError
 
 
-class Intent:
-    """The intent to send a chunk; a request that is repeated records it for each attempt.
-
-    Attributes:
-        keep: Records the intent; if that raises, the chunk must not be sent.
-        withdraw: Records that nothing was sent.
-        check: Raises if the chunk must not be sent any more; called right before the first byte.
-    """
-
-    keep: "Callable[[], Awaitable[None]] | None" = None
-    withdraw: "Callable[[], Awaitable[None]] | None" = None
-    check: "Callable[[], None] | None" = None
+class ChunkIntent(Intent, Protocol):
+    """The intent to send a chunk, whose outcomes are recorded too."""
 
     async def conclude(
         self,
@@ -36,7 +28,6 @@ class Intent:
         add: "Callable[[AnsweredChunk | FailedChunk], None]",
     ) -> None:
         """Record the outcomes of the chunk, then add them to the results."""
-        add(result)
 
 
 class Recorder:
@@ -52,15 +43,15 @@ class Recorder:
 
     def begin(
         self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker: str | None
-    ) -> Intent:
-        """Return the intent to send a chunk; it is not recorded yet.
+    ) -> ChunkIntent | None:
+        """Return the intent to send a chunk, not recorded yet; None if none is recorded.
 
         Args:
             chunk: The orders.
             references: By transaction, the refund references it has already.
             marker: What the marker of each refund begins with, if any is sent.
         """
-        return Intent()
+        return None
 
     def is_recording(self, worker: "asyncio.Task[object]") -> bool:
         """Return whether a worker's last outcomes are not recorded yet."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.alike import References
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.judge import Overall
-    from gateway_async.batching.recorder import Intent
+    from gateway_async.batching.recorder import ChunkIntent
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
@@ -144,11 +144,14 @@ class Sender:
                     result = self._unanswered(chunk, attempts, references)
                 if result is not None:
                     span.statuses = result.statuses
-                    await intent.conclude(result, judgement, self._add)
+                    if intent is None:
+                        self._add(result)
+                    else:
+                        await intent.conclude(result, judgement, self._add)
         return attempts.error
 
     def _attempts(
-        self, chunk: "Chunk", references: "References", intent: "Intent"
+        self, chunk: "Chunk", references: "References", intent: "ChunkIntent | None"
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
         encoded = chunk.encoded or chunk.encode(
@@ -161,14 +164,7 @@ class Sender:
             decode=functools.partial(self._read, chunk, references),
             find_refusal=_find_refusal if is_keyed else None,
         )
-        return Attempts(
-            self._session,
-            request,
-            self._gate,
-            prepare=intent.keep,
-            retract=intent.withdraw,
-            fence=intent.check,
-        )
+        return Attempts(self._session, request, self._gate, intent)
 
     def _read(
         self, chunk: "Chunk", references: "References", response: "HttpResponse"

@@ -11,7 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.batching.outcomes import FailedChunk
-from gateway_async.batching.recorder import Intent, Recorder
+from gateway_async.batching.recorder import ChunkIntent, Recorder
 from gateway_async.errors import DuplicateOrderError, GatewayError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import (
@@ -134,7 +134,7 @@ class JournalRecorder(Recorder):
         await self.lease.change("hold orders", lambda orders: orders.hold(held), alive=True)
 
 
-class JournalIntent(Intent):
+class JournalIntent(ChunkIntent):
     """The intent to send a chunk of a job.
 
     Attributes:
@@ -172,17 +172,17 @@ class JournalIntent(Intent):
         if held:
             raise DuplicateOrderError(held)
 
-    async def withdraw(self) -> None:
+    async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""
         if (request := self.request) is None:
             return
-        withdrawn = self._withdraw(request)
+        retracted = self._retract(request)
         try:
-            await uninterrupted(withdrawn)
+            await uninterrupted(retracted)
         finally:  # a cancellation comes once it is recorded
-            self.request = request if withdrawn.exception() is not None else None
+            self.request = request if retracted.exception() is not None else None
 
-    def _withdraw(self, request: int) -> "asyncio.Future[None]":
+    def _retract(self, request: int) -> "asyncio.Future[None]":
         what, indices = "keep that nothing was sent", self._chunk.indices
         return self._recorder.lease.change(what, lambda orders: orders.withdraw(request, indices))
 
@@ -208,7 +208,7 @@ class JournalIntent(Intent):
     ) -> "asyncio.Future[None]":
         indices = result.indices
         if result.sending is None:
-            return self._withdraw(request)
+            return self._retract(request)
         ended_at, operation = result.sending.ended_at, self._recorder.operation
         references = [""] * len(indices)
         if isinstance(result, FailedChunk):

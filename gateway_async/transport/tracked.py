@@ -61,12 +61,12 @@ class SendTracker:
     """Whether a request was ever asked to write its body.
 
     Attributes:
-        fence: Called right before the first byte is written; if it raises, nothing is written.
+        check: Called right before the first byte is written; if it raises, nothing is written.
         started: Whether it was asked to write; from then on anything may have been sent.
         revoked: Whether it must not be written any more; a late write raises.
     """
 
-    fence: "Callable[[], None] | None" = None
+    check: "Callable[[], None] | None" = None
     started: bool = False
     revoked: bool = False
 
@@ -75,12 +75,12 @@ class SendTracker:
 
         Raises:
             ConnectionAbortedError: If the request was given up before.
-            GatewayError: What the fence raises.
+            GatewayError: What the check raises.
         """
         if self.revoked:
             raise ConnectionAbortedError("the request was given up before it was written")
-        if self.fence is not None:
-            self.fence()
+        if self.check is not None:
+            self.check()
         self.started = True
 
     def revoke(self) -> bool:
