@@ -268,12 +268,12 @@ class Coalescer:
         forgotten = self.unclaimed[:-UNCLAIMED_KEPT]
         del self.unclaimed[:-UNCLAIMED_KEPT]
         for one in kept:
-            amount = getattr(one.order, queue.operation.moved_field)
+            currency, amount = queue.operation.moved_by(one.order) or ("", None)
             _log.warning(
                 "unclaimed, since the caller was cancelled: %s of %s %s is %s%s",
                 describe(one.order),
                 amount,
-                one.order.currency,
+                currency,
                 one.status,
                 f": {one.error}" if one.error else "",
             )

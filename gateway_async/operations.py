@@ -15,6 +15,7 @@ import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from decimal import Decimal
 
 
 ADDED_FIELDS = frozenset({"merchant_id", "account_id", "encryption_data"})
@@ -73,7 +74,8 @@ class Operation:
         reference_field: The field of an item with the gateway's own name of what was done.
         recovered_by: The look-up that shows whether an order was done; empty where none does.
         done_state: The `PaymentState` that shows so, where that is a look-up of payments.
-        moved_field: The amount that an order moves, by its field.
+        moved_fields: The fields of the amount that an order moves, and of its currency; of several
+            pairs, the first with an amount counts.
         confirms: Whether the command line asks before it sends: money leaves the merchant.
     """
 
@@ -93,7 +95,7 @@ class Operation:
     reference_field: str = ""
     recovered_by: str = ""
     done_state: str = ""
-    moved_field: str = "amount"
+    moved_fields: tuple[tuple[str, str], ...] = (("amount", "currency"),)
     confirms: bool = False
 
     def __str__(self) -> str:
@@ -123,6 +125,13 @@ class Operation:
     def record_class(self) -> type[Any]:
         """What an item of the reply, or the result, is read as."""
         return _loaded(self._record_class)
+
+    def moved_by(self, order: object) -> "tuple[str, Decimal] | None":
+        """Return currency and amount that an order moves; None for a look-up."""
+        for name, currency_name in self.moved_fields:
+            if (amount := getattr(order, name)) is not None:
+                return getattr(order, currency_name) or "", amount
+        return None
 
 
 def identity_of(operation: Operation) -> "Callable[[Any], Any]":
@@ -182,6 +191,7 @@ QUERY = Operation(
     status_field="query_result",
     order_class=f"{_ORDERS}.OrderRef",
     record_class=f"{_RECORDS}.TransactionRecord",
+    moved_fields=(),
 )
 CAPTURE = Operation(
     name="capture",
@@ -230,7 +240,7 @@ REFUND = Operation(
     result_fields=("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
     reference_field="refund_reference_id",
     recovered_by="search_refunds",
-    moved_field="refund_amount",
+    moved_fields=(("refund_amount", "currency"),),
     confirms=True,
 )
 SEARCH_REFUNDS = attrs.evolve(
@@ -256,6 +266,7 @@ PAYOUT = Operation(
     ),
     result_fields=("transaction_id", "status", "failure_reason", "failure_type"),
     reference_field="transaction_id",
+    moved_fields=(("payment_amount", "payment_currency"), ("source_amount", "source_currency")),
     confirms=True,
 )
 

@@ -23,7 +23,6 @@ from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.operations import OPERATIONS, PAYOUT
-from gateway_async.report.report import moved_by
 
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
@@ -168,7 +167,7 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
                     count += 1
                     if not found[1]:
                         differing += 1
-                        amount = " ".join(map(str, moved_by(row.order) or ()))
+                        amount = " ".join(map(str, file.operation.moved_by(row.order) or ()))
                         example = example or f"line {found[0]}: {amount} there"
         except JournalError as error:  # such as one that another release stored
             yield f"{_dated(job)} may have orders of this file, too: {error}"
@@ -444,10 +443,11 @@ def _named(text: str, job: JobStatus) -> Iterable[int | str]:
 
 async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
     """Return how far a job has come, and what is left of it to be sent."""
-    totals = Totals(settings.dialect)
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
-        if OPERATIONS[status.operation].confirms:
+        operation = OPERATIONS[status.operation]
+        totals = Totals(operation, settings.dialect)
+        if operation.confirms:
             async for row in rows_of(journal, name):
                 if row.state is JobState.NEW:
                     totals.add(row.order)

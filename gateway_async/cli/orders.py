@@ -26,9 +26,8 @@ from gateway_async.cli.tables import Problem, Row, Table, TableError, open_table
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText
+from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText, written_amount
 from gateway_async.operations import OPERATIONS, PAYOUT, Operation, OperationClass, identity_of
-from gateway_async.report.report import moved_by, written_amount
 
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
@@ -93,9 +92,10 @@ class _WrongCellError(Exception):
 
 
 class Totals:
-    """What a file adds up to.
+    """What the orders of one operation add up to.
 
     Args:
+        operation: The operation.
         dialect: Says how many decimal places an amount is shown with.
 
     Attributes:
@@ -103,15 +103,16 @@ class Totals:
         amounts: By currency, the sum of what would be moved.
     """
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, operation: Operation, dialect: Dialect) -> None:
         self.orders: int = 0
         self.amounts: dict[str, Decimal] = defaultdict(Decimal)
+        self._operation = operation
         self._dialect = dialect
 
     def add(self, order: Any) -> None:
         """Take one order in, with what it moves."""
         self.orders += 1
-        if (moved := moved_by(order)) is not None:
+        if (moved := self._operation.moved_by(order)) is not None:
             self.amounts[moved[0].upper()] += moved[1]
 
     def __str__(self) -> str:
@@ -152,7 +153,7 @@ class OrderFile:
         self.table = table
         self.operation = operation
         self._inputs = dict(input_columns(operation.order_class))
-        self.totals: Totals = Totals(dialect or Dialect())
+        self.totals: Totals = Totals(operation, dialect or Dialect())
         self.lines: array[int] = array("L")
         self._dialect = dialect
         self._repeats = repeats
@@ -178,7 +179,9 @@ class OrderFile:
     def find(self, order: Any) -> tuple[int, bool] | None:
         """Return the first line with an order that moves money, and whether it moves as much."""
         at = self._first.get(hash(identity_of(self.operation)(order)))
-        return None if at is None else (self.lines[at], self._moved[at] == _hash_of_amount(order))
+        if at is None:
+            return None
+        return self.lines[at], self._moved[at] == self._hash_of_amount(order)
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -262,13 +265,17 @@ class OrderFile:
             return
         identity = identity_of(operation)(order)
         at = len(self.lines) - 1
-        self._moved[at] = _hash_of_amount(order)
+        self._moved[at] = self._hash_of_amount(order)
         first = self._first.setdefault(hash(identity), at)
         if first != at and not self._repeats:
             is_keyed = operation.kind is OperationClass.KEYED
             advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
             reason = f"the same order as in line {self.lines[first]}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
+
+    def _hash_of_amount(self, order: Any) -> int:
+        moved = self.operation.moved_by(order)
+        return 0 if moved is None else hash((moved[0].upper(), moved[1]))
 
 
 @contextlib.contextmanager
@@ -284,11 +291,6 @@ def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[Orde
     repeats = policy.duplicates != "reject" and row is not PAYOUT
     with open_table(path) as table:
         yield OrderFile(table, row, settings.dialect, repeats=repeats)
-
-
-def _hash_of_amount(order: Any) -> int:
-    moved = moved_by(order)
-    return 0 if moved is None else hash((moved[0].upper(), moved[1]))
 
 
 def _check_not_sent(cells: Mapping[str, str]) -> None:

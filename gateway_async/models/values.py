@@ -273,6 +273,12 @@ def to_amount(value: Decimal | str | int) -> Decimal:
     return amount
 
 
+def written_amount(amount: Decimal, places: int) -> str:
+    """Write an amount with so many decimal places, or more where it has more."""
+    exponent = amount.as_tuple().exponent
+    return f"{amount:,.{max(places, -exponent if isinstance(exponent, int) else 0)}f}"
+
+
 def to_integer(value: object) -> int:
     """Let an `int` pass, and no `bool`."""
     if isinstance(value, bool) or not isinstance(value, int):

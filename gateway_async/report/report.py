@@ -29,6 +29,7 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
+from gateway_async.models.values import written_amount
 from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.differences import EXACT, Difference, is_summable
 from gateway_async.reconciliation.summary import Summary
@@ -46,13 +47,6 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufd
 _CURRENCY = re.compile(r"[A-Z]{3}")
 # An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons.
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)+|\d{4,}")
-# Fields of the amount that an order moves, and of its currency; the first that is there counts.
-_MONEY = (
-    ("refund_amount", "currency"),
-    ("payment_amount", "payment_currency"),
-    ("source_amount", "source_currency"),
-    ("amount", "currency"),
-)
 _NOUNS = {
     name: "look-ups" if row.is_look_up else f"{name}s"
     for name, row in OPERATIONS.items()
@@ -278,7 +272,7 @@ class Report:
             outcome: The outcome.
             line: The line of the file that its order stands in, if it comes from one.
         """
-        order, error, moved = outcome.order, outcome.error, moved_by(outcome.order)
+        order, error, moved = outcome.order, outcome.error, _moved_by(outcome.order)
         step = self._step(str(outcome.status), self._advise(str(outcome.status), error))
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
             step.add_money(currency, amount)
@@ -367,18 +361,10 @@ def _references(value: object) -> dict[str, Any]:
     return {"order_no": _cut(order_no or ""), "transaction_id": _cut(transaction_id or "")}
 
 
-def moved_by(order: object) -> tuple[str, Decimal] | None:
-    """Return currency and amount that an order or a payout moves; None for a look-up."""
-    for name, currency_name in _MONEY:
-        if (amount := getattr(order, name, None)) is not None:
-            return getattr(order, currency_name) or "", amount
-    return None
-
-
-def written_amount(amount: Decimal, places: int) -> str:
-    """Write an amount with so many decimal places, or more where it has more."""
-    exponent = amount.as_tuple().exponent
-    return f"{amount:,.{max(places, -exponent if isinstance(exponent, int) else 0)}f}"
+def _moved_by(order: object) -> tuple[str, Decimal] | None:
+    """Return currency and amount that an order of any operation moves; None for a look-up."""
+    row = next((row for row in OPERATIONS.values() if isinstance(order, row.order_class)), None)
+    return None if row is None else row.moved_by(order)
 
 
 def _listed(record: object) -> Iterable[tuple[str | None, Decimal | None]]:
