@@ -83,13 +83,11 @@ def steady_time() -> float:
 class Gate:
     """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
 
-    A gate that was stopped never opens again. If `is_open` is False, call `wait_open`.
+    A gate that was stopped never opens again.
 
     Attributes:
         deadline: Loop time after which no request leaves.
         drain_seconds: How long a request that has left may take beyond the deadline.
-        is_open: Whether requests may leave without a further look. False from the first deadline,
-            pause or stop on: then `wait_open` decides.
         paused_until: Loop time before which no request leaves.
         stopped_because: The reason of `stop`; None if it was not stopped.
     """
@@ -97,7 +95,6 @@ class Gate:
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
         self.deadline = deadline
         self.drain_seconds = drain_seconds
-        self.is_open: bool = deadline == math.inf
         self.paused_until: float = -math.inf
         self.stopped_because: str | None = None
         self._stopped = asyncio.Event()
@@ -105,26 +102,25 @@ class Gate:
     @property
     def is_too_late(self) -> bool:
         """Whether the deadline has passed."""
-        return asyncio.get_running_loop().time() >= self.deadline
+        has_deadline = self.deadline < math.inf  # mostly not, and that is quicker to find
+        return has_deadline and asyncio.get_running_loop().time() >= self.deadline
 
     @property
     def stop_reason(self) -> str | None:
         """Why no request may leave any more; None while requests may leave."""
-        if self.stopped_because is None and not self.is_open and self.is_too_late:
+        if self.stopped_because is None and self.is_too_late:
             return DEADLINE_PASSED
         return self.stopped_because
 
     def stop(self, reason: str) -> None:
         """Let no request leave any more; the first reason stays."""
         self.stopped_because = self.stopped_because or reason
-        self.is_open = False
         self._stopped.set()
 
     def pause(self, seconds: float) -> None:
         """Let no request leave for so long."""
         until = asyncio.get_running_loop().time() + seconds
         self.paused_until = max(self.paused_until, until)
-        self.is_open = False
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for so long, at most until the deadline or a stop."""
@@ -420,8 +416,7 @@ class Attempts(Generic[T]):
         tracker = self._tracker = SendTracker(check)
         self._began_at = None  # its turn has not come
         try:
-            if not self._gate.is_open:
-                await self._gate.wait_open()
+            await self._gate.wait_open()
             if self._session.limiter is None and self._intent is None:
                 response = await self._send(message, tracker)
             else:

@@ -458,7 +458,7 @@ class WorkerPool:
         gate = self._run.gate
         try:
             while (chunk := await self._next_chunk()) is not None:
-                if not gate.is_open and (reason := gate.stop_reason) is not None:
+                if (reason := gate.stop_reason) is not None:
                     self._add(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
                     await asyncio.sleep(0)  # let other tasks run, however long the input is
                     continue
