@@ -150,12 +150,6 @@ class Gate:
             raise NotSentError(f"nothing was sent: {reason}")
 
 
-def is_cancelled() -> bool:
-    """Return whether the running task has been cancelled, though it was let finish a step."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 @attrs.define(kw_only=True, eq=False)
 class Request(Generic[T]):
     """One request to make, of any operation; its repr shows no content.

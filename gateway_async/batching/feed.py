@@ -17,7 +17,6 @@ from gateway_async.errors import DuplicateOrderError, GatewayError, InvalidOrder
 from gateway_async.models.orders import OutcomeStatus, count_status, whole_marker
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass, identity_of
-from gateway_async.session import is_cancelled
 from gateway_async.wire.encode import EncodedChunk, check_amounts, encode_chunk, selection_fields
 
 if TYPE_CHECKING:
@@ -181,6 +180,12 @@ class GivenOrders:
             await closing
 
 
+def is_cancelled() -> bool:
+    """Return whether the running task has been cancelled, though it was let finish a step."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 def check_orders(orders: object, order_class: type[Any], name: str = "orders") -> None:
     """Check the input of a batch.
 
@@ -208,7 +213,6 @@ class OrderFeed:
         policy: Its `chunk_size`, `concurrency` and `duplicates`.
         orders: The input.
         marker: The beginning that the refunds' markers share; None if no markers are sent.
-        checked: Whether the orders were checked before.
 
     Attributes:
         source: Where the orders come from.
@@ -218,7 +222,7 @@ class OrderFeed:
         refused: Orders that may not be sent, each with its error.
     """
 
-    def __init__(  # noqa: PLR0913  # what a feed is made of
+    def __init__(
         self,
         operation: "Operation",
         dialect: "Dialect",
@@ -226,7 +230,6 @@ class OrderFeed:
         orders: Source,
         *,
         marker: str | None = None,
-        checked: bool = False,
     ) -> None:
         limit = operation.limit or 1
         self.source: Source = orders
@@ -244,7 +247,7 @@ class OrderFeed:
         self._is_keyed = operation.kind is OperationClass.KEYED and not dialect.payout_deduplicates
         duplicates = "reject" if self._is_keyed else policy.duplicates
         # A job's payouts may have been let in under a dialect by which the gateway deduplicates.
-        self._is_checked = checked and not self._is_keyed
+        self._is_checked = orders.is_stored and not self._is_keyed
         self.is_serial: bool = duplicates == "serialize"
         self._seen: set[int] | None = set() if duplicates == "reject" else None
         self._pulled = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gateway_async.batching.alike import SECONDS_AN_HOUR
 from gateway_async.batching.baseline import Baseline
-from gateway_async.batching.feed import GivenOrders, OrderFeed
+from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
 from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Sender
@@ -27,7 +27,7 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.operations import REFUND
-from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, is_cancelled
+from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -348,17 +348,15 @@ class WorkerPool:
         )
         self._run = run
         self._policy = policy
-        self._show = add
+        self._add = add
         self._recorder = recorder or Recorder()
-        self._feed = OrderFeed(
-            operation, session.dialect, policy, orders, marker=begins, checked=is_job
-        )
+        self._feed = OrderFeed(operation, session.dialect, policy, orders, marker=begins)
         self._sender = Sender(
             session,
             operation,
             gate,
             run.results,
-            self._add,
+            self._finish,
             self._recorder,
             marker=begins,
             alone=policy.duplicates == "reject",
@@ -372,7 +370,7 @@ class WorkerPool:
                 session,
                 gate,
                 run.results,
-                add=self._add,
+                add=self._finish,
                 recorder=self._recorder,
                 since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
                 counts_made=not is_job and policy.duplicates != "reject",
@@ -429,7 +427,7 @@ class WorkerPool:
             self._alarm.cancel()
         reason = self._run.gate.stop_reason or "the batch ended before"
         for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
-            self._show(chunk)
+            self._add(chunk)
 
     async def aclose(self) -> None:
         """Close the input, if it was not taken to its end."""
@@ -459,7 +457,7 @@ class WorkerPool:
         try:
             while (chunk := await self._next_chunk()) is not None:
                 if (reason := gate.stop_reason) is not None:
-                    self._add(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
+                    self._finish(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
                     await asyncio.sleep(0)  # let other tasks run, however long the input is
                     continue
                 rest: Chunk | None = chunk
@@ -493,7 +491,7 @@ class WorkerPool:
                     self._stop("the input failed")
             if feed.refused:
                 for each in feed.take_refused():
-                    self._show(each)
+                    self._add(each)
                 await asyncio.sleep(0)  # let other tasks run, however many orders are wrong
                 continue
             chunk = feed.take()
@@ -533,9 +531,9 @@ class WorkerPool:
         gate.stop(reason)
         self._withdraw_unsent()
 
-    def _add(self, chunk: "ChunkResult") -> None:
+    def _finish(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk, and let orders that waited for it follow."""
-        self._show(chunk)
+        self._add(chunk)
         if self._feed.is_serial:
             self._feed.release(chunk)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.feed import Chunk
+from gateway_async.batching.feed import Chunk, is_cancelled
 from gateway_async.batching.outcomes import FailedChunk, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
@@ -33,7 +33,6 @@ from gateway_async.journal import Job, JobState
 from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
 from gateway_async.models.orders import OutcomeStatus, status_codes
 from gateway_async.operations import OperationClass
-from gateway_async.session import is_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -264,7 +263,7 @@ class JobWork:
                     self._run,
                     NewOrders(self._lease, self._collection),
                     policy,
-                    add=self._show,
+                    add=self._add_chunk,
                     marker=job.marker,
                     began_at=job.created_at,
                     recorder=recorder,
@@ -320,7 +319,8 @@ class JobWork:
 
     # What is yielded: at once what succeeded or was declined, the rest at the end
 
-    def _show(self, chunk: "ChunkResult") -> None:
+    def _add_chunk(self, chunk: "ChunkResult") -> None:
+        """Add the final outcomes of a chunk, and note why orders were not sent."""
         if (
             isinstance(chunk, FailedChunk)
             and chunk.status is OutcomeStatus.NOT_SENT
