@@ -93,10 +93,12 @@ class Chunk:
         return Chunk([self.indices[n] for n in picked], tuple(self.orders[n] for n in picked))
 
     def encode(
-        self, operation: "Operation", dialect: "Dialect", marker: str | None
+        self, operation: "Operation", dialect: "Dialect", marker_prefix: str | None
     ) -> EncodedChunk:
-        """Write the orders as they go out; their markers begin with `marker`."""
-        markers = () if marker is None else [whole_marker(marker, n) for n in self.indices]
+        """Write the orders as they go out; their markers begin with `marker_prefix`."""
+        if marker_prefix is None:
+            return encode_chunk(operation, self.orders, dialect)
+        markers = [whole_marker(marker_prefix, n) for n in self.indices]
         return encode_chunk(operation, self.orders, dialect, markers)
 
     def failed(self, error: GatewayError) -> FailedChunk:
@@ -212,7 +214,7 @@ class OrderFeed:
         dialect: What the interface leaves open.
         policy: Its `chunk_size`, `concurrency` and `duplicates`.
         orders: The input.
-        marker: The beginning that the refunds' markers share; None if no markers are sent.
+        marker_prefix: What the refunds' markers begin with; None if no markers are sent.
 
     Attributes:
         source: Where the orders come from.
@@ -229,14 +231,14 @@ class OrderFeed:
         policy: "BatchPolicy",
         orders: Source,
         *,
-        marker: str | None = None,
+        marker_prefix: str | None = None,
     ) -> None:
         limit = operation.limit or 1
         self.source: Source = orders
         self.is_broken: bool = False
         # A source that neither waits nor reads a journal gives its orders in one step.
         self._lock = asyncio.Lock() if orders.waits or orders.is_stored else None
-        self._marker = marker
+        self._marker_prefix = marker_prefix
         self._operation = operation
         self._dialect = dialect
         self.chunk_size: int = min(policy.chunk_size or limit, limit)
@@ -451,7 +453,7 @@ class OrderFeed:
         indices = indices if type(indices) is range else _compact(indices)
         chunk = Chunk(indices, tuple(orders))
         try:
-            chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker)
+            chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker_prefix)
         except GatewayError:  # `check` finds the order
             return False
         if not (self._is_checked or self._note_new(identities)):

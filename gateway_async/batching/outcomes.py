@@ -51,18 +51,18 @@ class Sending:
         ended_at: When the request ended, in seconds since the epoch; infinite if the process ended
             before.
         references: By transaction, the references of its earlier refunds, where recorded.
-        marker: The beginning that the markers of the batch share, where markers were sent.
+        marker_prefix: What the markers of the batch begin with, where markers were sent.
         alone: Whether the batch had no other order of the transaction.
     """
 
     ended_at: float
     references: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
-    marker: str | None = None
+    marker_prefix: str | None = None
     alone: bool = True
 
     def marker_of(self, index: int) -> str | None:
         """Return the whole marker of the order at this position of the input."""
-        return None if self.marker is None else whole_marker(self.marker, index)
+        return None if self.marker_prefix is None else whole_marker(self.marker_prefix, index)
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

@@ -42,14 +42,14 @@ class Recorder:
     )
 
     def begin(
-        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker: str | None
+        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker_prefix: str | None
     ) -> ChunkIntent | None:
         """Return the intent to send a chunk, not recorded yet; None if none is recorded.
 
         Args:
             chunk: The orders.
             references: By transaction, the refund references it has already.
-            marker: What the marker of each refund begins with, if any is sent.
+            marker_prefix: What the marker of each refund begins with, if any is sent.
         """
         return None
 

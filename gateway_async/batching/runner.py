@@ -26,6 +26,7 @@ from gateway_async.errors import (
     NotSentError,
     RejectedError,
 )
+from gateway_async.models.orders import marker_prefix_of
 from gateway_async.operations import REFUND
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate
 
@@ -322,7 +323,7 @@ class WorkerPool:
         orders: Where its orders come from.
         policy: How they are sent.
         add: Called with the outcomes of each chunk.
-        marker: What tells the refunds' markers, where they are sent, from those of others.
+        marker_prefix: What the refunds' markers begin with, where they are sent.
         began_at: When the orders were handed in, in seconds since the epoch: the guard against
             alike refunds looks back `hold_alike_hours` from here.
         recorder: Records each chunk.
@@ -335,14 +336,14 @@ class WorkerPool:
         policy: "BatchPolicy",
         *,
         add: "Callable[[ChunkResult], None]",
-        marker: str,
+        marker_prefix: str,
         began_at: float,
         recorder: Recorder | None = None,
     ) -> None:
         session, operation, gate = run.session, run.operation, run.gate
         recovery, is_job = session.recovery, orders.is_stored
         is_marked = operation is REFUND and recovery.refund_evidence == "marker"
-        begins = f"ga-{marker}" if is_marked else None
+        sent_prefix = marker_prefix if is_marked else None
         has_baseline = operation is REFUND and (
             recovery.record_baseline or (is_job and not is_marked)
         )
@@ -350,7 +351,9 @@ class WorkerPool:
         self._policy = policy
         self._add = add
         self._recorder = recorder or Recorder()
-        self._feed = OrderFeed(operation, session.dialect, policy, orders, marker=begins)
+        self._feed = OrderFeed(
+            operation, session.dialect, policy, orders, marker_prefix=sent_prefix
+        )
         self._sender = Sender(
             session,
             operation,
@@ -358,7 +361,7 @@ class WorkerPool:
             run.results,
             self._finish,
             self._recorder,
-            marker=begins,
+            marker_prefix=sent_prefix,
             alone=policy.duplicates == "reject",
             # A job sends its orders in turn anyway: whether they repeat, the caller's policy says.
             claimed=set() if has_baseline and run.policy.duplicates == "serialize" else None,
@@ -542,8 +545,13 @@ def open_runner(
     session: "Session", operation: "Operation", orders: object, policy: "BatchPolicy"
 ) -> BatchRunner:
     """Return a batch of orders that nothing but this process remembers; it is not started."""
-    run, marker = BatchRunner(session, operation, policy), uuid.uuid4().hex[:12]
+    run = BatchRunner(session, operation, policy)
     run.work = WorkerPool(
-        run, GivenOrders(orders), policy, add=run.add, marker=marker, began_at=time.time()
+        run,
+        GivenOrders(orders),
+        policy,
+        add=run.add,
+        marker_prefix=marker_prefix_of(uuid.uuid4().hex[:12]),
+        began_at=time.time(),
     )
     return run

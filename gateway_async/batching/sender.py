@@ -8,7 +8,7 @@ Every order of a chunk gets exactly one outcome, also if a collaborator raises.
 import asyncio
 import functools
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
@@ -35,9 +35,21 @@ if TYPE_CHECKING:
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
 
-    Reading = tuple[bytes, Overall, Judgement | None, References]
-    """The reply to keep, its overall result, its judgement, and the references that count as those
-    of earlier refunds; no judgement if a glance proved success."""
+
+class Reading(NamedTuple):
+    """A reply that was read.
+
+    Attributes:
+        reply: What is kept of it.
+        overall: Its overall result.
+        judgement: Its judgement; None if a glance proved that every order succeeded.
+        references: By transaction, the references that count as those of earlier refunds.
+    """
+
+    reply: bytes
+    overall: "Overall"
+    judgement: Judgement | None
+    references: "References"
 
 
 @attrs.define(eq=False, repr=False)
@@ -51,7 +63,7 @@ class Sender:
         results: Where requests and unexpected records are counted.
         add: Called with the outcomes of each chunk.
         recorder: Records each chunk.
-        marker: The beginning that the refunds' markers share; None if no markers are sent.
+        marker_prefix: What the refunds' markers begin with; None if no markers are sent.
         alone: Whether no two orders of the batch have the same transaction.
         claimed: Hashes of the transaction and the reference of each refund that succeeded; None
             where one reference may be that of several refunds.
@@ -63,7 +75,7 @@ class Sender:
     _results: Results
     _add: "Callable[[AnsweredChunk | FailedChunk], None]"
     _recorder: Recorder = attrs.field(factory=Recorder)
-    _marker: str | None = None
+    _marker_prefix: str | None = None
     _alone: bool = True
     _claimed: set[int] | None = None
     _glance: Glance | None = attrs.field(init=False)
@@ -100,7 +112,7 @@ class Sender:
         """
         task, observer = asyncio.current_task(), self._session.observer
         results = self._results
-        intent = self._recorder.begin(chunk, references, self._marker)
+        intent = self._recorder.begin(chunk, references, self._marker_prefix)
         attempts: Attempts[Reading] | None = None
         problem: GatewayError | None = None
         try:
@@ -155,7 +167,7 @@ class Sender:
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
         encoded = chunk.encoded or chunk.encode(
-            self._operation, self._session.dialect, self._marker
+            self._operation, self._session.dialect, self._marker_prefix
         )
         is_keyed = self._operation.kind is OperationClass.KEYED
         request = Request(
@@ -166,9 +178,7 @@ class Sender:
         )
         return Attempts(self._session, request, self._gate, intent)
 
-    def _read(
-        self, chunk: "Chunk", references: "References", response: "HttpResponse"
-    ) -> "Reading":
+    def _read(self, chunk: "Chunk", references: "References", response: "HttpResponse") -> Reading:
         """Prove success of every order at a glance, or else decode the reply and judge it."""
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
         body = response.body
@@ -176,7 +186,7 @@ class Sender:
         if glance is not None and not any(references.values()):
             kept = glance.prove(body, listed, len(chunk.orders))
             if kept is not None:
-                return kept, glance.overall, None, references
+                return Reading(kept, glance.overall, None, references)
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
         judgement = judge(operation, chunk.orders, payload, dialect, references)
@@ -188,7 +198,7 @@ class Sender:
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, listed, overall)
-        return reply, overall, judgement, references
+        return Reading(reply, overall, judgement, references)
 
     def _claim(self, chunk: "Chunk", judgement: Judgement) -> dict[str, str]:
         """Claim the references of what succeeded.
@@ -244,12 +254,13 @@ class Sender:
         return Sending(
             ended_at=attempts.ended_at,
             references=references,
-            marker=self._marker,
+            marker_prefix=self._marker_prefix,
             alone=self._alone,
         )
 
 
-def _find_refusal(reading: "Reading") -> RejectedError | None:
+def _find_refusal(reading: Reading) -> RejectedError | None:
     """Return why the one order of a request was declined; None if it was not."""
-    errors = [] if reading[2] is None else [error for _, error in reading[2].verdicts]
+    verdicts = () if reading.judgement is None else reading.judgement.verdicts
+    errors = (error for _, error in verdicts)
     return next((error for error in errors if isinstance(error, RejectedError)), None)

@@ -95,10 +95,10 @@ class JournalRecorder(Recorder):
             self._recordings[asyncio.current_task()] = asyncio.ensure_future(work)
 
     def begin(
-        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker: str | None
+        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker_prefix: str | None
     ) -> "JournalIntent":
         """Return the intent to send a chunk."""
-        return JournalIntent(self, chunk, noted(references, marker))
+        return JournalIntent(self, chunk, noted(references, marker_prefix))
 
     async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
         """Read the job through, and return which refunds it may have made beside each order."""

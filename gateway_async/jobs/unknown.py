@@ -50,10 +50,10 @@ class UnknownOrders:
         """Look some unknown orders up.
 
         Returns:
-            What is known of them now, and of those that must be known besides: a witness, and the
-            other orders of their transactions, which may claim a refund. And the states, before, of
-            all orders of their transactions: an operator may decide on one of them meanwhile, and
-            then another claims what was found.
+            What is known of them now, and of those that must be known besides: a control refund,
+            and the other orders of their transactions, which may claim a refund. And the states,
+            before, of all orders of their transactions: an operator may decide on one of them
+            meanwhile, and then another claims what was found.
         """
         names = {row.order.transaction_id for row in rows}
         seen: States = defaultdict(dict)
@@ -61,8 +61,8 @@ class UnknownOrders:
         for row in await self._lease.read(lambda orders: orders.of(names)):
             known[row.index] = row
             seen[row.order.transaction_id][row.index] = row.state
-        if (witness := await self._lease.read(Orders.witness)) is not None:
-            known[witness.index] = witness
+        if (control := await self._lease.read(Orders.control_refund)) is not None:
+            known[control.index] = control
         rows_by_index = (known[index] for index in sorted(known))
         block = ListedOutcomes(tuple(row.outcome(taken_at=self._taken_at) for row in rows_by_index))
         given = BatchResult[Any, Any](counts=count_statuses(block.statuses), chunks=(block,))

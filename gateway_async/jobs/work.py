@@ -264,7 +264,7 @@ class JobWork:
                     NewOrders(self._lease, self._collection),
                     policy,
                     add=self._add_chunk,
-                    marker=job.marker,
+                    marker_prefix=job.marker_prefix,
                     began_at=job.created_at,
                     recorder=recorder,
                 )

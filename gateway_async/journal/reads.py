@@ -157,7 +157,7 @@ class Orders:
         rows = self._rows(list(pick_known(self._chunks_at(positions), positions).items()))
         return [row for row in rows if identity(row.order) in asked]
 
-    def witness(self) -> Row | None:
+    def control_refund(self) -> Row | None:
         """Return a row of any slice that succeeded and has a reference; None if none is found."""
         succeeded = (JobState.SUCCEEDED,)
         for chunk in attrs.evolve(self, slice_number=None)._scan(succeeded):  # noqa: SLF001  # its own

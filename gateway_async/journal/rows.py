@@ -24,7 +24,7 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.journal.states import UNFINISHED, JobState
-from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
 
 if TYPE_CHECKING:
     from gateway_async.operations import Operation
@@ -119,10 +119,10 @@ def known_of(state: JobState, error: GatewayError | None) -> Known:
     )
 
 
-def noted(references: Mapping[str, frozenset[str]], marker: str | None) -> str:
+def noted(references: Mapping[str, frozenset[str]], marker_prefix: str | None) -> str:
     """Write what is noted of a request before it is sent; see `Sending`."""
     before = {name: sorted(known) for name, known in references.items()}
-    return orjson.dumps({"references": before, "marker": marker}).decode()
+    return orjson.dumps({"references": before, "marker": marker_prefix}).decode()
 
 
 DONE = Known(JobState.SUCCEEDED)
@@ -289,7 +289,7 @@ def _sending(sent: str, ended_at: float | None) -> Sending:
     return Sending(
         ended_at=math.inf if ended_at is None else ended_at,
         references={name: frozenset(known) for name, known in note["references"].items()},
-        marker=note["marker"],
+        marker_prefix=note["marker"],
         alone=note.get("alone", False),  # earlier versions noted it
     )
 
@@ -384,10 +384,10 @@ class JobRow(NamedTuple):
         return Merchant(self.merchant_id, self.account_id, self.gateway)
 
     @property
-    def marker(self) -> str:
-        """What tells its refunds from those of others: the same in every process that runs it."""
+    def marker_prefix(self) -> str:
+        """What its refunds' markers begin with: the same in every process that runs it."""
         named = f"{self.name} {self.created.isoformat()}"
-        return hashlib.sha256(named.encode()).hexdigest()[:12]
+        return marker_prefix_of(hashlib.sha256(named.encode()).hexdigest()[:12])
 
     def difference(self, subject: Mapping[str, str]) -> str:
         """Return in what the job is for something else than this; empty where in nothing."""

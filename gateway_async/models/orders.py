@@ -198,20 +198,26 @@ def present_statuses(codes: bytes) -> dict[OutcomeStatus, int]:
     return {_STATUSES[code]: codes.count(code) for code in set(codes)}
 
 
-ANY_MARKER = re.compile(r"\[ga-[0-9a-f]{12}-\d{10}\]")
+_OURS = "ga-"
+ANY_MARKER = re.compile(rf"\[{_OURS}[0-9a-f]{{12}}-\d{{10}}\]")
 """What every marker looks like."""
 
 
-def whole_marker(marker: str, index: int) -> str:
+def marker_prefix_of(digits: str) -> str:
+    """Return what the markers of a batch begin with, from 12 hex digits that it alone has."""
+    return f"{_OURS}{digits}"
+
+
+def whole_marker(marker_prefix: str, index: int) -> str:
     """Return the marker of one order.
 
     All are equally long, so that a gateway that cuts reasons cuts all of them or none.
 
     Args:
-        marker: What every marker of the batch begins with.
+        marker_prefix: What every marker of the batch begins with.
         index: The order's position in the input.
     """
-    return f"[{marker}-{index:010}]"
+    return f"[{marker_prefix}-{index:010}]"
 
 
 def marked(reason: str, marker: str) -> str:

@@ -292,7 +292,7 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
     """Return the outcome of an order that was sent again under its own name and marker."""
     sending = outcome.sending or before.sending
     if sending is not None and before.sending is not None:
-        sending = attrs.evolve(sending, marker=before.sending.marker)
+        sending = attrs.evolve(sending, marker_prefix=before.sending.marker_prefix)
     exchange = attrs.evolve(outcome.exchange, sending=sending)
     # Its items are found by its index in the resend, so they are taken out before that changes.
     items = tuple(outcome.items)
