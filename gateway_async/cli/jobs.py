@@ -22,6 +22,7 @@ from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
+from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT
 from gateway_async.operations import OPERATIONS, PAYOUT
 
 _DIGITS = 16
@@ -72,7 +73,7 @@ class KnownJob:
 
 
 def _is_done(status: JobStatus) -> bool:
-    done = status.counts[JobState.SUCCEEDED] + status.counts[JobState.DECLINED]
+    done = sum(status.counts[state] for state in FINAL)
     return status.imported and done == status.total
 
 
@@ -242,10 +243,7 @@ Example: `gateway-async jobs show NAME`""",
 )
 
 _SHOWN = 100
-_IN_DOUBT = ("held", "unknown", "intent")
-_DECISIONS = ("succeeded", "declined", "not_sent", "unknown")
 _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
-_State = Literal["new", "intent", "succeeded", "declined", "unknown", "held"]
 
 
 def _facts(status: JobStatus) -> dict[str, Any]:
@@ -320,7 +318,7 @@ async def show(
         columns = ("index", "state", *naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
         async for row in rows_of(journal, name):
-            if row.state.value in _IN_DOUBT:
+            if row.state in IN_DOUBT:
                 count += 1
                 if count <= _SHOWN:
                     names = (str(getattr(row.order, column)) for column in naming)
@@ -346,7 +344,7 @@ def outcomes(
     name: str,
     /,
     *,
-    state: Annotated[tuple[_State, ...], options.Repeated] = (),
+    state: Annotated[tuple[JobState, ...], options.Repeated] = (),
     given: options.Written = options.Written(),
     console: options.Shown,
 ) -> int:
@@ -404,11 +402,11 @@ async def resolve(
         state: In place of names: all orders of the job that are in this state; may be repeated.
     """
     *words, decision = which or ("",)
-    if decision not in _DECISIONS or bool(words) == bool(state):
-        wrong = f"{decision!r} is no outcome; " if which and decision not in _DECISIONS else ""
+    if decision not in DECISIONS or bool(words) == bool(state):
+        wrong = f"{decision!r} is no outcome; " if which and decision not in DECISIONS else ""
         raise ConfigurationError(
             f"{wrong}name the orders and then their outcome, such as `17 151-199 succeeded`, or "
-            f"`declined --state held`; the outcome is one of {', '.join(_DECISIONS)}"
+            f"`declined --state held`; the outcome is one of {', '.join(DECISIONS)}"
         )
     async with given.settings().open_journal(create=False) as journal:
         status = await journal.status(name)

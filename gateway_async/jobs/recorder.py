@@ -23,7 +23,7 @@ from gateway_async.journal.rows import (
     noted,
     written_item,
 )
-from gateway_async.journal.states import JobState
+from gateway_async.journal.states import MAY_BE_LISTED, JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MAY_BE_MADE = (JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED)
 _OUTCOMES = "keep the outcomes"
 
 
@@ -114,7 +113,7 @@ class JournalRecorder(Recorder):
             beside = [row for row in alike if row.index != index]
             more = sum(
                 row.order.refund_amount == order.refund_amount
-                and row.state in _MAY_BE_MADE
+                and row.state in MAY_BE_LISTED
                 and not row.known.reference
                 for row in beside
             )

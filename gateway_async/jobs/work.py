@@ -31,11 +31,12 @@ from gateway_async.jobs.recorder import JournalRecorder
 from gateway_async.jobs.unknown import UnknownOrders
 from gateway_async.journal import Job, JobState
 from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
+from gateway_async.journal.states import FINAL, IN_DOUBT, MAY_BE_DONE
 from gateway_async.models.orders import OutcomeStatus, status_codes
 from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Iterator
 
     from gateway_async.batching.outcomes import ChunkResult, Outcome
     from gateway_async.journal.leases import Lease
@@ -46,8 +47,6 @@ T = TypeVar("T")
 _log = logging.getLogger("gateway_async.jobs")
 
 _READ_AT_ONCE = 1000
-_PAY_NO_MORE = (JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
-_SETTLED = (JobState.SUCCEEDED, JobState.DECLINED)
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
 _CLOCKS_DIFFER_SECONDS = 0.1
@@ -249,12 +248,12 @@ class JobWork:
         # The same payout may have been let in twice while the dialect said that this is harmless.
         is_keyed = self._operation.kind is OperationClass.KEYED
         is_once = is_keyed and not self._session.dialect.payout_deduplicates
-        in_doubt = () if is_open else (JobState.UNKNOWN, JobState.HELD)
-        states = _PAY_NO_MORE if is_once else in_doubt
+        in_doubt = frozenset[JobState]() if is_open else IN_DOUBT
+        states = MAY_BE_DONE if is_once else in_doubt
         recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)
         try:
             await self._recover(hold=False)
-            async for rows in self._lease.pages(_SETTLED):  # by earlier processes
+            async for rows in self._lease.pages(FINAL):  # by earlier processes
                 await self._yield(StoredChunk(rows), again=True)
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lost is not None:
@@ -274,7 +273,7 @@ class JobWork:
         finally:
             await self._yield_left()
 
-    async def _send_new(self, pool: WorkerPool, states: "Sequence[JobState]") -> None:
+    async def _send_new(self, pool: WorkerPool, states: "Collection[JobState]") -> None:
         """Send the orders of a pool; none may follow one like it that is in these states."""
         if states:
             async for rows in self._lease.pages(states):

@@ -18,7 +18,7 @@ from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages
 from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus
-from gateway_async.journal.states import JobState
+from gateway_async.journal.states import DECISIONS, JobState
 from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import expect, is_count, is_duration
@@ -44,13 +44,6 @@ _SLICE: "Kind" = (
     "the number of a slice, an int",
 )
 _LONGEST_LEASE_SECONDS = 86_400
-
-_DECISIONS = {
-    OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
-    OutcomeStatus.DECLINED: JobState.DECLINED,
-    OutcomeStatus.NOT_SENT: JobState.NEW,
-    OutcomeStatus.UNKNOWN: JobState.HELD,
-}
 
 
 class Journal:
@@ -224,10 +217,10 @@ class Journal:
         if not (isinstance(note, str) and note.strip()):  # type: ignore[redundant-expr]  # likewise
             raise ConfigurationError("note: expected a text that says why")
         try:
-            state = _DECISIONS[OutcomeStatus(status)]
+            state = DECISIONS[OutcomeStatus(status)]
         except (ValueError, KeyError):
             raise ConfigurationError(
-                f"status: expected one of {', '.join(_DECISIONS)}, got {status!r}"
+                f"status: expected one of {', '.join(DECISIONS)}, got {status!r}"
             ) from None
         named = order if isinstance(order, list | tuple | range) else [order]
         if not named:

@@ -23,7 +23,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.journal.states import UNFINISHED, JobState
+from gateway_async.journal.states import FINAL, UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class Row:
     def status(self) -> OutcomeStatus:
         """The status of its outcome."""
         state, proof = self.known.state, self.known.proof
-        if state in (JobState.SUCCEEDED, JobState.DECLINED):
+        if state in FINAL:
             return OutcomeStatus(state)
         is_not_done = state == JobState.HELD and proof in (NOT_DONE, NEVER_SENT)
         is_unsent = state == JobState.NEW or is_not_done

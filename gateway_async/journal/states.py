@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from gateway_async.errors import JournalError
+from gateway_async.models.orders import OutcomeStatus
 
 
 class JobState(StrEnum):
@@ -34,7 +35,35 @@ class JobState(StrEnum):
 
 
 UNFINISHED = frozenset({JobState.NEW, JobState.INTENT, JobState.UNKNOWN})
-"""The states in which a job still has something to do by itself."""
+"""The states in which a run still has something to do; what is held waits for the next one."""
+
+FINAL = frozenset({JobState.SUCCEEDED, JobState.DECLINED})
+"""The states that the gateway or an operator gave for good: no transition leaves them."""
+
+IN_DOUBT = frozenset({JobState.INTENT, JobState.UNKNOWN, JobState.HELD})
+"""The states of an order that was sent, or nearly, and may have been done or not.
+
+It may also be held before it was sent; then its proof is `NEVER_SENT`.
+"""
+
+MAY_BE_DONE = IN_DOUBT | {JobState.SUCCEEDED}
+"""The states of an order that may have moved money: the same payout must not be sent again."""
+
+MAY_BE_LISTED = MAY_BE_DONE - {JobState.HELD}
+"""The states of an order that may have made a refund which the gateway lists.
+
+Not what is held: it may never have been sent, and would excuse a refund that was made elsewhere.
+"""
+
+DECISIONS: Mapping[OutcomeStatus, JobState] = MappingProxyType(
+    {
+        OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
+        OutcomeStatus.DECLINED: JobState.DECLINED,
+        OutcomeStatus.NOT_SENT: JobState.NEW,
+        OutcomeStatus.UNKNOWN: JobState.HELD,
+    }
+)
+"""What an operator can decide, and the state of the order after that."""
 
 
 class Transition(StrEnum):

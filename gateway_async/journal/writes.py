@@ -24,14 +24,13 @@ from gateway_async.journal.rows import (
     storable,
     written,
 )
-from gateway_async.journal.states import TRANSITIONS, JobState, Transition, sources
+from gateway_async.journal.states import MAY_BE_DONE, TRANSITIONS, JobState, Transition, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     Change = Callable[[Known, int], Known]  # what is known afterwards, by that and the position
 
-_MAY_BE_PAID = (JobState.INTENT, JobState.UNKNOWN, JobState.HELD, JobState.SUCCEEDED)
 _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
 _FOUND = ("code", "text", "said", "reference", "proof")
@@ -174,7 +173,7 @@ class OrderChanges(Orders):
         A person may have decided that it is to be sent all the same.
         """
         for _, request_id, name, known in self.paid_elsewhere(index, index):
-            is_begun = known.state in _MAY_BE_PAID and known.proof != NEVER_SENT
+            is_begun = known.state in MAY_BE_DONE and known.proof != NEVER_SENT
             if is_begun and self.known_at(index).proof != BY_OPERATOR:
                 held = never_sent(
                     f"not sent: job {name!r} has the request_id {request_id!r}, too, which is "
