@@ -115,7 +115,9 @@ async def ours(url: str, journal_url: str) -> float:
             ),
             lambda request, indices: lease.change(
                 "succeed",
-                lambda orders: orders.settle(request, indices, SUCCEEDED, REFERENCES, ended_at=0.0),
+                lambda orders: orders.conclude(
+                    request, indices, SUCCEEDED, REFERENCES, ended_at=0.0
+                ),
             ),
         )
         await lease.release()

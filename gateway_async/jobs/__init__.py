@@ -2,8 +2,7 @@
 
 A job is sent like any other batch; its orders come from the journal (`NewOrders`), and a recorder
 writes to it. Its orders are stored first. Then, under its lease: what is unknown is looked up, what
-earlier processes settled is yielded, what is new is sent, and what is still unknown is looked up
-once more.
+is final already is yielded, what is new is sent, and what is still unknown is looked up once more.
 
 An order leaves only after its intent is durable, and only while the lease is ours; its outcome is
 yielded only after it is durable. What succeeded or was declined is yielded at once, the rest at the

@@ -221,7 +221,7 @@ class JournalIntent(ChunkIntent):
                 known = [known[0]._replace(item=item)]
         return self._recorder.lease.change(
             _OUTCOMES,
-            lambda orders: orders.settle(request, indices, known, references, ended_at=ended_at),
+            lambda orders: orders.conclude(request, indices, known, references, ended_at=ended_at),
         )
 
     async def _add_once(

@@ -1,4 +1,4 @@
-"""What is unknown of a job: looked up, and then settled, new again, or held for a person."""
+"""What is unknown of a job: looked up, and then succeeded, new again, or held for a person."""
 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any

@@ -188,7 +188,7 @@ class JobWork:
         if self._input is not None:
             submit = functools.partial(self._input.submit, self._job)
             waits = self._input.feed.source.waits
-            if await self._patiently(submit, is_timed=waits) is None:
+            if await self._once_more_if_busy(submit, is_timed=waits) is None:
                 if not self._run.is_leaving:
                     raise NotSentError(_NOT_KEPT)
                 return
@@ -198,7 +198,7 @@ class JobWork:
             self._slice_number,
             merchant=Merchant.of(self._session.credentials, self._session.gateway),
         )
-        if (lease := await self._patiently(take)) is None:
+        if (lease := await self._once_more_if_busy(take)) is None:
             return
         self._lease = lease
         self._unknown = UnknownOrders(self._session, self._policy, lease, time.time())
@@ -217,17 +217,19 @@ class JobWork:
         if self._lost is not None:
             raise self._lost
 
-    async def _patiently(
+    async def _once_more_if_busy(
         self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
     ) -> T | None:
-        """Wait for the lease of a process that may have died; a living one renews it.
+        """Try; if another process has the lease, wait until that is over, and try once more.
+
+        The lease of a process that died runs out; a living one renews it.
 
         Args:
             attempt: What needs the lease.
             is_timed: Whether the deadline ends that, too, and not only the wait for the lease.
         """
         try:
-            return await self._aside(attempt(), is_timed=is_timed)
+            return await self._until_left(attempt(), is_timed=is_timed)
         except JobBusyError as error:
             if self._slice_number:
                 raise  # others are to be had meanwhile
@@ -235,10 +237,10 @@ class JobWork:
         seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
         said = "job %r waits %.1f s: another process has its lease, and may have died"
         _log.info(said, self._job.name, seconds)
-        await self._aside(asyncio.sleep(seconds))
+        await self._until_left(asyncio.sleep(seconds))
         if self._gate.is_too_late and not self._run.is_leaving:
             raise busy  # the time of the batch was over before that of the other's lease
-        return await self._aside(attempt(), is_timed=is_timed)
+        return await self._until_left(attempt(), is_timed=is_timed)
 
     async def _work_through(self) -> None:
         job = self._lease.job
@@ -308,7 +310,7 @@ class JobWork:
                 continue
             if self._run.is_leaving or self._gate.is_too_late or self._lost:
                 break
-            looked_up = await self._aside(self._unknown.look_up(rows))
+            looked_up = await self._until_left(self._unknown.look_up(rows))
             if looked_up is None:
                 break
             result, seen = looked_up
@@ -348,7 +350,7 @@ class JobWork:
             and not self._run.is_leaving
         ):
             if is_cancelled():
-                raise asyncio.CancelledError  # perhaps no caller is left to take what is settled
+                raise asyncio.CancelledError  # perhaps no caller is left to take it
             await self._run.change()
 
     async def _yield_left(self) -> None:
@@ -388,7 +390,9 @@ class JobWork:
             self.end_unsent()
             self._run.changed.set()
 
-    async def _aside(self, work: "Coroutine[Any, Any, T]", *, is_timed: bool = True) -> T | None:
+    async def _until_left(
+        self, work: "Coroutine[Any, Any, T]", *, is_timed: bool = True
+    ) -> T | None:
         """Do what sends nothing, until the job is left; then return None.
 
         Args:
@@ -412,7 +416,7 @@ class JobWork:
 
 
 def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
-    """Call what is not settled unknown: another process may be at it now."""
+    """Call what is not final unknown: another process may be at it now."""
     if outcome.status in _FINAL:
         return outcome
     return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=LeaseLostError(_NOT_OURS))

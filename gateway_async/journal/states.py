@@ -31,7 +31,7 @@ class JobState(StrEnum):
     """It may have happened, and is to be looked up."""
 
     HELD = "held"
-    """It waits for an operator, or for a look-up of the next run, where one can settle it."""
+    """It waits for an operator, or for a look-up of the next run, where one can show more."""
 
 
 UNFINISHED = frozenset({JobState.NEW, JobState.INTENT, JobState.UNKNOWN})
@@ -78,7 +78,7 @@ class Transition(StrEnum):
     WITHDRAW = "withdraw"
     """It is proved that nothing of it was sent."""
 
-    SETTLE = "settle"
+    CONCLUDE = "conclude"
     """Its request ended."""
 
     REOPEN = "reopen"
@@ -99,7 +99,7 @@ TRANSITIONS: Mapping[Transition, Mapping[JobState, frozenset[JobState]]] = Mappi
         Transition.INTEND: {_NEW: frozenset({_INTENT})},
         Transition.HOLD: {_NEW: frozenset({_HELD})},
         Transition.WITHDRAW: {_INTENT: frozenset({_NEW})},
-        Transition.SETTLE: {_INTENT: frozenset({_SUCCEEDED, _DECLINED, _UNKNOWN})},
+        Transition.CONCLUDE: {_INTENT: frozenset({_SUCCEEDED, _DECLINED, _UNKNOWN})},
         Transition.REOPEN: {_INTENT: frozenset({_UNKNOWN}), _HELD: frozenset({_UNKNOWN})},
         Transition.RECOVER: {_UNKNOWN: _RESOLVED},
         Transition.RESOLVE: {_UNKNOWN: _RESOLVED, _HELD: _RESOLVED},

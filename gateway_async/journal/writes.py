@@ -51,7 +51,7 @@ UPDATE gateway_chunks SET request = :request, ended_at = NULL, sent = :sent, ref
 {_becoming(Transition.INTEND, JobState.INTENT)}"""
 _SUCCEED = f"""
 UPDATE gateway_chunks SET ended_at = :ended_at, reference_list = :listed,
-{_becoming(Transition.SETTLE, JobState.SUCCEEDED)} AND request = :request"""
+{_becoming(Transition.CONCLUDE, JobState.SUCCEEDED)} AND request = :request"""
 _WRITE = f"""
 UPDATE gateway_chunks SET {", ".join(f"{name} = :{name}" for name in CHUNK_COLUMNS[4:])}
 WHERE job_id = :job_id AND first = :first"""
@@ -95,7 +95,7 @@ class OrderChanges(Orders):
 
         self._change(Transition.WITHDRAW, indices, change, request)
 
-    def settle(
+    def conclude(
         self,
         request: int,
         indices: "Sequence[int]",
@@ -122,7 +122,7 @@ class OrderChanges(Orders):
             index: one._replace(reference=reference) if one.state == JobState.SUCCEEDED else one
             for index, one, reference in zip(indices, known, listed, strict=True)
         }
-        self._put(Transition.SETTLE, found, request, ended_at)
+        self._put(Transition.CONCLUDE, found, request, ended_at)
 
     def hold(self, found: "Mapping[int, Known]") -> None:
         """Record that new orders are not sent before a person decides."""

@@ -11,10 +11,10 @@ from tests.journal.tables import Tables, submitted
 from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import refunds
 
-WANTED = {"intend": "new", "hold": "new", "settle": "intent", "withdraw": "intent"}
+WANTED = {"intend": "new", "hold": "new", "conclude": "intent", "withdraw": "intent"}
 CHANGES: list[tuple[str, dict[str, Any]]] = [
     *((move, {"state": each}) for move in WANTED for each in JobState if each != WANTED[move]),
-    *((move, {"request": 99}) for move in ("settle", "withdraw")),  # another's
+    *((move, {"request": 99}) for move in ("conclude", "withdraw")),  # another's
 ]
 
 

@@ -7,7 +7,7 @@ import attrs
 
 JOURNAL_WORK = {
     "keep what is about to be sent": "intent",
-    "keep the outcomes": "settle",
+    "keep the outcomes": "conclude",
     "keep what was found out": "finding",
     "keep that nothing was sent": "withdraw",
     "hold orders": "hold",
@@ -27,7 +27,7 @@ KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
     "import": (("before commit", "after commit"), 4),
     "take": (("before commit", "after commit"), 1),
     "intent": (("before commit", "after commit"), 3),
-    "settle": (("before commit", "after commit"), 3),
+    "conclude": (("before commit", "after commit"), 3),
     "finding": (("before commit", "after commit"), 2),
     "renew": (("before commit", "after commit"), 1),
     "money": (("first byte", "sent", "reply"), 0),
