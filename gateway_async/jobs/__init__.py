@@ -12,12 +12,13 @@ end, under the lease: while another process has the job, nothing of it is called
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
+from gateway_async.batching.feed import GivenOrders, OrderFeed
 from gateway_async.batching.runner import BatchRunner
 from gateway_async.errors import ConfigurationError
-from gateway_async.jobs.orders import SubmittedOrders
+from gateway_async.jobs.orders import submit_feed
 from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Job
-from gateway_async.journal.codec import codec_of
+from gateway_async.journal.codec import job_operation
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -48,18 +49,19 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
     Raises:
         ConfigurationError: If `job` is none, or the operation is none of a job.
     """
-    known = _checked(job)
-    name = f"job {known.name!r}{f', slice {slice_number}' if slice_number else ''}"
+    job = _checked(job)
+    name = f"job {job.name!r}{f', slice {slice_number}' if slice_number else ''}"
     if operation is not None:
-        name = f"{codec_of(operation.name).operation} {name}"
+        operation = job_operation(operation.name)
+        name = f"{operation} {name}"
         check_batch(operation, orders, policy)
 
     async def open_run() -> BatchRunner:
-        row = operation or OPERATIONS[(await known.head()).operation]
+        row = operation or OPERATIONS[(await job.head()).operation]
         check_size(row, policy)
         run = BatchRunner(session, row, policy)
-        run.work = JobWork(run, known, orders, slice_number)
-        return run.reported(session.observer.batch(row.name, orders, policy, job=known.name))
+        run.work = JobWork(run, job, orders, slice_number)
+        return run.reported(session.observer.batch(row.name, orders, policy, job=job.name))
 
     return Batch(name, open_run)
 
@@ -79,15 +81,16 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
         ConfigurationError: If `job` is none, or the operation is none of a job.
         InvalidOrderError: If any order is wrong; nothing is stored.
     """
-    known = _checked(job)
-    operation = codec_of(name).operation
+    job, operation = _checked(job), job_operation(name)
     check_batch(operation, orders, policy)
-    given = SubmittedOrders(session, operation, orders, policy)
+    feed = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
     try:
-        await given.feed.check_all()
-        return await given.submit(known, slice_size)
+        await feed.check_all()
+        return await submit_feed(
+            session, operation, feed, job, policy=policy, slice_size=slice_size
+        )
     finally:
-        await given.feed.aclose()
+        await feed.aclose()
 
 
 def _checked(job: object) -> Job:

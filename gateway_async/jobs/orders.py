@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.batching.feed import GivenOrders, OrderFeed
+from gateway_async.batching.feed import OrderFeed
 from gateway_async.journal.rows import Merchant
 from gateway_async.journal.submit import Submission
 
@@ -26,51 +26,48 @@ _SUBMITTED_AT_ONCE = 1000
 _NEW_AT_ONCE = 2000
 
 
-class SubmittedOrders:
-    """The orders of a job as they are handed in.
+async def submit_feed(  # noqa: PLR0913  # as `submit_orders`
+    session: "Session",
+    operation: "Operation",
+    feed: OrderFeed,
+    job: "Job",
+    *,
+    policy: "BatchPolicy",
+    slice_size: int = 0,
+) -> int:
+    """Store orders that are handed in; return how many. See `Submission.carry_out`.
 
     Args:
         session: The way to the gateway.
         operation: The operation.
-        orders: The orders; see `check_orders`.
-        policy: Its `chunk_size` and `duplicates`.
-
-    Attributes:
-        feed: The orders, not checked yet.
+        feed: The orders; a collection was checked.
+        job: The job.
+        policy: Its `duplicates` decides whether another job may have a payout, too.
+        slice_size: How many orders a slice has; 0 where the job stays in one piece.
     """
+    submission = Submission(
+        job=job,
+        operation=operation,
+        merchant=Merchant.of(session.credentials, session.gateway),
+        chunk_size=feed.chunk_size,
+        slice_size=slice_size,
+        repeats=session.dialect.payout_deduplicates or policy.duplicates == "allow",
+    )
+    return await submission.carry_out(_pages(feed))
 
-    def __init__(
-        self, session: "Session", operation: "Operation", orders: object, policy: "BatchPolicy"
-    ) -> None:
-        self.feed: OrderFeed = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
-        self._operation = operation
-        self._merchant = Merchant.of(session.credentials, session.gateway)
-        self._repeats = session.dialect.payout_deduplicates or policy.duplicates == "allow"
 
-    async def submit(self, job: "Job", slice_size: int = 0) -> int:
-        """Store them, or find that they are the ones that the job has; return how many they are."""
-        submission = Submission(
-            job=job,
-            operation=self._operation,
-            merchant=self._merchant,
-            chunk_size=self.feed.chunk_size,
-            slice_size=slice_size,
-            repeats=self._repeats,
-        )
-        return await submission.carry_out(self._pages())
-
-    async def _pages(self) -> "AsyncIterator[Sequence[Any]]":
-        """Yield the orders; those of a collection were checked before."""
-        source, position = self.feed.source, 0
-        while not source.ended:
-            orders: list[Any] = []
-            await source.pull(orders, _SUBMITTED_AT_ONCE)
-            problems = self.feed.check_page(position, orders) if source.collection is None else {}
-            for index, error in problems.items():
-                raise type(error)(f"order {index}: {error}; this run sent nothing")
-            yield orders
-            position += len(orders)
-            await asyncio.sleep(0)
+async def _pages(feed: OrderFeed) -> "AsyncIterator[Sequence[Any]]":
+    """Yield the orders; those that are not of a collection are checked now."""
+    source, position = feed.source, 0
+    while not source.ended:
+        orders: list[Any] = []
+        await source.pull(orders, _SUBMITTED_AT_ONCE)
+        problems = feed.check_page(position, orders) if source.collection is None else {}
+        for index, error in problems.items():
+            raise type(error)(f"order {index}: {error}; this run sent nothing")
+        yield orders
+        position += len(orders)
+        await asyncio.sleep(0)
 
 
 class NewOrders:

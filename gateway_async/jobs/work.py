@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.feed import Chunk, is_cancelled
+from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed, is_cancelled
 from gateway_async.batching.outcomes import FailedChunk, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
@@ -26,7 +26,7 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.jobs.orders import NewOrders, SubmittedOrders
+from gateway_async.jobs.orders import NewOrders, submit_feed
 from gateway_async.jobs.recorder import JournalRecorder
 from gateway_async.jobs.unknown import UnknownOrders
 from gateway_async.journal import Job, JobState
@@ -114,12 +114,13 @@ class JobWork:
         self._policy = run.policy
         self._job = job
         self._slice_number = slice_number
-        self._input: SubmittedOrders | None = None
+        self._input: OrderFeed | None = None
         # The orders as they were handed in, where that is a collection.
         self._collection: tuple[object, ...] | None = None
         if orders is not None:
-            self._input = SubmittedOrders(run.session, run.operation, orders, run.policy)
-            self._collection = self._input.feed.source.collection
+            given = GivenOrders(orders)
+            self._input = OrderFeed(run.operation, run.session.dialect, run.policy, given)
+            self._collection = given.collection
         # What sends the orders that are new: another in each round.
         self._pool: WorkerPool | None = None
         self._lease: Lease
@@ -144,7 +145,7 @@ class JobWork:
     async def begin(self, tasks: Tasks) -> None:
         """Check a collection whole, then start the task that conducts the job."""
         if self._input is not None:
-            await self._input.feed.check_all()
+            await self._input.check_all()
         tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
 
     def add_unsent(self) -> None:
@@ -163,7 +164,7 @@ class JobWork:
     async def aclose(self) -> None:
         """Close the input, if it was not taken to its end."""
         if self._input is not None:
-            await self._input.feed.aclose()
+            await self._input.aclose()
 
     def end_unsent(self) -> None:
         """End what sends nothing: requests that were not written, waits, look-ups."""
@@ -186,8 +187,9 @@ class JobWork:
 
     async def _conduct(self) -> None:
         if self._input is not None:
-            submit = functools.partial(self._input.submit, self._job)
-            waits = self._input.feed.source.waits
+            given = self._session, self._operation, self._input, self._job
+            submit = functools.partial(submit_feed, *given, policy=self._policy)
+            waits = self._input.source.waits
             if await self._once_more_if_busy(submit, is_timed=waits) is None:
                 if not self._run.is_leaving:
                     raise NotSentError(_NOT_KEPT)

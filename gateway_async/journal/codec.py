@@ -129,9 +129,8 @@ def _models_in(model: type[Any]) -> dict[str, type[Any]]:
     return {field.name: field.metadata[MODEL] for field in fields if MODEL in field.metadata}
 
 
-@functools.cache
-def codec_of(name: str) -> OrderCodec:
-    """Return the codec of an operation.
+def job_operation(name: str) -> "Operation":
+    """Return the operation of a job by its name.
 
     Raises:
         ConfigurationError: For an operation that moves no money in a batch.
@@ -142,6 +141,13 @@ def codec_of(name: str) -> OrderCodec:
         raise ConfigurationError(
             f"operation: expected one of {', '.join(allowed)} for a job, got {name!r}"
         )
+    return operation
+
+
+@functools.cache
+def codec_of(name: str) -> OrderCodec:
+    """Return the codec of an operation; see `job_operation`."""
+    operation = job_operation(name)
     order_class = operation.order_class
     fields = attrs.fields(order_class)
     names = tuple(field.name for field in fields)
