@@ -23,7 +23,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT
-from gateway_async.operations import OPERATIONS, PAYOUT
+from gateway_async.operations import OPERATIONS, OperationClass
 
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
@@ -205,7 +205,7 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
         policy, recovery = run.settings.policy, run.settings.recovery
         recovery = attrs.evolve(recovery, hold_alike_hours=None)
-        if run.operation == PAYOUT.name:
+        if OPERATIONS[run.operation].kind is OperationClass.KEYED:
             policy = attrs.evolve(policy, duplicates="allow")
         run.settings = attrs.evolve(run.settings, recovery=recovery, policy=policy)
     if question and not known.is_done:
@@ -313,8 +313,9 @@ async def show(
     settings = given.settings()
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
-        is_payout = status.operation == PAYOUT.name
-        naming = ("request_id",) if is_payout else ("transaction_id", "order_no")
+        operation = OPERATIONS[status.operation]
+        is_keyed = operation.kind is OperationClass.KEYED
+        naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
         columns = ("index", "state", *naming, "reason")
         rows, count = list[tuple[Any, ...]](), 0
         async for row in rows_of(journal, name):
@@ -428,7 +429,7 @@ def _named(text: str, job: JobStatus) -> Iterable[int | str]:
         first, last = int(found[1]), int(found[2] or found[1])
         if first <= last:
             return range(first, min(last, max(first, job.total)) + 1)
-    if job.operation == PAYOUT.name:
+    if OPERATIONS[job.operation].kind is OperationClass.KEYED:
         return [text]
     raise ConfigurationError(
         f"{text!r} is no index of an order, such as 17, and no range of them, such as 151-199; "

@@ -25,7 +25,7 @@ from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import MASK
-from gateway_async.operations import OPERATIONS, PAYOUT
+from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
@@ -64,7 +64,7 @@ def send(
         question = ""
         if file.operation.confirms or known.before:
             question = file.question(settings.address)
-            if name == PAYOUT.name and given.again:
+            if file.operation.kind is OperationClass.KEYED and given.again:
                 question += "; payouts that other jobs have are paid again"
         if file.unread and (given.yes or not question):
             console.note(f"columns that are not sent: {file.unread}")

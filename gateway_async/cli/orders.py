@@ -27,7 +27,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText, written_amount
-from gateway_async.operations import OPERATIONS, PAYOUT, Operation, OperationClass, identity_of
+from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
@@ -288,7 +288,7 @@ def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[Orde
     """
     row, policy = OPERATIONS[operation], settings.policy
     check_size(row, policy)
-    repeats = policy.duplicates != "reject" and row is not PAYOUT
+    repeats = policy.duplicates != "reject" and row.kind is not OperationClass.KEYED
     with open_table(path) as table:
         yield OrderFile(table, row, settings.dialect, repeats=repeats)
 

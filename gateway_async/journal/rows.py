@@ -25,6 +25,7 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import FINAL, UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
+from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
     from gateway_async.operations import Operation
@@ -305,7 +306,7 @@ def _error_of(row: Row) -> GatewayError | None:
         error = NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
     elif row.state is JobState.INTENT:
         error = OutcomeUnknownError("it was in flight when its process ended, or still is")
-    elif known.proof == NEVER_SENT and hasattr(row.order, "request_id"):
+    elif known.proof == NEVER_SENT and row.operation.kind is OperationClass.KEYED:
         error = DuplicateOrderError(known.text)
     elif row.status is OutcomeStatus.NOT_SENT and known.proof == NEVER_SENT:
         date = datetime.fromisoformat(known.code) if known.code else None
