@@ -30,6 +30,9 @@ DEFAULT_LINGER_SECONDS = 0.005
 DEFAULT_SLICE_SIZE = 1000
 """How many orders a slice of a job has."""
 
+DEFAULT_LEASE_SECONDS = 15.0
+"""How long a job, or a slice, stays with a process that does not renew its lease."""
+
 
 def is_duration(value: object) -> bool:
     """Say whether a value is a finite number of 0 or more."""
@@ -233,7 +236,7 @@ class WorkerPolicy:
     """
 
     slice_size: int = attrs.field(default=DEFAULT_SLICE_SIZE, validator=_count)
-    lease_seconds: float = attrs.field(default=15.0, validator=_positive)
+    lease_seconds: float = attrs.field(default=DEFAULT_LEASE_SECONDS, validator=_positive)
     sweep_seconds: float = attrs.field(default=2.0, validator=_positive)
     wake_seconds: float = attrs.field(default=60.0, validator=_positive)
     watch_seconds: float = attrs.field(default=1.0, validator=_positive)

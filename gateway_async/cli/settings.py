@@ -29,6 +29,7 @@ from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.journal import Journal
 from gateway_async.journal.location import locate
 from gateway_async.settings import (
+    DEFAULT_LEASE_SECONDS,
     BatchPolicy,
     RecoveryPolicy,
     RetryPolicy,
@@ -144,7 +145,7 @@ class Settings(Network):
     """
 
     journal: str = attrs.field(default="", repr=False)
-    journal_lease_seconds: float = attrs.field(default=15.0, validator=_positive)
+    journal_lease_seconds: float = attrs.field(default=DEFAULT_LEASE_SECONDS, validator=_positive)
     rate: float | None = attrs.field(default=None, validator=_positive)
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)

@@ -21,7 +21,7 @@ from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus
 from gateway_async.journal.states import DECISIONS, JobState
 from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.settings import expect, is_count, is_duration
+from gateway_async.settings import DEFAULT_LEASE_SECONDS, expect, is_count, is_duration
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,7 +69,9 @@ class Journal:
 
     @classmethod
     @hide_given
-    def open(cls, url: str, *, lease_seconds: float = 15.0, create: bool = True) -> Self:
+    def open(
+        cls, url: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS, create: bool = True
+    ) -> Self:
         """Make a journal; it connects when it is entered.
 
         Args:
@@ -356,9 +358,8 @@ FOR UPDATE OF s SKIP LOCKED"""
 _POSTPONE = """
 UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
 WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
-_OF_SLICE = "WHERE job_id = :job AND slice = :slice"
-_WAKE = f"UPDATE gateway_slices SET due_at = 0, tries = 0 {_OF_SLICE}"
-_OPEN = f"UPDATE gateway_slices SET due_at = 0, tries = 0, finished = FALSE {_OF_SLICE}"
+_WAKE = f"UPDATE gateway_slices SET due_at = 0, tries = 0 {leases.OF_SLICE}"
+_OPEN = f"UPDATE gateway_slices SET due_at = 0, tries = 0, finished = FALSE {leases.OF_SLICE}"
 
 
 def _statuses(transaction: "Transaction", lowest: int = 0, highest: int = 2**62) -> list[JobStatus]:

@@ -39,8 +39,8 @@ _MOST_DOUBLINGS = 6
 _RENEWALS_A_LEASE = 3
 _TAKEN = "another process took it"
 
-_OF_SLICE = "WHERE job_id = :job AND slice = :slice"
-_OURS = f"{_OF_SLICE} AND epoch = :epoch"
+OF_SLICE = "WHERE job_id = :job AND slice = :slice"
+_OURS = f"{OF_SLICE} AND epoch = :epoch"
 _VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR SHARE"
 # It is due when the lease is over: a worker that was frozen may renew what was handed to another.
 _RENEW = f"""
@@ -54,14 +54,14 @@ AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
 # another process has, the row is not even locked: its owner would wait to renew it.
 _TAKE = f"""
 UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SECONDS + :seconds,
-due_at = NOW_SECONDS + :seconds, finished = FALSE {_OF_SLICE} AND expires_at <= NOW_SECONDS"""
+due_at = NOW_SECONDS + :seconds, finished = FALSE {OF_SLICE} AND expires_at <= NOW_SECONDS"""
 _LOOK = f"""
-SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {_OF_SLICE}"""
+SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {OF_SLICE}"""
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
-LOCK = f"SELECT tries FROM gateway_slices {_OF_SLICE} FOR UPDATE"
-_FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OF_SLICE}"
+LOCK = f"SELECT tries FROM gateway_slices {OF_SLICE} FOR UPDATE"
+_FINISH = f"UPDATE gateway_slices SET finished = TRUE {OF_SLICE}"
 _LEAVE = f"""
-UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds, tries = tries + 1 {_OF_SLICE}"""
+UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds, tries = tries + 1 {OF_SLICE}"""
 
 
 def read_clocks() -> tuple[float, float]:
