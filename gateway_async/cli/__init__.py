@@ -32,7 +32,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
             from gateway_async.cli.app import run
         code = run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:  # while it was loaded: `run` takes those of its command
-        sys.stderr.write("gateway-async: stopped\n")
+        sys.stderr.write("gateway-async: stopped before anything was sent\n")
         code = _USAGE
     except Exception as error:  # noqa: BLE001  # of a defect, 1 would say that some were declined
         if isinstance(error, ModuleNotFoundError) and "pip install" in str(error):

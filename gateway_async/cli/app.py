@@ -81,7 +81,9 @@ def run(arguments: Sequence[str]) -> int:
     except (TableError, GatewayError) as error:  # it could not begin
         problem, code = str(error), Exit.WRONG
     except KeyboardInterrupt:
-        problem, code = "stopped", Exit.UNSETTLED if console.has_begun else Exit.WRONG
+        problem, code = "stopped before anything was sent", Exit.WRONG
+        if console.has_begun:
+            problem, code = "stopped", Exit.UNSETTLED
     except OSError as error:  # such as a disk that is full, or `| head`
         problem, code = f"it ended early: {error}", Exit.UNSETTLED
     console.say(f"gateway-async: {problem}")

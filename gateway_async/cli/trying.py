@@ -46,6 +46,7 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
     Args:
         orders: How many orders.
     """
+    console.has_begun = True
     out = attrs.evolve(console, rich=standard_output())
 
     async def run(name: str, batch: Any) -> Any:

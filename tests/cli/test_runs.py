@@ -210,7 +210,7 @@ def test_a_command_that_is_stopped_before_it_sends(
     with pytest.raises(SystemExit) as ended:
         main(["refund", "orders.csv", "--yes", "--out", "out.csv"])
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "gateway-async: stopped\n"
+    assert capsys.readouterr().err == "gateway-async: stopped before anything was sent\n"
 
 
 # Streams that are closed, full, or take few letters
