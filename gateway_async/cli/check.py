@@ -391,6 +391,8 @@ def write_config(settings: Settings) -> str:
             tables += _table(name, _fields_of(value), _fields_of(default))
         elif value != default and name != "journal" and not (name == "proxy" and "@" in value):
             single.append(f"{name} = {to_toml(value)}")
+    if settings.secret_file is None and settings.keyring is None:
+        single.append(_TEXTS["config"]["secret"])
     return "\n".join([_TEXTS["config"]["head"], *single, "", _TEXTS["config"]["rate"], *tables])
 
 

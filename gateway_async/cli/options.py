@@ -3,13 +3,14 @@
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import unquote
 
 import attrs
-from cyclopts import Parameter
+from cyclopts import CoercionError, Parameter, Token, convert
 from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
@@ -57,11 +58,19 @@ def _holds_password(url: str) -> bool:
     return is_among or _USER_AND_PASSWORD.search(url) is not None
 
 
+def _duration(_: object, tokens: Sequence[Token]) -> timedelta:
+    """Read a duration as cyclopts does; the error says how one is written."""
+    try:
+        return cast("timedelta", convert(timedelta, [token.value for token in tokens]))
+    except CoercionError:
+        raise ValueError(f"{tokens[0].value!r} is no duration, such as 90s or 15m") from None
+
+
 _AtATime = Parameter(validator=Number(gte=1, lte=1000))
 Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
 Source = Annotated[Path, _PATH]
-Duration = Annotated[timedelta, Parameter(metavar="DURATION")]
+Duration = Annotated[timedelta, Parameter(metavar="DURATION", converter=_duration)]
 """As cyclopts reads it: 0.05s, 90s, 15m, 2h, 1h30m."""
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
