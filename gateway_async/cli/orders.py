@@ -31,6 +31,8 @@ from gateway_async.operations import OPERATIONS, Operation, OperationClass, iden
 
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
+STATE = "state"
+"""The result column with the state of the order in its job: it distinguishes held orders."""
 DECISION_NOTE = "decision_note"
 """The result column with the note of the person who decided on an order."""
 OUTCOME_COLUMNS = ("status", "code", "error")
@@ -238,18 +240,25 @@ class OrderFile:
         if not self.lines and not wrong:
             yield Problem(1, None, "there is no row below it")
 
-    def _column_problems(self) -> Iterator[tuple[str, str]]:
+    def _column_problems(self) -> Iterator[tuple[str | None, str]]:
         """Name columns that must be there and are not, and parts that no object has."""
-        header, parts = (
-            self.table.header,
-            {name.partition(".")[0] for name in self._inputs if "." in name},
-        )
+        header, nested = self.table.header, [name for name in self._inputs if "." in name]
+        parts = {name.partition(".")[0] for name in nested}
         for name in header:
-            if name.partition(".")[0] in parts and name not in self._inputs:
-                yield name, "not known: parts have columns such as beneficiary.bank_details.iban"
-        for name, field in self._inputs.items():
-            if field.default is attrs.NOTHING and "." not in name and name not in header:
-                yield name, f"missing; there are: {', '.join(map(repr, header))}"
+            if name in self._inputs or name in _WRITTEN:
+                continue
+            meant = [one for one in nested if one.endswith(f".{name}")]
+            if meant or name.partition(".")[0] in parts:
+                such = " or ".join(meant or ["beneficiary.bank_details.iban"])
+                yield name, f"not known: parts have columns such as {such}"
+        there = f"there are: {', '.join(map(repr, header))}"
+        fields = attrs.fields(self.operation.order_class)
+        needed = [field.name for field in fields if field.default is attrs.NOTHING]
+        for name in needed:
+            if name not in header:
+                yield name, f"missing; {there}"
+        if not needed and not self._inputs.keys() & {*header}:
+            yield None, f"no column is one of {', '.join(self._inputs)}; {there}"
 
     def _check(self, order: Any, dialect: Dialect) -> None:
         """Check that an order can be sent, and does not stand in the file already."""

@@ -10,7 +10,14 @@ import orjson
 from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.table import RECORD, cell_of, cells_of
 from gateway_async.cli.console import in_toml
-from gateway_async.cli.orders import DECISION_NOTE, IN_JOB, OrderFile, input_columns, result_columns
+from gateway_async.cli.orders import (
+    DECISION_NOTE,
+    IN_JOB,
+    STATE,
+    OrderFile,
+    input_columns,
+    result_columns,
+)
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, to_text
 from gateway_async.errors import NotSentError, OutcomeUnknownError, RejectedError
@@ -95,9 +102,9 @@ async def write_job(
         states: Only orders in these states; of all, if there are none.
     """
     job, operation = str(run.job), OPERATIONS[run.operation]
-    results = (*result_columns(operation), DECISION_NOTE, IN_JOB)
+    results = (*result_columns(operation), STATE, DECISION_NOTE, IN_JOB)
     fields = [name for name, _ in input_columns(operation.order_class)]
-    columns = ["index", "state", *fields] if file is None else file.table.header
+    columns = ["index", *fields] if file is None else file.table.header
     write = csv_writer(out, [*(name for name in columns if name not in results), *results])
     sources = None if file is None else file.table.rows()
     is_another = (await journal.status(job)).is_running
@@ -113,13 +120,13 @@ async def write_job(
             outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
         run.report.see(outcome, line)
         run.states[row.state] += 1
-        found = {**result_cells(outcome, results), DECISION_NOTE: row.known.note, IN_JOB: job}
-        write({**(cells or _cells_of(row, fields)), **found})
+        of_job = {STATE: row.state, DECISION_NOTE: row.known.note, IN_JOB: job}
+        write({**(cells or _cells_of(row, fields)), **result_cells(outcome, results), **of_job})
 
 
 def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
     """Return the cells of an order that no file has: its fields, those in its parts with dots."""
-    found: dict[str, Any] = {"index": row.index, "state": row.state}
+    found: dict[str, Any] = {"index": row.index}
     for column in fields:
         value = row.order
         for name in column.split("."):

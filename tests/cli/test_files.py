@@ -138,7 +138,12 @@ ONE_OF_TWO = "line 2: give order_no or transaction_id, one of the two"
         *(("refund", *row) for row in UNUSABLE),
         ("review", f"{REVIEW}\nT1,O1,EUR,1", "review_flag: missing"),
         ("review", f"{REVIEW},review_flag\nT,O,EUR,1,", "flag: empty"),
-        ("query", "note\nx", ONE_OF_TWO),
+        ("query", "order_no,note\n,x", ONE_OF_TWO),
+        (
+            "query",
+            "order\nx",
+            "line 1: no column is one of order_no, transaction_id; there are: 'o",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used(command: str, body: str | bytes, expected: str) -> None:
@@ -236,7 +241,10 @@ def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, str], 
     assert ACCOUNT not in found
 
 
-@pytest.mark.parametrize("column", ["beneficiary.bank_detail.iban", "beneficiary", "payer.name"])
+@pytest.mark.parametrize(
+    "column",
+    ["beneficiary.bank_detail.iban", "beneficiary", "payer.name", "account_number", "state"],
+)
 def test_a_column_of_a_part_that_no_object_has_is_refused(column: str) -> None:
     (found,) = problems(csv_of(payout(1, **{column: IBAN})), "payout")
     assert found.startswith(f"line 1, column {column}: not known")
