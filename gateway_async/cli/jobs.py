@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import itertools
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
@@ -20,9 +21,11 @@ from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
+from gateway_async.cli.tables import to_text
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT
+from gateway_async.models.values import MODEL
 from gateway_async.operations import OPERATIONS, OperationClass
 
 _DIGITS = 16
@@ -43,7 +46,7 @@ class KnownJob:
         place: Its journal: the path of the file, or the database.
         status: How far it has come; None where it is new: none of its orders can have been sent.
         before: How far the jobs of the same orders have come that it is made again after.
-        others: Which other jobs have orders of a new one, too.
+        others: Of each other job that has orders of a new one, too, what became of them.
     """
 
     name: str
@@ -69,7 +72,7 @@ class KnownJob:
             return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}"
         new = f"new job {self.name} in {self.place}"
         before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
-        return f"AGAIN, as {new} ({before})" if before else "; ".join((new, *self.others))
+        return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
 
 
 def _is_done(status: JobStatus) -> bool:
@@ -119,7 +122,8 @@ def find_job(
             and so on; the last of these jobs is found. None for the job of that name alone.
 
     Raises:
-        ConfigurationError: If it has no name, or the settings name no journal.
+        ConfigurationError: If it has no name, the settings name no journal, the job of that name
+            has other orders, or another job may pay a payout of the file.
         JournalError: If the journal cannot be read.
     """
     made_again = (f"{name}-again-{number}" for number in itertools.count(2))
@@ -137,8 +141,10 @@ def find_job(
                 if not status.imported:  # what a killed import left is as good as new
                     break
                 found.append(status)
-            if not found:
+            if not found and not (again and file.operation.kind is OperationClass.KEYED):
                 others.extend([one async for one in _others(journal, settings, file)])
+            elif again is None:
+                await _check_orders(journal, found[0], file)
 
     if (place := settings.journal_file) is None or place.exists():  # a server is asked
         asyncio.run(read())
@@ -150,32 +156,85 @@ def find_job(
     return KnownJob(found[-1].name, settings.place, found[-1])
 
 
+async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> None:
+    """Refuse a file of other orders than those of the job that is to go on with it.
+
+    Raises:
+        ConfigurationError: Naming the first line that differs, and how.
+    """
+    if job.operation != file.operation.name:
+        return  # the journal refuses it, and says whose the job is
+    problem, orders = "", zip(file.lines, file.orders(), strict=False)
+    async for row in rows_of(journal, job.name):
+        line, order = next(orders, (0, row.order))
+        if row.order != order:
+            problem = f"line {line}: {_difference(row.order, order)}"
+            break
+    if not problem and job.total != file.totals.orders:
+        problem = f"it has {job.total:,}, and the file {file.totals.orders:,}"
+    if problem:
+        raise ConfigurationError(
+            f"job {job.name!r} has other orders: {problem}; nothing was sent. Give the file of the "
+            "job, or, for different orders only, another --job"
+        )
+
+
+def _difference(known: Any, order: Any) -> str:
+    """Say in which fields two orders differ, with the values of those that may be shown."""
+    found = list[str]()
+    for field in attrs.fields(type(order)):
+        there, here = getattr(known, field.name), getattr(order, field.name)
+        if there == here:
+            continue
+        if field.repr and MODEL not in field.metadata:
+            first, second = to_text(there) or "empty", to_text(here) or "empty"
+            found.append(f"{field.name} {first} in the job, {second} here")
+        else:
+            found.append(f"{field.name} differs")
+    return "; ".join(found)
+
+
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
-    """Say which of the latest jobs have orders of a file, too: with another amount, say."""
+    """Say what became of the orders of a file in the latest jobs: with another amount, say.
+
+    Raises:
+        ConfigurationError: If one of them may pay a payout of the file.
+    """
     whose = (file.operation.name, settings.merchant_id, settings.account_id)
+    is_allowed = settings.dialect.payout_deduplicates or settings.policy.duplicates == "allow"
+    must_differ = file.operation.kind is OperationClass.KEYED and not is_allowed
     left = _LOOKED_THROUGH
     for job in reversed(await journal.jobs()):
-        if (job.operation, job.merchant_id, job.account_id) != whose or not job.imported:
+        is_ours = (job.operation, job.merchant_id, job.account_id) == whose
+        if not (is_ours and job.imported and job.gateway in ("", settings.address)):
             continue
         left -= job.total
         if left < 0:
             return
-        count, differing, example = 0, 0, ""
+        states, differing, example = Counter[str](), 0, ""
         try:
             async for row in rows_of(journal, job.name):
                 found = None if row.state is JobState.DECLINED else file.find(row.order)
-                if found is not None:
-                    count += 1
-                    if not found[1]:
-                        differing += 1
-                        amount = " ".join(map(str, file.operation.moved_by(row.order) or ()))
-                        example = example or f"line {found[0]}: {amount} there"
+                if found is None:
+                    continue
+                if must_differ:
+                    raise ConfigurationError(
+                        f"line {found[0]}: its request_id stands in job {job.name!r}, and may be "
+                        "paid by it; nothing was sent. Resume that job, or give another payout a "
+                        "request_id of its own"
+                    )
+                states[row.state] += 1
+                if not found[1]:
+                    differing += 1
+                    amount = " ".join(map(str, file.operation.moved_by(row.order) or ()))
+                    example = example or f"line {found[0]}: {amount} there"
         except JournalError as error:  # such as one that another release stored
             yield f"{_dated(job)} may have orders of this file, too: {error}"
             continue
-        if count:
+        if states.keys() - {JobState.NEW}:
             other = f", {differing:,} with another amount ({example})" if differing else ""
-            yield f"{_dated(job)} has {counted(count, 'order')} of this file{other}"
+            count = counted(states.total(), "order")
+            yield f"{_dated(job)} has {count} of this file ({listed(states)}){other}"
 
 
 # Running one

@@ -24,6 +24,10 @@ async def held(shell: Shell) -> Ended:
     line = "refund orders.csv --yes --out out.csv --job night --chunk-size 50 --concurrency 1"
     ran = await shell(f"{line} --report night.html {CONFIGURED}", 3)
     assert shell.statuses() == {"not_sent": 50, "succeeded": 10}, ran.stderr
+    assert {(row["status"], row["state"]) for row in shell.rows()} == {
+        ("not_sent", "held"),
+        ("succeeded", "succeeded"),
+    }
     return ran
 
 
@@ -185,9 +189,19 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
     write(shell.folder / "orders.csv", [*rows[0]], [[*row.values()] for row in rows])
     for more, code in (("--dry-run", 0), ("--out out.csv", 2)):
         planned = await shell(f"refund orders.csv {KEPT} {more}", code)
-        which = f"new job refund-\\S+ in {journal}; job night of 20[-0-9]+ [0-9:]+ has 3 orders of "
-        amount = r"this file, 1 with another amount \(line 3: EUR 1.00 there\)"
-        assert re.search(which + amount, planned.stdout + planned.stderr)
+        which = r"^(gateway-async: )?job night of 20[-0-9]+ [0-9:]+ has 3 orders of this file "
+        amount = r"\(3 succeeded\), 1 with another amount \(line 3: EUR 1.00 there\)\n"
+        told = planned.stdout + planned.stderr
+        assert re.search(f"{which}{amount}new job refund-\\S+ in {journal}", told, re.MULTILINE)
+
+
+async def test_a_job_that_sent_nothing_is_not_named_beside_another(shell: Shell) -> None:
+    shell.refunds(3)
+    line = f"refund orders.csv --yes --out out.csv --job night {KEPT}"
+    await shell(line, 3, env={"GATEWAY_SECRET": "wrong"})
+    assert [(row["status"], row["state"]) for row in shell.rows()] == [("not_sent", "new")] * 3
+    planned = await shell(f"refund orders.csv --dry-run {KEPT}")
+    assert "night" not in planned.stdout
 
 
 async def test_a_job_from_standard_input_goes_on_from_its_journal(shell: Shell) -> None:
