@@ -1,7 +1,7 @@
-"""What a batch says before the first byte of each request, and before an outcome is seen.
+"""Records each chunk before its first byte is written, and its outcomes before they are seen.
 
-A `Recorder` here records nothing: it is that of a batch which its process alone remembers. A job
-has one that writes to its journal.
+A `Recorder` here records nothing, since only this process remembers a plain batch. A job has one
+that writes to its journal.
 """
 
 from typing import TYPE_CHECKING, Protocol

@@ -313,7 +313,7 @@ class Workers:
             return self
         try:
             await self._broker.startup()
-        except BaseException:
+        except BaseException:  # raised again; a cancellation, too, leaves a broker behind
             await self._broker.shutdown()
             raise
         return self
