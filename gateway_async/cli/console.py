@@ -31,7 +31,7 @@ _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
 }
 
-_TABLES = {
+_TABLES: dict[type, str] = {
     HmacSigner: "signer",
     **{one.type: one.name for one in attrs.fields(Settings) if one.type and attrs.has(one.type)},
 }
