@@ -1,7 +1,6 @@
 # The public names. Type checkers read this file, and so does the package when it is imported.
 
 from gateway_async.batching.batch import Batch as Batch
-from gateway_async.batching.outcomes import Outcome as Outcome, ReplyEnvelope as ReplyEnvelope
 from gateway_async.batching.results import (
     BatchResult as BatchResult,
     OutcomeView as OutcomeView,
@@ -109,6 +108,7 @@ from gateway_async.operations import (
     Operation as Operation,
     OperationClass as OperationClass,
 )
+from gateway_async.outcomes import Outcome as Outcome, ReplyEnvelope as ReplyEnvelope
 from gateway_async.payments import Reply as Reply
 from gateway_async.settings import (
     BatchPolicy as BatchPolicy,

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
     from gateway_async.batching.batch import Batch
-    from gateway_async.batching.outcomes import Outcome
     from gateway_async.batching.results import BatchResult
     from gateway_async.coalescer import Coalescer
     from gateway_async.journal import Job
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
         ReviewRecord,
         TransactionRecord,
     )
+    from gateway_async.outcomes import Outcome
     from gateway_async.payments import Reply
     from gateway_async.session import Request
     from gateway_async.telemetry import Telemetry

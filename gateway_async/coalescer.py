@@ -15,7 +15,6 @@ import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
 from gateway_async.batching.feed import check_order, name_of
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.errors import (
     ConfigurationError,
     DuplicateOrderError,
@@ -25,6 +24,7 @@ from gateway_async.errors import (
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
 from gateway_async.operations import OPERATIONS, Operation, identity_of
+from gateway_async.outcomes import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from gateway_async.batching.feed import check_orders
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.results import BatchResult, Progress, Results
 from gateway_async.batching.runner import open_runner
 from gateway_async.errors import ConfigurationError
+from gateway_async.outcomes import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from gateway_async.batching.outcomes import FailedChunk
+from gateway_async.batching.chunks import FailedChunk
 from gateway_async.errors import DuplicateOrderError, GatewayError, InvalidOrderError, NotSentError
 from gateway_async.models.orders import OutcomeStatus, count_status, whole_marker
 from gateway_async.models.values import describe
@@ -22,9 +22,9 @@ from gateway_async.wire.encode import EncodedChunk, check_amounts, encode_chunk,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway_async.batching.outcomes import ChunkResult
     from gateway_async.dialect import Dialect
     from gateway_async.operations import Operation
+    from gateway_async.outcomes import ChunkResult
     from gateway_async.settings import BatchPolicy
 
     Identity = str | tuple[str, str]

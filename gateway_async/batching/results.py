@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 import attrs
 
-from gateway_async.batching.outcomes import ChunkResult, ListedOutcomes, O_co, Outcome, R_co
 from gateway_async.batching.table import make_rows
 from gateway_async.errors import BatchIncompleteError
 from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
+from gateway_async.outcomes import ChunkResult, ListedOutcomes, O_co, Outcome, R_co
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.alike import References
     from gateway_async.batching.feed import Chunk, Source
-    from gateway_async.batching.outcomes import ChunkResult
     from gateway_async.batching.results import BatchResult, Progress
     from gateway_async.operations import Operation
+    from gateway_async.outcomes import ChunkResult
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
     from gateway_async.telemetry import BatchSpan

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 
+from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
 from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import SUCCEEDED, Judgement, explain, judge, overall_of
-from gateway_async.batching.outcomes import AnsweredChunk, FailedChunk, ReplyEnvelope, Sending
 from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
 from gateway_async.errors import GatewayError, NotSentError, RejectedError, ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
+from gateway_async.outcomes import ReplyEnvelope, Sending
 from gateway_async.session import Attempts, Request
 from gateway_async.telemetry import RequestSpan
 from gateway_async.wire.decode import decode_json, identifier, without_signatures

@@ -21,7 +21,6 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, print_json, standard_output
 from gateway_async.cli.settings import Settings, to_toml
@@ -32,6 +31,7 @@ from gateway_async.errors import CertificateError, ConfigurationError, GatewayEr
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
+from gateway_async.outcomes import Outcome
 from gateway_async.payments import recent_request
 from gateway_async.settings import checked_proxy
 from gateway_async.signing import Credentials, HmacSigner

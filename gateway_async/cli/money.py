@@ -14,7 +14,6 @@ from typing import Any, TextIO
 import attrs
 import orjson
 
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, in_toml, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
@@ -26,6 +25,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, OperationClass
+from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 

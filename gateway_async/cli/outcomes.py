@@ -7,7 +7,6 @@ from typing import Any, TextIO
 import attrs
 import orjson
 
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.batching.table import RECORD, cell_of, cells_of
 from gateway_async.cli.console import in_toml
 from gateway_async.cli.orders import (
@@ -25,6 +24,7 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
+from gateway_async.outcomes import Outcome
 
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
 _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")

@@ -10,7 +10,7 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway_async.batching.outcomes import FailedChunk
+from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.recorder import ChunkIntent, Recorder
 from gateway_async.errors import DuplicateOrderError, GatewayError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
@@ -32,9 +32,9 @@ from gateway_async.wire.records import storable_item
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
+    from gateway_async.batching.chunks import AnsweredChunk
     from gateway_async.batching.feed import Chunk
     from gateway_async.batching.judge import Judgement
-    from gateway_async.batching.outcomes import AnsweredChunk
     from gateway_async.errors import AlikeRefundError
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row

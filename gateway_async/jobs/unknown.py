@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.outcomes import ListedOutcomes
 from gateway_async.batching.results import BatchResult
 from gateway_async.journal import JobState
 from gateway_async.journal.reads import Orders
 from gateway_async.journal.rows import NOT_DONE, Known, known_of
 from gateway_async.models.orders import OutcomeStatus, count_statuses
+from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.recover import Recovery
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway_async.batching.outcomes import Outcome
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
     from gateway_async.journal.writes import OrderChanges
+    from gateway_async.outcomes import Outcome
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
 

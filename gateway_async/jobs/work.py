@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed, is_cancelled
-from gateway_async.batching.outcomes import FailedChunk, ListedOutcomes
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
@@ -34,13 +34,14 @@ from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
 from gateway_async.journal.states import FINAL, IN_DOUBT, MAY_BE_DONE
 from gateway_async.models.orders import OutcomeStatus, status_codes
 from gateway_async.operations import OperationClass
+from gateway_async.outcomes import ListedOutcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator
 
-    from gateway_async.batching.outcomes import ChunkResult, Outcome
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
+    from gateway_async.outcomes import ChunkResult, Outcome
 
 T = TypeVar("T")
 

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from gateway_async.batching.outcomes import Outcome
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.location import Location
     from gateway_async.journal.rows import Merchant, Row
+    from gateway_async.outcomes import Outcome
     from gateway_async.settings import Kind
 
 T = TypeVar("T")

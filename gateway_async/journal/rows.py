@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import attrs
 import orjson
 
-from gateway_async.batching.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 from gateway_async.errors import (
     AlikeRefundError,
     DuplicateOrderError,
@@ -26,6 +25,7 @@ from gateway_async.errors import (
 from gateway_async.journal.states import FINAL, UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
 from gateway_async.operations import OperationClass
+from gateway_async.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 
 if TYPE_CHECKING:
     from gateway_async.operations import Operation

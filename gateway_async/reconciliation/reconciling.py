@@ -16,11 +16,11 @@ import attrs
 
 from gateway_async.batching.batch import Batch, UsedOnce, check_size
 from gateway_async.batching.feed import GivenOrders, check_orders, refusal
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.client import GatewayClient
 from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError, OutcomeUnknownError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
+from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
 from gateway_async.reconciliation.summary import ReconciliationResult, Summary, count
 from gateway_async.session import Gate

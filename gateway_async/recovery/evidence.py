@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.outcomes import ListedOutcomes, Outcome
 from gateway_async.batching.results import BatchResult
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import (
@@ -21,14 +20,15 @@ from gateway_async.models.orders import (
     reference_of,
 )
 from gateway_async.operations import OPERATIONS, REFUND
+from gateway_async.outcomes import ListedOutcomes, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gateway_async.batching.outcomes import ChunkResult
     from gateway_async.dialect import Dialect
     from gateway_async.models.records import RefundRecord
     from gateway_async.operations import Operation
+    from gateway_async.outcomes import ChunkResult
 
 RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
 """The operations that are recovered by a look-up."""

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.batch import plain_batch
+from gateway_async.batching.chunks import AnsweredChunk
 from gateway_async.batching.feed import check_order
-from gateway_async.batching.outcomes import AnsweredChunk, ListedOutcomes
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import open_runner
 from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OrderRef, OutcomeStatus, marked, reference_of
 from gateway_async.operations import OPERATIONS, QUERY, REFUND
+from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.evidence import (
     NOT_ASKED,
     RECOVERABLE,
@@ -39,8 +40,8 @@ from gateway_async.wire.decode import decode_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gateway_async.batching.outcomes import Outcome
     from gateway_async.operations import Operation
+    from gateway_async.outcomes import Outcome
     from gateway_async.recovery.evidence import Transaction, Unsettled
     from gateway_async.session import Session
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import attrs
 
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.dialect import Dialect
 from gateway_async.errors import (
     AlikeRefundError,
@@ -31,6 +30,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
 from gateway_async.models.values import written_amount
 from gateway_async.operations import OPERATIONS
+from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation.differences import EXACT, Difference, is_summable
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.telemetry import RequestEnd, RequestStart, Telemetry

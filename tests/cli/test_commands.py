@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async.batching.outcomes import Outcome
 from gateway_async.cli.app import COMMANDS, run as run_here
 from gateway_async.cli.orders import result_columns
 from gateway_async.cli.outcomes import Kept
@@ -17,6 +16,7 @@ from gateway_async.cli.settings import VARIABLES
 from gateway_async.errors import NotSentError
 from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.operations import OPERATIONS
+from gateway_async.outcomes import Outcome
 from tests.cli.running import REFUND_COLUMNS, Shell, names, write
 from tests.interface_fields import RESULT_FIELDS
 

@@ -1,0 +1,182 @@
+"""The outcomes of a chunk: kept as the bytes of its reply, and made when they are read. Pure.
+
+The bytes take a third of the memory of the decoded reply. They are decoded, and judged again where
+needed, when outcomes are read.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.judge import SUCCEEDED, Judgement, all_echoed, judge
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    NotSentError,
+    RejectedError,
+    ReplyUnreadableError,
+)
+from gateway_async.models.orders import OutcomeStatus, status_codes, statuses_of
+from gateway_async.outcomes import (
+    EchoingReply,
+    Exchange,
+    ListedOutcomes,
+    Outcome,
+    ReplyEnvelope,
+    Sending,
+    make_outcomes,
+)
+from gateway_async.wire.decode import decode_json
+
+if TYPE_CHECKING:
+    from gateway_async.batching.judge import Overall, Verdict
+    from gateway_async.dialect import Dialect
+    from gateway_async.operations import Operation
+
+_SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
+_WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+_NOT_SENT = (NotSentError, ConfigurationError, InvalidOrderError)
+
+
+@attrs.frozen(kw_only=True, weakref_slot=False)
+class FailedChunk:
+    """Orders that share one error: not sent, declined as a whole, or without a readable reply.
+
+    Attributes:
+        indices: Their positions in the input, ascending.
+        orders: The orders.
+        error: The error of each, which says their status.
+        sending: What recovery must know of the request; None if it was never sent.
+        envelope: The reply, where its HTTP status alone says that nothing was done.
+    """
+
+    indices: Sequence[int]
+    orders: Sequence[Any]
+    error: GatewayError
+    sending: Sending | None = None
+    envelope: ReplyEnvelope | None = None
+
+    @property
+    def status(self) -> OutcomeStatus:
+        """The status of each."""
+        if isinstance(self.error, RejectedError):
+            return OutcomeStatus.DECLINED
+        is_sent = not isinstance(self.error, _NOT_SENT)
+        return OutcomeStatus.UNKNOWN if is_sent else OutcomeStatus.NOT_SENT
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each, as a code."""
+        return status_codes([self.status]) * len(self.orders)
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes."""
+        exchange = Exchange(sending=self.sending, reply=self.envelope)
+        verdict = self.status, self.error
+        return make_outcomes(self.orders, self.indices, repeat(verdict), repeat(()), exchange)
+
+
+class AnsweredChunk:
+    """Orders whose reply was readable; the reply is kept as it came, without signatures.
+
+    Args:
+        indices: Their positions in the input, ascending.
+        orders: The orders.
+        operation: The operation.
+        dialect: What the interface leaves open.
+        reply: The reply.
+        judgement: Its judgement; None if a glance proved that all succeeded, in their order.
+        sending: What recovery must know of the request.
+        overall: The overall result in the reply.
+    """
+
+    __slots__ = (
+        *("_dialect", "_exchange", "_overall", "indices", "is_echoed", "is_glanced"),
+        *("operation", "orders", "reply", "sending", "statuses"),
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917  # what a chunk is made of
+        self,
+        indices: Sequence[int],
+        orders: Sequence[Any],
+        operation: "Operation",
+        dialect: "Dialect",
+        reply: bytes,
+        judgement: Judgement | None,
+        sending: Sending,
+        overall: "Overall",
+    ) -> None:
+        self.indices = indices
+        self.orders = orders
+        self.operation = operation
+        self.reply = reply
+        self.sending = sending
+        self.is_glanced: bool = judgement is None
+        self.is_echoed: bool = judgement is None or judgement.all_echoed
+        self.statuses: bytes = (
+            _SUCCEEDED * len(orders)
+            if judgement is None or judgement.all_echoed
+            else status_codes([status for status, _ in judgement.verdicts])
+        )
+        self._dialect = dialect
+        self._overall = overall
+        self._exchange: Exchange | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the reply says that the request as a whole was accepted."""
+        return self._overall[0] in self._dialect.done_return_statuses
+
+    @property
+    def exchange(self) -> Exchange:
+        """The request: one object for all outcomes."""
+        if self._exchange is None:
+            envelope = ReplyEnvelope(
+                return_status=self._overall[0],
+                return_message=self._overall[1],
+                http_status=200,
+                received_at=datetime.fromtimestamp(self.sending.ended_at, UTC),
+            )
+            self._exchange = Exchange(
+                record_class=self.operation.record_class,
+                many=self.operation.is_look_up,
+                sending=self.sending,
+                reply=envelope,
+            )
+        return self._exchange
+
+    def __reduce__(self) -> "tuple[type[ListedOutcomes], tuple[tuple[Outcome[Any, Any], ...]]]":
+        """Pickle the outcomes, which leave the secrets of the reply out."""
+        return ListedOutcomes, (tuple(self.outcomes()),)
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes; those that succeeded in their order decode the reply when read."""
+        verdicts: Iterable[Verdict] = repeat(SUCCEEDED)
+        items: Iterable[Any] = repeat(self._echoing())
+        if not self.is_echoed:
+            judgement = self.judgement()
+            verdicts, items = judgement.verdicts, judgement.items
+        return make_outcomes(self.orders, self.indices, verdicts, items, self.exchange)
+
+    def judgement(self) -> Judgement:
+        """Read the reply once more, and judge it as before."""
+        if self.is_echoed:
+            return all_echoed(self._echoing().items)
+        try:
+            payload = decode_json(self.reply)
+        except ReplyUnreadableError as error:  # nested so deep that this stack cannot take it
+            bare = error.with_traceback(None)
+            verdicts: list[tuple[OutcomeStatus, GatewayError | None]] = [
+                (status, None if status in _WITHOUT_ERROR else bare)
+                for status in statuses_of(self.statuses)
+            ]
+            return Judgement(verdicts, [()] * len(verdicts), [])
+        references = self.sending.references
+        return judge(self.operation, self.orders, payload, self._dialect, references)
+
+    def _echoing(self) -> EchoingReply:
+        return EchoingReply(self.indices, self.reply, self.operation, is_glanced=self.is_glanced)
