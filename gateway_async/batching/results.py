@@ -13,6 +13,7 @@ from gateway_async.batching.table import make_rows
 from gateway_async.errors import BatchIncompleteError
 from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
 from gateway_async.outcomes import ChunkResult, ListedOutcomes, O_co, Outcome, R_co
+from gateway_async.wire.records import read_record, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -285,8 +286,6 @@ class Results:
             items: The items.
             size: How many bytes their reply has.
         """
-        from gateway_async.wire.records import read_record, without_secrets  # noqa: PLC0415  # likewise
-
         if not items:
             return
         self._unexpected_count += len(items)
