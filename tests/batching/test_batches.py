@@ -128,9 +128,7 @@ async def test_the_identity_of_a_reference_is_its_kind_and_its_value() -> None:
 
 
 @pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
-async def test_an_order_that_cannot_be_read_neither_loses_nor_repeats_another(
-    duplicates: str,
-) -> None:
+async def test_an_unreadable_order_neither_loses_nor_repeats_another(duplicates: str) -> None:
     orders = refunds(60)
     orders[25] = object.__new__(RefundOrder)  # as one that another version pickled may be
     transport = MemoryTransport()
@@ -219,9 +217,7 @@ class _Broken(str):
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("breaks", ["limiter", "judge"])
-async def test_what_breaks_once_a_request_was_sent_loses_no_order(
-    breaks: str, *, streamed: bool
-) -> None:
+async def test_a_failure_behind_a_request_loses_no_order(breaks: str, *, streamed: bool) -> None:
     def answer(asked: Asked) -> dict[str, Any]:
         items = asked.done()["refund_orders"]
         return asked.done(refund_orders=[{**item, "currency": "eur"} for item in items])

@@ -200,9 +200,7 @@ async def test_an_order_number_that_two_orders_share_names_neither() -> None:
 
 @pytest.mark.parametrize("operation", MONEY_OPERATIONS)
 @pytest.mark.parametrize("return_status", ["1", "0", None, "E9"])
-async def test_what_is_not_listed_is_judged_by_the_return_status(
-    operation: str, return_status: object
-) -> None:
+async def test_the_return_status_judges_the_unlisted(operation: str, return_status: object) -> None:
     """What is listed is judged by itself, unless the reply denies that anything was done."""
     orders = orders_for(operation, made_up(3))
     refused = {"status": "0", "text": "1:no"}

@@ -104,9 +104,7 @@ async def test_what_was_not_taken_to_its_end_is_not_ok() -> None:
 
 
 @pytest.mark.parametrize(("records", "size", "kept"), [(600, 10, 1000), (1, 1_000_000, 32)])
-async def test_unexpected_records_are_counted_all_and_kept_in_part(
-    records: int, size: int, kept: int
-) -> None:
+async def test_all_unexpected_are_counted_some_kept(records: int, size: int, kept: int) -> None:
     def answer(asked: Asked) -> dict[str, Any]:
         strangers = [{"transaction_id": "T9"}, *["x" * size] * records]
         return reply_to("refund", [*asked.done()["refund_orders"], *strangers])

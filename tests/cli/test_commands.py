@@ -67,9 +67,7 @@ async def test_quiet_and_verbose(shell: Shell) -> None:
     assert shell.sandbox.secret not in told
 
 
-def test_the_demo_settles_what_was_lost_and_agrees_with_the_books(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_demo_settles_losses_and_agrees_with_books(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_here(["demo", "--orders", "200"]) == 0
     out = capsys.readouterr().out
     assert "books have each of them once" in out

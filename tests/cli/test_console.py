@@ -16,9 +16,7 @@ def told() -> tuple[Console, io.StringIO]:
     return Console(rich=plain_console(file, 200)), file
 
 
-async def test_without_a_terminal_a_line_comes_every_few_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_without_a_terminal_lines_come_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway_async.cli.console.SECONDS_BETWEEN_LINES", 0)
     console, file = told()
     counts = Counter[str]()
@@ -40,7 +38,7 @@ async def test_without_a_terminal_a_line_comes_every_few_seconds(
         ("refused\x1b[2J\x9b2J\x07", "refused\\x1b[2J\\x9b2J\\x07"),  # it steers no terminal
     ],
 )
-def test_what_is_said_is_shown_as_it_is(
+def test_texts_are_shown_as_they_are(
     text: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     console, file = told()

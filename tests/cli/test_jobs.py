@@ -86,9 +86,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert done == [int(row["status"] == "succeeded") for row in end]
 
 
-async def test_what_a_job_holds_is_not_sent_past_it_until_many_orders_are_decided_on(
-    shell: Shell,
-) -> None:
+async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell: Shell) -> None:
     await held(shell)
     told = "jobs outcomes night --state held --out held.csv --report held.html"
     elsewhere = {"GATEWAY_BASE_URL": "http://me:hush/hush@gateway.example"}  # not that of the job

@@ -46,9 +46,7 @@ async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell:
     assert shell.effects() == {1}
 
 
-async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
-    shell: Shell,
-) -> None:
+async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: Shell) -> None:
     shell.refunds(60)
     line = f"refund orders.csv --out out.csv {KEPT}"
     shell.sandbox.faults.add("refund", DropReply(times=1))
@@ -73,9 +71,7 @@ async def test_a_job_is_made_again_only_where_that_is_asked_for_and_it_is_done(
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_what_is_left_of_a_job_made_again_or_of_an_old_copy_is_held(
-    shell: Shell, named: bool
-) -> None:
+async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named: bool) -> None:
     shell.refunds(60)
     shell.sandbox.clock = lambda: datetime.now(UTC) - timedelta(hours=5)  # it has no zone
     line = f"refund orders.csv --out out.csv --yes {KEPT}"
@@ -166,9 +162,7 @@ async def test_a_name_that_a_class_of_python_has_too_is_shown_as_it_is(shell: Sh
     assert "\nDialect.monday\n" in f"\n{(await shell(f'jobs list {KEPT}')).stdout}"
 
 
-async def test_a_refusal_is_held_until_it_is_decided_on_unless_the_dialect_lists_it(
-    shell: Shell,
-) -> None:
+async def test_a_refusal_is_held_until_decided_unless_the_dialect_lists_it(shell: Shell) -> None:
     (payment,) = shell.sandbox.seed(1, status="authorised", amount="9.00")
     row = (*(getattr(payment, name) for name in COLUMNS), "1.00")
     write(shell.folder / "orders.csv", (*COLUMNS, "refund_amount"), [row])

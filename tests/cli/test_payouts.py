@@ -70,9 +70,7 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(shell: She
     assert paid(shell, 20) == [1] * 20
 
 
-async def test_a_payout_of_another_job_is_not_paid_again_unasked_however_it_is_written(
-    shell: Shell,
-) -> None:
+async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: Shell) -> None:
     write_payouts(shell, *map(cells, range(3)))
     assert "payout 3 orders, EUR 30.00 at" in (await shell(ASKED, 2)).stderr
     await shell(f"{LINE} --job payout-{shell.sandbox.merchant_id}-november")

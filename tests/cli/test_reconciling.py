@@ -40,9 +40,7 @@ def write_ledger(shell: Shell, *lines: tuple[object, ...]) -> None:
     write(shell.folder / "ledger.csv", HEADER, lines)
 
 
-async def test_every_planted_difference_is_found_among_many_lines_and_no_other(
-    shell: Shell,
-) -> None:
+async def test_every_planted_difference_is_found_and_no_other(shell: Shell) -> None:
     assert {*Kind} == {*PLANTS, "unanswered"}
     planted = [*PLANTS] * 7
     kinds = [*planted, *[""] * (LINES - len(planted))]

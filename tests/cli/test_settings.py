@@ -175,9 +175,7 @@ def test_a_relative_path_in_the_file_begins_at_its_folder(write: Write) -> None:
         ('client_key = "FILE"', "client_key: expected client_cert, its certificate"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_named_and_no_secret(
-    text: str, words: str, write: Write
-) -> None:
+def test_mistakes_in_the_file_show_no_secret(text: str, words: str, write: Write) -> None:
     message = refused(text, write)
     assert words in message
     assert SECRET not in message

@@ -135,9 +135,7 @@ async def test_a_reply_that_only_repeats_the_request_is_no_result(call: str) -> 
 
 
 @pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
-async def test_the_same_payout_twice_is_refused_in_any_case_of_its_request_id(
-    duplicates: str,
-) -> None:
+async def test_the_same_payout_twice_is_refused_in_any_letter_case(duplicates: str) -> None:
     transport = MemoryTransport()
     gateway = client_over(transport, policy=BatchPolicy(duplicates=duplicates))
     texts = (REQUEST_ID, REQUEST_ID.upper())
@@ -177,9 +175,7 @@ DIALECT = Dialect(
         ({"return_status": "9", "return_message": "no"}, "declined", "did nothing"),
     ],
 )
-async def test_what_became_of_a_payout_is_not_guessed(
-    said: dict[str, Any], status: str, words: str
-) -> None:
+async def test_a_payouts_end_is_not_guessed(said: dict[str, Any], status: str, words: str) -> None:
     transport = MemoryTransport(lambda asked: {**asked.fields, **said})
     (outcome,) = await client_over(transport, dialect=DIALECT).payouts([payout_request()])
     assert outcome.status == status
@@ -192,9 +188,7 @@ async def test_what_became_of_a_payout_is_not_guessed(
 @pytest.mark.parametrize(
     "refusal", [{"status": "REFUSED", "failure_reason": "used before"}, {"return_status": "9"}]
 )
-async def test_a_refusal_of_what_was_sent_before_may_be_because_that_was_done(
-    refusal: dict[str, Any],
-) -> None:
+async def test_a_refusal_may_be_because_an_earlier_send_was_done(refusal: dict[str, Any]) -> None:
     def answer(asked: Asked) -> dict[str, Any]:
         if len(transport.asked) % 2:
             raise OutcomeUnknownError("the reply was lost")

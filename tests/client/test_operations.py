@@ -76,9 +76,7 @@ async def test_an_order_is_done_once_and_one_that_the_gateway_does_not_know_decl
     assert (paid.order_status, paid.contract_name) == ("1", "<contract_name>")
 
 
-async def test_pages_list_the_recent_records_or_raise(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
+async def test_pages_list_recent_records_or_raise(sandbox: Sandbox, gateway: GatewayClient) -> None:
     seeded = sandbox.seed(130, status="captured")
     await gateway.refund(orders_for("refund", seeded))
     transactions = await gateway.recent_transactions()

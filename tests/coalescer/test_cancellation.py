@@ -54,9 +54,7 @@ async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdra
 
 
 @pytest.mark.parametrize(("name", "others"), [("refund", 0), ("query", 0), ("query", 1)])
-def test_an_order_is_asked_for_again_in_the_step_that_cancels_its_awaiter(
-    name: str, others: int
-) -> None:
+def test_an_order_is_asked_again_in_the_step_that_cancels_it(name: str, others: int) -> None:
     """Equal look-ups wait for one answer, and one of them may be withdrawn."""
 
     async def work() -> None:
@@ -142,9 +140,7 @@ async def test_an_awaiter_that_is_cancelled_in_any_turn_disturbs_no_other() -> N
     assert fates == {"told", "kept", "withdrawn"}
 
 
-async def test_money_that_had_left_is_kept_and_told_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_money_that_had_left_is_kept_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     held = HeldReplies()
     async with held.client().coalesced(linger_seconds=0) as single:
         tasks = [asyncio.create_task(single.refund(order)) for order in refunds(3)]
@@ -162,9 +158,7 @@ async def test_money_that_had_left_is_kept_and_told_in_the_log(
     assert "of 1.00 EUR is succeeded" in told.getMessage()
 
 
-async def test_unclaimed_is_bounded_and_its_overflow_is_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_unclaimed_is_bounded_and_overflow_logged(caplog: pytest.LogCaptureFixture) -> None:
     held, policy = HeldReplies(), BatchPolicy(concurrency=100)
     async with held.client(policy=policy).coalesced(linger_seconds=0) as single:
         tasks = [asyncio.create_task(single.refund(order)) for order in refunds(KEPT + 2)]

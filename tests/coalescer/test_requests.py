@@ -93,9 +93,7 @@ async def test_a_lost_reply_is_unknown_to_those_of_its_request_alone_and_can_be_
     assert {sandbox.ledger.effects("refund", o.transaction_id) for o in orders} == {1}
 
 
-async def test_equal_look_ups_share_one_answer_and_are_repeated_as_any_read(
-    sandbox: Sandbox,
-) -> None:
+async def test_equal_look_ups_share_an_answer_and_repeat_like_any_read(sandbox: Sandbox) -> None:
     refs = [OrderRef(order_no=order.order_no) for order in sandbox.seed(3)]
     sandbox.faults.add("query", DropReply(times=2))
     retry = RetryPolicy(first_pause_seconds=0)
@@ -172,9 +170,7 @@ async def test_a_request_belongs_to_no_single_awaiter() -> None:
     assert seen == ["nobody"] * 3
 
 
-async def test_records_that_nobody_asked_for_are_told_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_records_nobody_asked_for_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     def with_another(asked: Any) -> dict[str, Any]:
         reply: dict[str, Any] = asked.done()
         reply["refund_orders"].append({"transaction_id": "T9", "refund_status": "1"})

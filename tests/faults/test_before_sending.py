@@ -161,9 +161,7 @@ async def test_who_fails_or_is_cancelled_leaves_its_place_to_the_next(
         assert (await trial.run_with(gateway)).ok
 
 
-async def test_who_waits_for_a_connection_hears_that_the_client_was_closed(
-    sandbox: Sandbox,
-) -> None:
+async def test_a_wait_for_a_connection_ends_when_the_client_closes(sandbox: Sandbox) -> None:
     async with Trial(sandbox, "capture").client(max_connections=1) as gateway:
         calls = await hold(sandbox, gateway, 4)
     first, *others = await asyncio.gather(*calls, return_exceptions=True)
@@ -174,9 +172,7 @@ async def test_who_waits_for_a_connection_hears_that_the_client_was_closed(
 
 
 @pytest.mark.parametrize("is_given", [True, False])
-async def test_who_waits_sends_nothing_once_the_client_is_closed(
-    sandbox: Sandbox, *, is_given: bool
-) -> None:
+async def test_no_wait_sends_once_the_client_is_closed(sandbox: Sandbox, *, is_given: bool) -> None:
     """Nor where the session that stays open is a given one, or that of another event loop."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
         made: dict[str, Any] = {"session": session} if is_given else {"max_connections": 1}

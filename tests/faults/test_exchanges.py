@@ -77,9 +77,7 @@ SHAPES: dict[str, tuple[OutcomeStatus, Callable[[bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-async def test_a_right_reply_in_another_shape_of_http(
-    trial: Trial, proxy: Proxy, name: str
-) -> None:
+async def test_a_right_reply_in_other_http(trial: Trial, proxy: Proxy, name: str) -> None:
     """The status counts as an answer only where it is the one that the interface shows."""
     status, said = SHAPES[name]
     proxy.always(Trouble(said=said, end=End.CLOSE if name == "no length" else None))
@@ -92,9 +90,7 @@ async def test_a_right_reply_in_another_shape_of_http(
 
 
 @pytest.mark.parametrize("status", [301, 303, 307, 308])
-async def test_a_redirect_is_not_followed_and_not_one_byte_goes_elsewhere(
-    trial: Trial, status: int
-) -> None:
+async def test_a_redirect_is_not_followed_by_one_byte(trial: Trial, status: int) -> None:
     """By a session of the caller's, which would follow it, as by our own."""
     connections = 0
 

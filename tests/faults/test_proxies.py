@@ -115,9 +115,7 @@ async def test_everything_goes_by_the_proxy_over_one_connection(way: Way) -> Non
 
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"])
-async def test_idle_connections_that_ended_or_hold_something_are_not_used(
-    way: Way, said: bytes
-) -> None:
+async def test_ended_or_unclean_idle_connections_are_not_used(way: Way, said: bytes) -> None:
     async with way.client() as gateway:
         assert (await way.trial.run_with(gateway)).ok
         if said:
@@ -152,9 +150,7 @@ async def test_a_proxy_that_is_down(way: Way) -> None:
         (Trouble(NOTHING, end=End.SILENCE), "nothing was sent"),
     ],
 )
-async def test_a_tunnel_that_is_not_opened(
-    way: Way, trouble: Trouble, error: str, clock: Clock
-) -> None:
+async def test_a_tunnel_not_opened(way: Way, trouble: Trouble, error: str, clock: Clock) -> None:
     way.proxy.always(trouble)
     way.proxy.on_silence = clock.advance
     assert error in await way.run_in_vain()
@@ -163,9 +159,7 @@ async def test_a_tunnel_that_is_not_opened(
 
 @only("http by http", "http by https")
 @pytest.mark.parametrize("status", [407, 502])
-async def test_what_a_proxy_answers_in_the_place_of_the_gateway_proves_nothing(
-    way: Way, status: int
-) -> None:
+async def test_an_answer_of_the_proxy_itself_proves_nothing(way: Way, status: int) -> None:
     way.proxy.always(refusal(status))
     result = await way.run()
     assert status_of(result) is UNKNOWN

@@ -164,9 +164,7 @@ def keeps_signature(result: object) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_what_was_learnt_changes_no_outcome(
-    seed: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_learning_changes_no_outcome(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "gateway_async")
     random, counts = Random(seed), Counter[str]()
     while counts["mutated"] < MUTATIONS:

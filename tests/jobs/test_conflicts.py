@@ -22,9 +22,7 @@ async def _refused(batch: Any, said: str) -> None:
     assert caught.value.job == "job"
 
 
-async def test_other_orders_or_another_subject(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
+async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Journal) -> None:
     given, job = seeded(sandbox, 4), journal.job("job")
     await make().refund(given, job=job)
     sandbox.requests.clear()

@@ -233,9 +233,7 @@ async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job_or_witho
 
 
 @on_a_file
-async def test_a_refund_that_was_declined_and_is_listed_holds_the_next_like_it(
-    journal: Journal,
-) -> None:
+async def test_a_declined_refund_that_is_listed_holds_the_next_like_it(journal: Journal) -> None:
     listed: list[dict[str, str]] = []
 
     def answer(asked: Asked) -> dict[str, Any]:

@@ -81,9 +81,7 @@ async def test_in_any_turn(
     assert cancelled > 10
 
 
-async def test_a_second_cancellation_ends_the_drain(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
+async def test_a_second_cancel_ends_drain(sandbox: Sandbox, make: Make, journal: Journal) -> None:
     orders = seeded(sandbox, 6)
     sandbox.faults.add("refund", Latency(seconds=30))
     patient = make(policy=attrs.evolve(POLICY, drain_seconds=60))

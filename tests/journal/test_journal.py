@@ -64,9 +64,7 @@ def no_password(net: Dragnet) -> Dragnet:
 
 
 @pytest.mark.parametrize("url", URLS)
-async def test_other_urls_are_refused_without_their_password(
-    no_password: Dragnet, url: Any
-) -> None:
+async def test_other_urls_are_refused_without_password(no_password: Dragnet, url: Any) -> None:
     async def enqueue(*_: object) -> None: ...
 
     for make in (
@@ -216,9 +214,7 @@ async def test_an_operator_decides(journal: Journal, tables: Tables) -> None:
             assert getattr(outcomes[4].error, "text", "") == ""  # the gateway said nothing
 
 
-async def test_what_an_operator_cannot_decide_changes_nothing(
-    journal: Journal, tables: Tables
-) -> None:
+async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tables) -> None:
     await submitted(journal, [*refunds(10), *refunds(1)])
     tables.put(*range(4), 10, state="unknown")
     tables.put(6, state="intent")
@@ -278,7 +274,7 @@ def test_a_relative_path_is_refused_with_the_absolute_one(
 
 
 @pytest.mark.parametrize("chunks", [199, 200, 201, 400])
-async def test_each_order_is_read_once_however_many_chunks_there_are(
+async def test_each_order_is_read_once_in_any_number_of_chunks(
     journal: Journal, chunks: int
 ) -> None:
     await submit(journal.job("job"), pages_of(refunds(chunks)), chunk_size=1)

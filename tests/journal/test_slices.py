@@ -35,9 +35,7 @@ async def test_all_orders_of_a_transaction_are_in_one_slice(
     assert not of_slice
 
 
-async def test_a_decision_lets_a_slice_be_due_that_it_held_up(
-    journal: Journal, tables: Tables
-) -> None:
+async def test_a_decision_makes_its_slice_due_again(journal: Journal, tables: Tables) -> None:
     await submitted(journal, refunds(1) * 3, slice_size=3)
     tables.run("UPDATE gateway_chunks SET state = 'held'")
     await journal.resolve("job", 2, "not_sent", "not seen")  # it waits behind the others
@@ -95,9 +93,7 @@ async def test_a_slice_whose_process_died_is_due(journal: Journal, tables: Table
         await lease.renew()  # it was frozen, and has the slice again before any other takes it
 
 
-async def test_a_slice_that_is_left_unfinished_is_due_later_each_time(
-    journal: Journal, tables: Tables
-) -> None:
+async def test_an_unfinished_slice_is_due_later_each_time(journal: Journal, tables: Tables) -> None:
     job = await submitted(journal, refunds(4), slice_size=2)
     due_in: list[float] = []
 

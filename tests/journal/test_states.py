@@ -50,7 +50,7 @@ async def test_orders_in_another_state_change_nothing(
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("state", ["succeeded", "declined", "held"])
-async def test_what_was_decided_during_a_look_up_stands(
+async def test_a_decision_during_a_look_up_stands(
     journal: Journal, tables: Tables, state: str
 ) -> None:
     await submitted(journal, refunds(3))

@@ -224,9 +224,7 @@ async def test_a_closed_journal_says_so(url: str) -> None:
         assert (await journal.status("job")).total == 10
 
 
-async def test_another_event_loop_is_refused_and_what_was_asked_for_is_done(
-    url: str, tables: Tables
-) -> None:
+async def test_another_loop_is_refused_and_what_was_asked_is_done(url: str, tables: Tables) -> None:
     journal = await Journal.open(url).__aenter__()
 
     async def use_it() -> None:

@@ -42,9 +42,7 @@ def _parse(body: bytes, content_type: str = "", **settings: Any) -> Notification
         ("", b'<?xml version="1.0"?>\n' + XML),
     ],
 )
-def test_forms_json_and_xml_are_read_whatever_they_are_called(
-    content_type: str, body: bytes
-) -> None:
+def test_forms_json_and_xml_are_read_under_any_name(content_type: str, body: bytes) -> None:
     notification = _parse(body, content_type)
     assert (notification.order_no, notification.transaction_id) == ("A-1", FIELDS["transaction_id"])
     assert (notification.request_id, notification.is_payout) == (None, False)

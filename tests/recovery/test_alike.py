@@ -63,9 +63,7 @@ AHEAD = datetime.now(UTC) + timedelta(hours=14)
         ({"refund_status": "2"}, False),
     ],
 )
-async def test_what_is_unclear_of_a_listed_refund_counts(
-    listed: dict[str, Any], held: bool
-) -> None:
+async def test_unclear_fields_of_a_refund_count(listed: dict[str, Any], held: bool) -> None:
     record = {
         "transaction_id": "T1",
         "refund_amount": "1.00",
@@ -131,9 +129,7 @@ async def test_a_refund_that_is_held_stops_no_other_but_a_look_up_without_a_repl
     assert named == ({"T1"} if is_lost else {"T1", "T2", "T3"})
 
 
-async def test_what_recovery_sends_again_is_not_held_back_by_one_like_it(
-    sandbox: Sandbox, make: Make
-) -> None:
+async def test_a_resend_of_recovery_is_not_held_back_as_alike(sandbox: Sandbox, make: Make) -> None:
     (order,) = seeded(sandbox, 1)
     gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")

@@ -239,9 +239,7 @@ async def test_two_equal_refunds_of_one_transaction(
 
 
 @pytest.mark.parametrize(("duplicates", "expected"), [("reject", SUCCEEDED), ("allow", UNKNOWN)])
-async def test_an_outcome_that_is_given_twice_is_one(
-    duplicates: str, expected: OutcomeStatus
-) -> None:
+async def test_an_outcome_given_twice_is_one(duplicates: str, expected: OutcomeStatus) -> None:
     """Given without the others of its batch, it is settled where none of them is its equal."""
     policy = BatchPolicy(duplicates=duplicates)
     transport = MemoryTransport(Books([[], [listed(1)]]))
@@ -261,9 +259,7 @@ async def test_an_outcome_that_is_given_twice_is_one(
         (lambda item: [{**item, "refund_reference_id": " T1-01 "}], False),
     ],
 )
-async def test_a_reply_with_an_earlier_refund_is_none_to_the_refunds(
-    change: Any, *, is_new: bool
-) -> None:
+async def test_a_reply_with_an_earlier_refund_is_no_proof(change: Any, *, is_new: bool) -> None:
     def answer(asked: Asked) -> Any:
         (item,) = asked.done()["refund_orders"]
         return reply_to(

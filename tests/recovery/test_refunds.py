@@ -265,9 +265,7 @@ async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_c
     assert "cannot be looked up" in str(recovered[1].error)
 
 
-async def test_an_outcome_that_a_stream_yielded_must_be_given_itself(
-    sandbox: Sandbox, make: Make
-) -> None:
+async def test_a_yielded_outcome_must_be_given_itself(sandbox: Sandbox, make: Make) -> None:
     gateway = make(recovery=REFERENCES)
     sandbox.faults.add("refund", DropReply(times=1))
     async with gateway.refund(seeded(sandbox)) as batch:

@@ -181,9 +181,7 @@ async def test_a_notification_is_lost_or_repeated(
     assert merchant.sandbox.faults.struck == {type(fault).__name__: 1}
 
 
-async def test_late_ones_are_overtaken_go_when_they_are_asked_for_and_end_with_the_sandbox(
-    shop: Shop,
-) -> None:
+async def test_late_ones_are_overtaken_go_when_asked_for_and_end_with_it(shop: Shop) -> None:
     late = LateNotification(3600.0, times=1)
     async with merchant_of() as merchant:
         merchant.sandbox.faults.add("*", late)

@@ -92,9 +92,7 @@ async def test_an_order_goes_from_state_to_state_or_is_refused(
 
 
 @pytest.mark.parametrize(("operation", "limit"), [("refund", 50), ("review", 100)])
-async def test_too_many_orders_are_refused_as_a_whole(
-    merchant: Merchant, operation: str, limit: int
-) -> None:
+async def test_too_many_orders_are_refused(merchant: Merchant, operation: str, limit: int) -> None:
     orders = merchant.sandbox.seed(limit + 1, status="captured")
     assert await merchant.order(operation, *orders) == []
     assert {*merchant.effects(*orders, operation=operation)} == {0}

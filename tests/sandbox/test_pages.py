@@ -48,9 +48,7 @@ async def read_page(merchant: Merchant, url: str) -> str:
         return await response.text()
 
 
-async def test_the_loading_page_has_every_input_and_leads_to_the_payment_page(
-    merchant: Merchant,
-) -> None:
+async def test_the_loading_page_has_every_input_and_leads_to_payment(merchant: Merchant) -> None:
     written = ("order_no", "website", "first_name", "last_name", "note", "currency", "items")
     fields = {name: f"{name} text" for name in REQUEST_FIELDS["RedirectPayment"]}
     fields |= {**PAYMENT, **dict.fromkeys(written, NASTY), "subscription": "", "notify_url": ""}

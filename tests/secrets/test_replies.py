@@ -120,9 +120,7 @@ async def _catch(net: Dragnet, client: GatewayClient, *names: str) -> None:
 
 @pytest.mark.parametrize("change", [*SIGNATURES, *CARDS])
 @pytest.mark.parametrize("name", ["capture", "refund", "query"])
-async def test_a_batch_or_page_keeps_no_secret_of_a_reply(
-    net: Dragnet, change: str, name: str
-) -> None:
+async def test_no_secret_of_a_reply_is_kept(net: Dragnet, change: str, name: str) -> None:
     def rewrite(_: Asked, reply: HttpResponse) -> object:
         return (SIGNATURES | CARDS)[change](json.loads(reply.body), LIST_FIELDS[name])
 
@@ -222,9 +220,7 @@ async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> 
 
 
 @pytest.mark.parametrize("between", ["", " ", ".", "\u00a0", "\t", " - ", "\u2013", "  "])
-async def test_the_card_of_a_payment_is_masked_however_its_reply_writes_it(
-    net: Dragnet, between: str
-) -> None:
+async def test_the_card_of_a_payment_is_masked_in_any_spelling(net: Dragnet, between: str) -> None:
     def quote(asked: Asked, _: HttpResponse) -> object:
         said = f"0005: {SPACED.replace(' ', between)} {asked.fields['encryption_data']}"
         return respon({"result_info": said, "connector": CARD * 500}).decode().encode("utf-16")

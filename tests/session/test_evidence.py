@@ -40,9 +40,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("came", [STRAY, STRAY[:-1], b"no reply\r\n\r\n", b""])
 @pytest.mark.parametrize("turns", [0, 1, 20])
-async def test_nothing_is_written_to_a_connection_that_is_not_silent(
-    came: bytes, turns: int
-) -> None:
+async def test_nothing_is_written_to_a_talking_connection(came: bytes, turns: int) -> None:
     """It ends, or says something, when the session has chosen it: this would be the reply."""
     writers: list[asyncio.StreamWriter] = []
     requests: list[int] = []

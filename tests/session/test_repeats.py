@@ -157,9 +157,7 @@ def test_retry_after_is_honoured_up_to_the_cap(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("operation", ["query", "refund"])
-def test_nothing_leaves_in_a_pause_and_a_pause_takes_no_place_of_the_limiter(
-    operation: str,
-) -> None:
+def test_nothing_leaves_in_a_pause_which_takes_no_place_of_the_limiter(operation: str) -> None:
     async def answer(asked: Asked) -> Any:
         reply = failing(asked)
         await asyncio.sleep(1)
@@ -240,7 +238,7 @@ RAISED: list[GatewayError] = [
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("at_exit", [True, False])
-async def test_what_is_raised_beside_a_request_proves_nothing(
+async def test_an_error_beside_a_request_proves_nothing(
     error: GatewayError, *, at_exit: bool
 ) -> None:
     """Once it was sent, all may have happened; before, an error declines nothing."""

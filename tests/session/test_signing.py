@@ -81,9 +81,7 @@ async def test_a_signer_that_fails_means_not_sent_and_stops_at_once(signer: Any,
 
 
 @pytest.mark.parametrize("answer", [True, False, LookupError("s3cret")])
-async def test_only_a_signed_reply_is_verified_and_a_wrong_signature_proves_nothing(
-    answer: Any,
-) -> None:
+async def test_only_signed_replies_are_verified_and_a_wrong_one_is_no_proof(answer: Any) -> None:
     for signature in (None, "", "null", "theirs"):
         signer = Verifier(answer)
         transport = MemoryTransport(lambda asked, s=signature: asked.done(encryption_data=s))  # type: ignore[misc]  # a default

@@ -64,8 +64,6 @@ def _with(told: Told) -> list[Told]:
         *(({"earlier": [told]}, {Wrong.REPORTED}) for told in NOT_KEPT_EARLIER),
     ],
 )
-def test_what_is_wrong_is_noticed_and_nothing_else(
-    given: dict[str, Any], wrong: set[Wrong]
-) -> None:
+def test_only_what_is_wrong_is_noticed(given: dict[str, Any], wrong: set[Wrong]) -> None:
     given = {"books": BOOKS, "kept": TOLD, "told": TOLD, **given}
     assert {kind for kind, _ in judge(**given)} == wrong

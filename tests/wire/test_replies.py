@@ -215,9 +215,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), st.sampled_from([None, 2]))
-async def test_the_fields_hold_what_the_reply_holds(
-    reply: dict[str, Any], indent: int | None
-) -> None:
+async def test_the_fields_hold_the_reply(reply: dict[str, Any], indent: int | None) -> None:
     signed = {**reply, "encryption_data": "theirs"}
     fields = await verified(json.dumps(signed, indent=indent).encode(), "json")
     texts = {name for name, value in reply.items() if isinstance(value, str)}

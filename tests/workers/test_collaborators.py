@@ -23,9 +23,7 @@ from tests.workers.conftest import Shop
         (client_at("http://127.0.0.1"), "gateway_factory", "got GatewayClient$"),
     ],
 )
-def test_what_is_no_queue_or_makes_no_client_is_refused(
-    shop: Shop, wrong: Any, name: str, got: str
-) -> None:
+def test_a_wrong_queue_or_client_is_refused(shop: Shop, wrong: Any, name: str, got: str) -> None:
     right = {"broker": shop.enqueue, "gateway_factory": lambda: make_client(shop.sandbox)}
     given: Any = {**right, "journal_url": shop.url, name: wrong}
     with pytest.raises(ConfigurationError, match=f"^{name}: expected a .*{got}"):

@@ -17,7 +17,7 @@ from tests.workers.rabbit import own_queue, server_url
 
 
 @pytest.mark.slow
-async def test_a_file_is_submitted_worked_on_and_watched(
+async def test_a_file_is_submitted_run_and_watched(
     sandbox: Sandbox, url: str, tmp_path: Path
 ) -> None:
     shell = Shell(sandbox, tmp_path)

@@ -52,9 +52,7 @@ async def test_a_job_is_cut_handed_over_run_once_watched_and_told(
     assert effects(sandbox, orders, operation) == [1] * 10
 
 
-async def test_two_processes_share_a_job(
-    shop: Shop, jobs: Workers, sandbox: Sandbox, url: str
-) -> None:
+async def test_processes_share_a_job(shop: Shop, jobs: Workers, sandbox: Sandbox, url: str) -> None:
     orders = seeded(sandbox, 8)
     await jobs.submit("refund", orders, job="job")
     sandbox.faults.add("refund", Latency(seconds=0.1))
@@ -147,7 +145,7 @@ async def test_what_is_left_is_run_later_and_what_is_held_once_it_is_decided(
     assert effects(sandbox, orders) == [1] * 4
 
 
-async def test_a_job_that_was_cut_is_run_by_its_slices_only(
+async def test_a_job_in_slices_runs_only_by_slice(
     jobs: Workers, sandbox: Sandbox, url: str
 ) -> None:
     orders = seeded(sandbox, 4)
