@@ -325,9 +325,7 @@ async def test_a_reply_takes_a_time_in_proportion_to_its_size() -> None:
     assert 0 < await calls(4000) < 3 * await calls(2000)
 
 
-async def test_no_pattern_grows_with_what_stands_around_the_list_of_a_reply(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_no_pattern_grows_with_the_rest_of_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern of a megabyte takes a second to compile, in which nothing else runs."""
     sizes, compiled = list[int](), re.compile
 

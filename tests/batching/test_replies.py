@@ -48,9 +48,7 @@ async def judged(
     return await gateway.batch(operation, orders)
 
 
-async def test_after_one_usual_reply_the_others_are_proved_without_a_judge(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_after_one_usual_reply_no_judge_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where earlier refunds are looked up, and there are none."""
     asked_for: list[str] = []
 

@@ -61,9 +61,7 @@ async def story(visit: Visit) -> AsyncIterator[Story]:
         yield Story(shop.url, shop.orders, sandbox, visit)
 
 
-async def test_from_the_catalogue_to_a_refund_double_clicks_reloads_and_back_act_once(
-    story: Story,
-) -> None:
+async def test_double_clicks_reloads_and_back_act_once_up_to_a_refund(story: Story) -> None:
     await story.page.goto(story.url)
     await story.visit.keep_screenshots("shop-catalogue")
     await story.order("Oolong", name="Ada Lovelace", note="Please ring twice")

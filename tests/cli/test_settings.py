@@ -199,9 +199,7 @@ def test_everything_that_is_wrong_is_named_at_once(write: Write) -> None:
     ("body", "mode", "warned"),
     [("{}\n", 0o600, False), ("\ufeff{}\r\n", 0o640, False), ("{}", 0o644, True)],
 )
-def test_the_secret_may_be_in_a_file_that_others_cannot_read(
-    body: str, mode: int, warned: bool, tmp_path: Path
-) -> None:
+def test_the_secret_may_be_in_a_file(body: str, mode: int, warned: bool, tmp_path: Path) -> None:
     path, warnings = tmp_path / "secret", list[str]()
     path.write_bytes(body.format(SECRET).encode())
     path.chmod(mode)

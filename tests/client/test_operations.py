@@ -93,9 +93,7 @@ async def test_pages_list_recent_records_or_raise(sandbox: Sandbox, gateway: Gat
         assert (caught.value.code, caught.value.text) == ("77", "not registered")
 
 
-async def test_payments_by_card_by_token_by_other_means_and_by_a_page(
-    sandbox: Sandbox, gateway: GatewayClient
-) -> None:
+async def test_payments_of_every_kind_come_back(sandbox: Sandbox, gateway: GatewayClient) -> None:
     items = "SKU-1#,#Tea#,#2#,#9.90#;#SKU-2#,#Cup#,#1#,#4.00"
     payment = DirectPayment(**PAYMENT, **CARD, items=items, token_flag="YES")
     first = await gateway.pay_direct(payment)

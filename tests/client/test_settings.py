@@ -216,9 +216,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Callable[..., GatewayClient]:
     return make
 
 
-def test_a_wrong_argument_of_a_client_is_refused_and_no_password_shown(
-    client: Callable[..., GatewayClient],
-) -> None:
+def test_a_wrong_argument_is_refused_without_password(client: Callable[..., GatewayClient]) -> None:
     for given, expected in REFUSED:
         said = refusal(client, **given)
         assert re.search(f"^{expected}", said), (given, said)

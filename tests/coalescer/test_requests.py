@@ -78,9 +78,7 @@ async def test_operations_and_kinds_of_reference_do_not_share_a_request_nor_an_e
     assert sandbox.requests == {"query": 2, "search_refunds": 1, "refund": 1}
 
 
-async def test_a_lost_reply_is_unknown_to_those_of_its_request_alone_and_can_be_recovered(
-    sandbox: Sandbox,
-) -> None:
+async def test_a_lost_reply_is_unknown_to_its_request_and_recovered(sandbox: Sandbox) -> None:
     orders = orders_for("refund", sandbox.seed(100, status="captured"))
     sandbox.faults.add("refund", DropReply(times=1))
     recovery = RecoveryPolicy(record_baseline=True, settle_seconds=0)

@@ -242,9 +242,7 @@ ATTACKS: dict[Callable[[bytes, bytes], bytes], dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", ATTACKS)
-async def test_a_reply_that_looks_like_the_usual_one_is_judged(
-    change: Callable[[bytes, bytes], bytes],
-) -> None:
+async def test_a_reply_that_looks_usual_is_judged(change: Callable[[bytes, bytes], bytes]) -> None:
     """The first reply is right, and so is what is learnt from it; the second is not."""
     first, second = orders_for("refund", made_up(2))
     reason = "x}" if change is tail_in_a_reason else ""

@@ -76,9 +76,7 @@ async def test_payouts_are_kept_paid_once_and_told_again(
     assert paid(sandbox, orders) == [1] * 9
 
 
-async def test_a_payout_in_doubt_is_held_until_a_person_decides(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
+async def test_a_payout_in_doubt_is_held(sandbox: Sandbox, make: Make, journal: Journal) -> None:
     orders = payouts_of(6)
     # One whose digits look like a card number is written whole all the same.
     orders[2] = attrs.evolve(orders[2], request_id="41111111-1111-1111-8111-111111111114")

@@ -137,9 +137,7 @@ async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> 
     assert 0 < 2 * idle <= lock < statement < engines._SILENT_SECONDS
 
 
-async def test_a_silent_database_ends_the_wait(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_silent_server_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = urlsplit(emptied(postgres))
     async with Cable(place.port or 5432) as cable:
         user, at, _ = place.netloc.rpartition("@")

@@ -80,9 +80,7 @@ async def test_other_urls_are_refused_without_password(no_password: Dragnet, url
 
 
 @pytest.mark.parametrize("parameter", ["?nonsense=hush", "?prepare_threshold=0", ""])
-async def test_a_password_is_in_no_traceback_of_a_server_that_is_not_there(
-    no_password: Dragnet, parameter: str
-) -> None:
+async def test_a_lost_server_shows_no_password(no_password: Dragnet, parameter: str) -> None:
     with pytest.raises((ConfigurationError, JournalError)) as caught:
         await Journal.open(f"postgresql://user:hush@127.0.0.1:1/db{parameter}").__aenter__()
     no_password.catch("refused", beyond_tests(caught.value))
@@ -263,9 +261,7 @@ async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables)
         assert [status.name for status in await journal.jobs()] == ["job"]
 
 
-def test_a_relative_path_is_refused_with_the_absolute_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for path in ("j.db", "../j.db"):
         with pytest.raises(ConfigurationError, match="depends on the working directory") as caught:
@@ -274,9 +270,7 @@ def test_a_relative_path_is_refused_with_the_absolute_one(
 
 
 @pytest.mark.parametrize("chunks", [199, 200, 201, 400])
-async def test_each_order_is_read_once_in_any_number_of_chunks(
-    journal: Journal, chunks: int
-) -> None:
+async def test_each_order_is_read_once_in_any_chunks(journal: Journal, chunks: int) -> None:
     await submit(journal.job("job"), pages_of(refunds(chunks)), chunk_size=1)
     read = [row.index async for row in journal.outcomes("job")]
     assert read == list(range(chunks))

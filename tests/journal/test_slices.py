@@ -14,9 +14,7 @@ from tests.orders import made_up, orders_for, refunds
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_all_orders_of_a_transaction_are_in_one_slice(
-    journal: Journal, tables: Tables, seed: int
-) -> None:
+async def test_a_transaction_is_in_one_slice(journal: Journal, tables: Tables, seed: int) -> None:
     random = Random(seed)
     names = made_up(40)
     orders = orders_for("refund", random.choices(names[: 20 + seed], k=50) + names[30:])
@@ -47,9 +45,7 @@ async def test_a_decision_makes_its_slice_due_again(journal: Journal, tables: Ta
     assert tables.run("SELECT tries FROM gateway_slices WHERE slice > 0") == [(0,)]
 
 
-async def test_a_finished_slice_is_opened_by_a_run_or_a_decision_to_send(
-    journal: Journal, tables: Tables
-) -> None:
+async def test_a_run_or_a_decision_opens_a_finished_slice(journal: Journal, tables: Tables) -> None:
     job = await submitted(journal, refunds(4), slice_size=2)
     tables.run("UPDATE gateway_chunks SET state = 'held'")
     tables.run("UPDATE gateway_slices SET finished = (1 = 1) WHERE slice > 0")

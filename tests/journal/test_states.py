@@ -50,9 +50,7 @@ async def test_orders_in_another_state_change_nothing(
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("state", ["succeeded", "declined", "held"])
-async def test_a_decision_during_a_look_up_stands(
-    journal: Journal, tables: Tables, state: str
-) -> None:
+async def test_a_decision_in_between_stands(journal: Journal, tables: Tables, state: str) -> None:
     await submitted(journal, refunds(3))
     tables.put(state="unknown")
 

@@ -409,9 +409,7 @@ async def test_a_verifier_sees_what_came_and_may_break(caplog: pytest.LogCapture
 # Its life
 
 
-def test_it_serves_one_loop_after_another_and_answers_as_the_dialect_says(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_it_serves_several_loops_and_answers_by_dialect(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[Any] = []
     gateway = client_over(MemoryTransport(), dialect=Dialect(notification_answer="[accepted]"))
     receiver = NotificationReceiver(gateway, heard.append)

@@ -120,9 +120,7 @@ def _bad(error: Exception | None) -> Iterator[Any]:
 
 @WAYS
 @pytest.mark.parametrize("error", [None, LookupError("the database is gone"), TimeoutError("it")])
-async def test_a_stream_that_breaks_raises_once_the_rest_is_compared(
-    error: Exception | None, later: bool
-) -> None:
+async def test_a_broken_stream_raises_behind_the_rest(error: Exception | None, later: bool) -> None:
     expected = (InvalidOrderError, r"ledger\[7\]") if error is None else (type(error), str(error))
     for is_streamed in (False, True):
         ledger, seen = _Taken(_bad(error), later=later).ledger, list[Difference]()
@@ -232,9 +230,7 @@ async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for
 
 
 @pytest.mark.parametrize(("lost", "unanswered", "asked"), [({0, 1, 2}, 30, 6), ({0, 2, 4}, 15, 12)])
-async def test_a_gateway_that_is_gone_is_not_asked_for_ever(
-    lost: set[int], unanswered: int, asked: int
-) -> None:
+async def test_a_lost_gateway_is_not_asked_on(lost: set[int], unanswered: int, asked: int) -> None:
     """After three requests of one kind in a row nothing more is asked, and not before."""
     requests: list[Asked] = []
 

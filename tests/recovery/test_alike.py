@@ -17,9 +17,7 @@ from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 
 @pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])
 @pytest.mark.parametrize("ahead", [0, 8, -8])
-async def test_refunds_count_back_from_the_start_by_the_gateways_clock(
-    hours: int, held: bool, ahead: int
-) -> None:
+async def test_refunds_count_back_by_the_gateways_clock(hours: int, held: bool, ahead: int) -> None:
     def clock() -> datetime:
         return datetime.now(UTC) + timedelta(hours=ahead - shift)
 

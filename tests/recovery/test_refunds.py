@@ -227,9 +227,7 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
 # What may be given to a recovery, and what can be settled of less than a whole batch
 
 
-async def test_recovery_takes_outcomes_of_another_process_and_then_asks_no_more(
-    sandbox: Sandbox, make: Make
-) -> None:
+async def test_recovery_takes_outcomes_of_another_process(sandbox: Sandbox, make: Make) -> None:
     gateway = make(recovery=REFERENCES)
     sandbox.faults.add("refund", DropReply(times=1))
     result = pickle.loads(pickle.dumps(await gateway.refund(seeded(sandbox))))  # noqa: S301  # our own

@@ -227,9 +227,7 @@ async def test_a_token_stands_for_the_card_it_was_given_for(merchant: Merchant) 
 
 
 @pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])
-async def test_a_payout_is_echoed_and_paid_again_unless_it_is_deduplicated(
-    *, deduplicates: bool, paid: int
-) -> None:
+async def test_a_payout_is_paid_again_unless_deduplicated(*, deduplicates: bool, paid: int) -> None:
     async with merchant_of(deduplicate_payouts=deduplicates) as merchant:
         first, second = [await merchant.ask("payout", PAYOUT) for _ in range(2)]
         assert (first == second) is deduplicates

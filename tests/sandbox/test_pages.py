@@ -124,9 +124,7 @@ async def test_a_payment_without_a_way_back_takes_the_merchants() -> None:
         ("http://shop.example/\r\nSet-Cookie: a=b", ""),
     ],
 )
-async def test_a_way_back_is_a_web_address_or_leads_nowhere(
-    merchant: Merchant, url: str, location: str
-) -> None:
+async def test_only_a_web_address_leads_back(merchant: Merchant, url: str, location: str) -> None:
     result = await merchant.pay({**APM, "return_url": url})
     for choice in ("leave", "pay"):
         decided = await merchant.decide(result["issuer_url"], choice)

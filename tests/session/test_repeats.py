@@ -109,9 +109,7 @@ async def _query(handler: _Failing, **settings: Any) -> Any:
     return await gateway.query([OrderRef(transaction_id="T1")])
 
 
-def test_pauses_are_drawn_below_a_bound_that_doubles_up_to_the_cap(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_pauses_are_below_a_bound_that_doubles_to_the_cap(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[float] = []
 
     def uniform(low: float, high: float) -> float:
@@ -238,9 +236,7 @@ RAISED: list[GatewayError] = [
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("at_exit", [True, False])
-async def test_an_error_beside_a_request_proves_nothing(
-    error: GatewayError, *, at_exit: bool
-) -> None:
+async def test_errors_beside_a_request_are_no_proof(error: GatewayError, *, at_exit: bool) -> None:
     """Once it was sent, all may have happened; before, an error declines nothing."""
     transport = MemoryTransport()
     fail = raising(error, at=1)

@@ -32,9 +32,7 @@ def test_the_books_are_read_from_here_while_others_write(gateway_sandbox: Sandbo
     assert read == sorted(read)
 
 
-def test_every_part_may_be_used_from_here(
-    gateway_sandbox: Sandbox, gateway_client: GatewayClient
-) -> None:
+def test_all_parts_work_in_a_loop(gateway_sandbox: Sandbox, gateway_client: GatewayClient) -> None:
     (order,) = gateway_sandbox.seed(1, status="captured")
     gateway_sandbox.faults.add("query", DropReply(times=1))
 

@@ -17,9 +17,7 @@ from tests.workers.rabbit import own_queue, server_url
 
 
 @pytest.mark.slow
-async def test_a_file_is_submitted_run_and_watched(
-    sandbox: Sandbox, url: str, tmp_path: Path
-) -> None:
+async def test_a_file_is_run_by_a_worker(sandbox: Sandbox, url: str, tmp_path: Path) -> None:
     shell = Shell(sandbox, tmp_path)
     shell.refunds(30)
     env = {"GATEWAY_JOURNAL": url, "GATEWAY_BROKER": server_url()}

@@ -145,9 +145,7 @@ async def test_what_is_left_is_run_later_and_what_is_held_once_it_is_decided(
     assert effects(sandbox, orders) == [1] * 4
 
 
-async def test_a_job_in_slices_runs_only_by_slice(
-    jobs: Workers, sandbox: Sandbox, url: str
-) -> None:
+async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, url: str) -> None:
     orders = seeded(sandbox, 4)
     await jobs.submit("refund", orders, job="cut")
     await jobs.submit("refund", [], job="nothing")
