@@ -251,9 +251,8 @@ class Submission:
     def _conflict(self, difference: str) -> GatewayError:
         return JobConflictError(
             f"job {self.job.name!r} exists already: {difference}; nothing was changed. `resume` "
-            "continues it; one that was cut into slices is run by workers (`gateway-async worker "
-            "--broker amqp://HOST/`, or `Workers` in Python). Use a new name only for different "
-            "orders: those of this job would be sent again under another name",
+            "continues it; where it was cut into slices, workers do. Use a new job name only for "
+            "different orders: the same orders under a new name are sent again",
             job=self.job.name,
         )
 
