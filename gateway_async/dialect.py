@@ -17,7 +17,17 @@ import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat
-from gateway_async.settings import FLAG, TEXT, check, is_count, is_list, one_of, to_plain, to_set
+from gateway_async.settings import (
+    FLAG,
+    TEXT,
+    are_texts,
+    check,
+    is_count,
+    is_list,
+    one_of,
+    to_plain,
+    to_set,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -53,10 +63,6 @@ _OPPOSITES = (
 _ECHO_FIELDS = {name: row.echo_fields for name, row in OPERATIONS.items() if row.echo_fields}
 
 
-def _are_texts(value: object) -> bool:
-    return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)
-
-
 def _are_statuses(value: object) -> bool:
     return isinstance(value, frozenset) and all(map(is_count, value)) and 200 not in value  # noqa: PLR2004  # HTTP OK
 
@@ -89,7 +95,7 @@ def _field(
 
 
 def _codes(*default: str) -> Any:  # noqa: ANN401  # likewise
-    return _field(frozenset(default), _are_texts, "texts such as ['1']", to_set)
+    return _field(frozenset(default), are_texts, "texts such as ['1']", to_set)
 
 
 def _table(
@@ -218,7 +224,7 @@ class Dialect:
     )
     echo_fields: "Mapping[str, Sequence[str]]" = _table(
         lambda value: all(
-            _are_texts(fields) and {*fields} <= {*_ECHO_FIELDS[name]}
+            are_texts(fields) and {*fields} <= {*_ECHO_FIELDS[name]}
             for name, fields in value.items()
         ),
         "tuples of fields out of those that each operation repeats",
@@ -232,7 +238,7 @@ class Dialect:
     payout_declined_statuses: AbstractSet[str] = _codes()
     done_message_prefixes: tuple[str, ...] = _field(
         ("V0000", "0000"),
-        lambda value: _are_texts(value) and all(value),
+        lambda value: are_texts(value) and all(value),
         "texts such as ('V0000',)",
         _text_tuple,
     )
@@ -251,7 +257,7 @@ class Dialect:
     payment_states: "Mapping[str, PaymentState]" = _members(PaymentState)
     payout_deduplicates: bool = attrs.field(default=False, validator=check(*FLAG))
     notification_fields: "Mapping[str, Sequence[str]]" = _table(
-        lambda value: all(map(_are_texts, value.values())),
+        lambda value: all(map(are_texts, value.values())),
         "tuples of names",
         read=_text_tuple,
         defaults=_NOTIFICATION_FIELDS,

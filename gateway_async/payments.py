@@ -16,7 +16,13 @@ from urllib.parse import unquote
 import attrs
 
 from gateway_async.batching.judge import explain, find_contradiction, find_missing_result
-from gateway_async.errors import ConfigurationError, RejectedError, ReplyUnreadableError, hide_given
+from gateway_async.errors import (
+    ConfigurationError,
+    InvalidOrderError,
+    RejectedError,
+    ReplyUnreadableError,
+    hide_given,
+)
 from gateway_async.models.records import Page
 from gateway_async.models.values import (
     SHORTEST_CARD,
@@ -77,11 +83,12 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
     """Write a payment or payout (section 4, rows 1 to 3 and 10); the result is held against it.
 
     Raises:
-        TypeError: For anything but what the operation takes.
-        InvalidOrderError: For an amount with more decimal places than its currency has.
+        InvalidOrderError: For anything but what the operation takes, and for an amount with more
+            decimal places than its currency has.
     """
     if not isinstance(sent, operation.order_class):
-        raise TypeError(f"expected {operation.order_class.__name__}, got {type(sent).__name__}")
+        wanted, given = operation.order_class.__name__, type(sent).__name__
+        raise InvalidOrderError(f"{operation}: expected {wanted}, got {given}")
     dialect = session.dialect
 
     def read(raw: HttpResponse) -> object:

@@ -90,6 +90,11 @@ def expect(name: str, value: T, kind: "Kind | type") -> T:
     return value
 
 
+def are_texts(value: object) -> bool:
+    """Say whether a value is a set or tuple of texts."""
+    return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)
+
+
 def is_list(value: object) -> bool:
     """Say whether a value is several: neither one text nor a table."""
     return isinstance(value, Iterable) and not isinstance(value, str | Mapping)

@@ -13,7 +13,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.models.values import SensitiveText, Unpicklable
-from gateway_async.settings import FLAG, TEXT, check, to_plain, to_set
+from gateway_async.settings import FLAG, TEXT, are_texts, check, to_plain, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,10 +51,6 @@ def _to_secret(secret: str) -> SensitiveText:
         got = "an empty one" if kind == "str" else kind
         raise ConfigurationError(f"HmacSigner.secret: expected a non-empty str, got {got}")
     return SensitiveText(str.__str__(secret))  # that of another signer shows as a mask
-
-
-def _are_names(names: object) -> bool:
-    return isinstance(names, frozenset) and all(isinstance(name, str) for name in names)
 
 
 @runtime_checkable
@@ -113,7 +109,7 @@ class HmacSigner(Unpicklable):
     excluded: frozenset[str] = attrs.field(
         default=frozenset({SIGNATURE_FIELD}),
         converter=to_set,
-        validator=check(_are_names, "names of fields such as {'note'}"),
+        validator=check(are_texts, "names of fields such as {'note'}"),
         kw_only=True,
     )
     check_replies: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)

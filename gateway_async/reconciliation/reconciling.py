@@ -21,17 +21,20 @@ from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError, 
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
-from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
-from gateway_async.reconciliation.summary import ReconciliationResult, Summary, count
+from gateway_async.reconciliation.differences import (
+    Case,
+    Difference,
+    LedgerEntry,
+    ReconciliationResult,
+    Summary,
+    count,
+)
 from gateway_async.session import Gate
-from gateway_async.settings import COUNT, FLAG, TEXT, BatchPolicy, expect, to_set
+from gateway_async.settings import COUNT, FLAG, TEXT, BatchPolicy, are_texts, expect, to_set
 
 DEFAULT_WINDOW = 1500
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
-_WORDS = (
-    lambda value: isinstance(value, frozenset) and all(isinstance(one, str) for one in value),
-    "a str, or several",
-)
+_WORDS = (are_texts, "a str, or several")
 _COMPARED_AT_ONCE = 200
 _ASKED_AT_ONCE = 99
 """One less than a reply has records: a full reply may lack records of orders that it lists."""

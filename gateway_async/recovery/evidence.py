@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.results import BatchResult
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.models.orders import (
     ANY_MARKER,
     OutcomeStatus,
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
 """The operations that are recovered by a look-up."""
 
-_DONE, _NOT_DONE, _UNKNOWN = (
-    OutcomeStatus.SUCCEEDED,
-    OutcomeStatus.NOT_SENT,
-    OutcomeStatus.UNKNOWN,
-)
+_DONE, _NOT_DONE = OutcomeStatus.SUCCEEDED, OutcomeStatus.NOT_SENT
+_UNKNOWN = OutcomeStatus.UNKNOWN
 
 
 @attrs.frozen
@@ -317,12 +314,12 @@ def as_result(given: object) -> BatchResult[Any, Any]:
     """Make a result of outcomes, in the order given.
 
     Raises:
-        TypeError: For anything else.
+        InvalidOrderError: For anything else.
     """
     outcomes = tuple(given) if hasattr(given, "__iter__") else (given,)
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
-            raise TypeError(
+            raise InvalidOrderError(
                 f"recover: expected a BatchResult or outcomes, got {type(outcome).__name__}"
             )
     block = ListedOutcomes(outcomes)

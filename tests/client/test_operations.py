@@ -17,6 +17,7 @@ from gateway_async import (
     ConfigurationError,
     DirectPayment,
     GatewayClient,
+    InvalidOrderError,
     OutcomeStatus,
     RedirectPayment,
     RejectedError,
@@ -147,7 +148,7 @@ async def test_what_a_call_is_given_is_checked(sandbox: Sandbox, gateway: Gatewa
         with pytest.raises(error, match=text):
             await gateway.call(**{"path": "/v1/x", "fields": {}, **given})
     for method in ("pay_direct", "pay_apm", "checkout", "payout"):
-        with pytest.raises(TypeError, match="got RefundOrder"):
+        with pytest.raises(InvalidOrderError, match="got RefundOrder"):
             await getattr(gateway, method)(*refunds(1))
     for name in ("adjust", "checkout"):
         with pytest.raises(ConfigurationError, match=f"one of query, capture, .*got '{name}'"):
