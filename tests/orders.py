@@ -26,6 +26,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox, Transaction
 
+COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 ORDER_CLASSES = {
     "capture": CaptureOrder,
     "cancel": CancelOrder,
@@ -111,15 +112,7 @@ def orders_for(operation: str, orders: Iterable[Transaction], **changes: Any) ->
     if operation == "review":
         changes = {"review_flag": "1", **changes}
     return [
-        ORDER_CLASSES[operation](
-            **{
-                "transaction_id": order.transaction_id,
-                "order_no": order.order_no,
-                "currency": order.currency,
-                "amount": order.amount,
-                **changes,
-            }
-        )
+        ORDER_CLASSES[operation](**{name: getattr(order, name) for name in COLUMNS} | changes)
         for order in orders
     ]
 

@@ -38,6 +38,25 @@ async def _generator(orders: list[Any]) -> AsyncIterator[Any]:
         yield order
 
 
+class _Fetched:
+    """Orders as the database drivers of old give them: what is awaited makes its own steps."""
+
+    def __init__(self, orders: list[Any]) -> None:
+        self._orders = iter(orders)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Self:
+        return self
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        yield from asyncio.sleep(0).__await__()
+        for order in self._orders:
+            return order
+        raise StopAsyncIteration
+
+
 COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "list": list,
     "set": set,
@@ -48,6 +67,7 @@ STREAMS: dict[str, Callable[[list[Any]], Any]] = {
     "iterator": iter,
     "map": lambda orders: map(attrs.evolve, orders),
     "async generator": _generator,
+    "steps that are no coroutines": _Fetched,
 }
 
 
@@ -143,67 +163,33 @@ async def test_an_unreadable_order_neither_loses_nor_repeats_another(duplicates:
     assert not batch.result.exhausted
 
 
-async def _cancelled_awaiting() -> AsyncIterator[RefundOrder]:
-    for order in refunds(15):
+def _ending(error: type[BaseException]) -> Iterator[RefundOrder]:
+    yield from refunds(15)
+    raise error  # as by the result of a task that was cancelled
+
+
+async def _ending_awaited(error: type[BaseException]) -> AsyncIterator[RefundOrder]:
+    for order in _ending(error):
         yield order
-    raise asyncio.CancelledError
-
-
-def _cancelled_at_once() -> Iterator[RefundOrder]:
-    yield from refunds(15)
-    raise asyncio.CancelledError  # as by the result of a task that was cancelled
-
-
-def _ended_as_if_asynchronous() -> Iterator[RefundOrder]:
-    yield from refunds(15)
-    raise StopAsyncIteration
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(
     ("orders", "raised"),
     [
-        (_cancelled_awaiting, "CancelledError"),
-        (_cancelled_at_once, "CancelledError"),
-        (_ended_as_if_asynchronous, "StopAsyncIteration"),
+        (_ending_awaited, asyncio.CancelledError),
+        (_ending, asyncio.CancelledError),
+        (_ending, StopAsyncIteration),
     ],
 )
 async def test_an_input_that_is_cancelled_from_within_is_no_end(
-    orders: Callable[[], Any], raised: str, streamed: bool
+    orders: Callable[..., Any], raised: type[BaseException], streamed: bool
 ) -> None:
-    batch = client_over(MemoryTransport(), policy=TEN).refund(orders())
-    with pytest.raises(RuntimeError, match=f"the input raised {raised}"):
+    batch = client_over(MemoryTransport(), policy=TEN).refund(orders(raised))
+    with pytest.raises(RuntimeError, match=f"the input raised {raised.__name__}"):
         await read(batch, streamed=streamed)
     assert not batch.result.exhausted
     assert not batch.result.ok
-
-
-class _Fetched:
-    """An order as the database drivers of old give it: what is awaited makes its own steps."""
-
-    def __init__(self, orders: list[RefundOrder]) -> None:
-        self._orders = orders
-
-    def __aiter__(self) -> Self:
-        return self
-
-    def __anext__(self) -> Self:
-        return self
-
-    def __await__(self) -> Generator[Any, Any, RefundOrder]:
-        return self._fetch().__await__()
-
-    async def _fetch(self) -> RefundOrder:
-        if not self._orders:
-            raise StopAsyncIteration
-        order = self._orders.pop(0)
-        await asyncio.sleep(0)
-        return order
-
-
-async def test_an_input_whose_steps_are_no_coroutines_loses_no_order() -> None:
-    result = await client_over(MemoryTransport(), policy=TEN).refund(_Fetched(refunds(35)))
-    assert statuses(result) == [SUCCEEDED] * 35
 
 
 class _Broken(str):
@@ -217,7 +203,7 @@ class _Broken(str):
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("breaks", ["limiter", "judge"])
-async def test_a_failure_behind_a_request_loses_no_order(breaks: str, *, streamed: bool) -> None:
+async def test_a_failure_behind_a_request_loses_no_order(breaks: str, streamed: bool) -> None:
     def answer(asked: Asked) -> dict[str, Any]:
         items = asked.done()["refund_orders"]
         return asked.done(refund_orders=[{**item, "currency": "eur"} for item in items])

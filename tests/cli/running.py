@@ -20,11 +20,10 @@ from gateway_async.cli import main
 from gateway_async.sandbox import Sandbox
 from tests import nursery
 from tests.nursery import Forked
+from tests.orders import COLUMNS
 
 SCRIPT = Path(sys.executable).with_name("gateway-async")
-COLUMNS = ("transaction_id", "order_no", "currency", "amount")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")
-"""The environment of a line that is told of no gateway."""
 
 
 @attrs.frozen

@@ -120,7 +120,7 @@ async def test_a_certificate_of_an_unknown_authority(shell: Shell, authority: tr
     ("is_tls", "password"), [(False, "wrong-pa55"), (True, "wrong-pa55"), (True, "right")]
 )
 async def test_a_proxy_that_wants_a_password(
-    shell: Shell, authority: trustme.CA, *, is_tls: bool, password: str
+    shell: Shell, authority: trustme.CA, is_tls: bool, password: str
 ) -> None:
     (payment,) = shell.sandbox.seed(1)
     tls = tls_of(authority) if is_tls else None

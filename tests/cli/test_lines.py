@@ -76,7 +76,6 @@ NAMED = [
 def test_a_line_that_sends_nothing(
     line: str,
     words: str,
-    *,
     is_named: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

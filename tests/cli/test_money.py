@@ -11,7 +11,8 @@ import pytest
 from gateway_async.cli.jobs import name_of_orders
 from gateway_async.cli.settings import Settings
 from gateway_async.sandbox.faults import DropReply, Latency
-from tests.cli.running import COLUMNS, Shell, names, write
+from tests.cli.running import Shell, names, write
+from tests.orders import COLUMNS
 
 UTC_TEXT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 KEPT = "--journal sqlite:///jobs.db"

@@ -5,7 +5,8 @@ import signal
 from decimal import Decimal
 
 from gateway_async.sandbox.faults import NoReply
-from tests.cli.running import COLUMNS, Shell, names, write
+from tests.cli.running import Shell, names, write
+from tests.orders import COLUMNS
 from tests.report.test_page import Read
 
 

@@ -15,8 +15,8 @@ from gateway_async import BatchPolicy, Journal
 from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
-from tests.cli.running import COLUMNS, Shell, write
-from tests.orders import client_of, orders_for
+from tests.cli.running import Shell, write
+from tests.orders import COLUMNS, client_of, orders_for
 
 ROOT = Path(__file__).parents[2]
 

@@ -168,7 +168,7 @@ async def test_a_wait_for_a_connection_ends_when_the_client_closes(sandbox: Sand
 
 
 @pytest.mark.parametrize("is_given", [True, False])
-async def test_no_wait_sends_once_the_client_is_closed(sandbox: Sandbox, *, is_given: bool) -> None:
+async def test_no_wait_sends_once_the_client_is_closed(sandbox: Sandbox, is_given: bool) -> None:
     """Nor where the session that stays open is a given one, or that of another event loop."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
         made: dict[str, Any] = {"session": session} if is_given else {"max_connections": 1}

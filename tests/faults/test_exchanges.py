@@ -157,7 +157,7 @@ async def test_a_body_may_take_longer_to_write_than_a_silence(clock: Clock) -> N
 
 @pytest.mark.parametrize("is_before", [True, False])
 async def test_a_cancellation_in_the_same_turn_of_the_loop_is_not_swallowed(
-    clock: Clock, *, is_before: bool
+    clock: Clock, is_before: bool
 ) -> None:
     loop, has_come = asyncio.get_running_loop(), asyncio.Event()
 

@@ -51,7 +51,7 @@ async def test_a_connection_that_ended_is_not_used(
 
 @pytest.mark.parametrize("over_tls", [False, True])
 async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
-    authority: trustme.CA, *, over_tls: bool
+    authority: trustme.CA, over_tls: bool
 ) -> None:
     """The loop has not heard of it. By TLS it comes a turn later, and without a farewell."""
     connections, idle = 0, list[asyncio.StreamWriter]()

@@ -210,7 +210,7 @@ async def test_a_certificate_that_nobody_vouches_for(way: Way) -> None:
     ],
 )
 async def test_the_environment_names_the_proxy(
-    way: Way, monkeypatch: pytest.MonkeyPatch, no_proxy: str, *, trust_env: bool, is_used: bool
+    way: Way, monkeypatch: pytest.MonkeyPatch, no_proxy: str, trust_env: bool, is_used: bool
 ) -> None:
     for name in ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)

@@ -25,19 +25,10 @@ BODY = (
 _MONEY = re.compile(rb"(?:CAP|PAY)-[0-9]+")
 LONG = b"Long: " + b"x" * 20_000
 STATUS_LINES = [
-    *(
-        b"HTTP/1.1 200 OK\r\n",
-        b"HTTP/1.0 200 OK\r\n",
-        b"HTTP/1.1 200\r\n",
-        b"HTTP/1.1 200 OK\n",
-        b"",
-    ),
-    *(b"HTTP/1.1 099 Low\r\n", b"HTTP/1.1 1000 High\r\n", b"HTTP/1.1 -200 OK\r\n"),
-    *(
-        b"HTTP/9.9 200 OK\r\n",
-        b"HTTP/1.1 200 \xff\xfe\r\n",
-        b"HTTP/1.1 \xd9\xa2\xd9\xa0\xd9\xa0 OK\r\n",
-    ),
+    *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 200\r\n", b"HTTP/1.1 200 OK\n"),
+    *(b"", b"HTTP/1.1 099 Low\r\n", b"HTTP/1.1 1000 High\r\n", b"HTTP/1.1 -200 OK\r\n"),
+    *(b"HTTP/9.9 200 OK\r\n", b"HTTP/1.1 200 \xff\xfe\r\n"),
+    b"HTTP/1.1 \xd9\xa2\xd9\xa0\xd9\xa0 OK\r\n",
     *(b"HTTP/1.1 204 No Content\r\n", b"HTTP/1.1 304 Not Modified\r\n", b"SSH-2.0-OpenSSH\r\n"),
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n",
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n",

@@ -1,7 +1,7 @@
 """Clients and orders for jobs, and what the sandbox's books must say of them."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from gateway_async import GatewayClient, Outcome, RecoveryPolicy
@@ -18,6 +18,12 @@ def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:
     records: list[Any] = [outcome.record for outcome in outcomes]
     assert all(record.refund_reference_id for record in records)
     return [record.refund_reference_id for record in records]
+
+
+async def awaited(orders: Iterable[Any]) -> AsyncIterator[Any]:
+    """Yield orders from an asynchronous generator."""
+    for order in orders:
+        yield order
 
 
 async def streamed(batch: Any) -> list[Outcome[Any, Any]]:

@@ -53,7 +53,7 @@ async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Jo
 
 @pytest.mark.parametrize("sends", [False, True], ids=["kept", "in doubt"])
 async def test_another_gateway(
-    make: Make, journal: Journal, tables: Tables, sandbox: Sandbox, *, sends: bool
+    make: Make, journal: Journal, tables: Tables, sandbox: Sandbox, sends: bool
 ) -> None:
     orders, first = seeded(sandbox, 2), make()
     job, number = journal.job("job"), 0 if sends else 1

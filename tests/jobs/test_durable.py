@@ -66,7 +66,7 @@ def failing(
 
 @on_a_file
 @pytest.mark.parametrize(("after", "from_then_on"), [(False, True), (True, False), (True, True)])
-async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(  # fixtures
+async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(
     sandbox: Sandbox, make: Make, journal: Journal, tables: Tables, after: bool, from_then_on: bool
 ) -> None:
     gateway, resending, number = make(), make(recovery=RESENDING), 0

@@ -16,7 +16,7 @@ from gateway_async.errors import JournalError, NotSentError
 from gateway_async.jobs import orders, work
 from gateway_async.journal import Journal, reads
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import Interposed, kept, references_of, refuse, streamed
+from tests.jobs.books import Interposed, awaited, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables
 from tests.memory import Asked, Handler, MemoryTransport, client_over, listing
 from tests.orders import MONEY_OPERATIONS, Make, made_up, orders_for, refunds, reply_to, seeded
@@ -25,18 +25,13 @@ from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, s
 on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
-async def _awaited(orders: list[Any]) -> AsyncIterator[Any]:
-    for order in orders:
-        yield order
-
-
-INPUTS: list[Any] = [list, iter, _awaited]
+INPUTS: list[Any] = [list, iter, awaited]
 
 
 @pytest.mark.parametrize(
     ("operation", "given"), [*zip(MONEY_OPERATIONS, [*INPUTS, list], strict=True)]
 )
-async def test_the_same_line_again_sends_nothing_and_says_the_same(  # fixtures
+async def test_the_same_line_again_sends_nothing_and_says_the_same(
     sandbox: Sandbox, make: Make, journal: Journal, other: Journal, operation: str, given: Any
 ) -> None:
     orders = seeded(sandbox, 5, operation)

@@ -119,7 +119,7 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
 
 
 @pytest.mark.usefixtures("frozen")
-async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(  # fixtures
+async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
     sandbox: Sandbox,
     make: Make,
     journal: Journal,
@@ -159,14 +159,8 @@ async def test_one_that_cannot_renew_stops_before_its_lease_is_over_by_either_cl
 
 @pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("is_taken", [True, False])
-async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(  # fixtures
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    other: Journal,
-    tables: Tables,
-    *,
-    is_taken: bool,
+async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal, tables: Tables, is_taken: bool
 ) -> None:
     orders = seeded(sandbox)
     halted = await halt(make(policy=ONE_BY_ONE), journal, orders)
@@ -225,7 +219,7 @@ def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatc
     assert before <= leases.read_clocks()[0] <= time.monotonic()
 
 
-async def test_a_job_that_runs_longer_than_its_lease_keeps_it(  # fixtures
+async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     sandbox: Sandbox,
     make: Make,
     journal: Journal,

@@ -131,8 +131,8 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
         ("succeeded", "allow", True),
     ],
 )
-async def test_a_payout_of_another_job(  # fixtures
-    make: Make, journal: Journal, tables: Tables, state: str, duplicates: str, *, may: bool
+async def test_a_payout_of_another_job(
+    make: Make, journal: Journal, tables: Tables, state: str, duplicates: str, may: bool
 ) -> None:
     orders = payouts_of(4)
     await make().submit("payout", orders[:3], job=journal.job("first"))
@@ -149,13 +149,12 @@ async def test_a_payout_of_another_job(  # fixtures
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-async def test_a_payout_that_another_job_has_begun_is_held(  # fixtures
+async def test_a_payout_that_another_job_has_begun_is_held(
     sandbox: Sandbox,
     make: Make,
     deduplicating: GatewayClient,
     journal: Journal,
     other: Journal,
-    *,
     is_lost: bool,
 ) -> None:
     orders = payouts_of(6)
@@ -182,7 +181,7 @@ async def test_a_payout_that_another_job_has_begun_is_held(  # fixtures
     assert paid(sandbox, orders) == [1, 2, 1, 1, 1, 1]
 
 
-async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(  # fixtures
+async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(
     sandbox: Sandbox, make: Make, deduplicating: GatewayClient, journal: Journal, other: Journal
 ) -> None:
     orders = payouts_of(30)
@@ -202,7 +201,7 @@ async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(  # fixtures
     ("duplicates", "end"),
     [("serialize", "lost"), ("serialize", "paid"), ("serialize", "not sent"), ("allow", "paid")],
 )
-async def test_a_payout_that_stands_in_a_job_twice_is_paid_once_under_another_dialect(  # fixtures
+async def test_a_payout_that_stands_in_a_job_twice_is_paid_once_under_another_dialect(
     sandbox: Sandbox,
     make: Make,
     deduplicating: GatewayClient,

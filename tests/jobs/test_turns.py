@@ -57,7 +57,7 @@ async def _check_after(
     ("drive", "is_resumed"), [(_awaited, False), (_streamed, True), (_left, False)]
 )
 async def test_in_any_turn(
-    sandbox: Sandbox, make: Make, journal: Journal, drive: Any, *, is_resumed: bool
+    sandbox: Sandbox, make: Make, journal: Journal, drive: Any, is_resumed: bool
 ) -> None:
     gateway, refusing, cancelled = make(recovery=RESENDING), make(), 0
     Interposed(refusing, before=refuse)
@@ -162,7 +162,7 @@ async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
 async def test_a_request_that_is_tried_again_is_intended_only_when_it_is_sent(
-    sandbox: Sandbox, make: Make, journal: Journal, *, is_cancelled: bool
+    sandbox: Sandbox, make: Make, journal: Journal, is_cancelled: bool
 ) -> None:
     orders, turnstile = seeded(sandbox, 2, "capture"), Turnstile()
     gateway, tries = make(limiter=turnstile), 0

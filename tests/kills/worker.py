@@ -5,13 +5,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import attrs
 
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import Journal
+from tests.jobs.books import awaited
 from tests.kills.steps import Steps, count_commits, count_requests
 from tests.support.books import told_of
 from tests.support.processes import client_from, read_start
@@ -20,11 +21,6 @@ DONE, OUSTED = 0, 3
 """Exit statuses; ousted is one that lost its lease, or found it taken."""
 
 _LONGEST_SECONDS = 60
-
-
-async def _pulled(orders: list[Any]) -> AsyncIterator[Any]:
-    for order in orders:
-        yield order
 
 
 async def _run(start: dict[str, Any], note: Callable[..., None]) -> None:
@@ -36,7 +32,7 @@ async def _run(start: dict[str, Any], note: Callable[..., None]) -> None:
         if start["resume"] and job.name in kept:
             batch = gateway.resume(job)
         else:
-            given = _pulled(start["orders"]) if plan.pulled else start["orders"]
+            given = awaited(start["orders"]) if plan.pulled else start["orders"]
             batch = gateway.batch(plan.operation, given, job=job)
         if plan.streamed:
             async with batch:

@@ -105,7 +105,7 @@ async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
 @pytest.mark.parametrize("hours", [24, None])
 @pytest.mark.parametrize("is_lost", [False, True])
 async def test_a_refund_that_is_held_stops_no_other_but_a_look_up_without_a_reply_does(
-    hours: float | None, *, is_lost: bool
+    hours: float | None, is_lost: bool
 ) -> None:
     def answer(asked: Asked) -> Any:
         if asked.operation.name != "search_refunds":

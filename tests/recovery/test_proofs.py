@@ -139,7 +139,7 @@ BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
 
 @pytest.mark.parametrize("sees_control", [True, False])
 @pytest.mark.parametrize("name", BY_REFERENCE)
-async def test_by_reference(name: str, *, sees_control: bool) -> None:
+async def test_by_reference(name: str, sees_control: bool) -> None:
     before, after, expected = BY_REFERENCE[name]
     result, found = await recovered(Books([before, after], sees_control=sees_control))
     if not sees_control and expected is NOT_SENT:  # a look-up that may be blind proves no absence
@@ -194,7 +194,7 @@ OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
     ],
 )
 async def test_by_marker(
-    after: Listed, expected: OutcomeStatus, *, keeps_markers: bool, sees_control: bool
+    after: Listed, expected: OutcomeStatus, keeps_markers: bool, sees_control: bool
 ) -> None:
     """A gateway may drop markers, and a look-up that does not list the control may be blind."""
     books = Books([after], keeps_markers=keeps_markers, sees_control=sees_control)
@@ -259,7 +259,7 @@ async def test_an_outcome_given_twice_is_one(duplicates: str, expected: OutcomeS
         (lambda item: [{**item, "refund_reference_id": " T1-01 "}], False),
     ],
 )
-async def test_a_reply_with_an_earlier_refund_is_no_proof(change: Any, *, is_new: bool) -> None:
+async def test_a_reply_with_an_earlier_refund_is_no_proof(change: Any, is_new: bool) -> None:
     def answer(asked: Asked) -> Any:
         (item,) = asked.done()["refund_orders"]
         return reply_to(

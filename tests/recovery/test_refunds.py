@@ -131,14 +131,13 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     [(3600, 0, False), (math.inf, 0, False), (0, 3600, False), (-3600, 0, True)],
     ids=["ahead", "not known", "a step of the clock", "a resend has a settle time of its own"],
 )
-async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(  # fixtures
+async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
     sandbox: Sandbox,
     make: Make,
     skip_sleeps: Callable[..., list[float]],
     monkeypatch: pytest.MonkeyPatch,
     ended_at: float,
     step: float,
-    *,
     resend_absent: bool,
 ) -> None:
     """The wall clock may be put ahead meanwhile."""
@@ -309,7 +308,7 @@ async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
     [(Dialect(), True, "no meaning"), (STATES, False, "lists 0 records of it")],
 )
 async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
-    sandbox: Sandbox, make: Make, dialect: Dialect, problem: str, *, is_listed: bool
+    sandbox: Sandbox, make: Make, dialect: Dialect, problem: str, is_listed: bool
 ) -> None:
     gateway = make(dialect=dialect)
     sandbox.faults.add("capture", DropReply(times=1))
@@ -335,13 +334,7 @@ async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
     ],
 )
 async def test_a_capture_is_not_settled_where_an_equal_one_was_or_may_have_been_sent(
-    sandbox: Sandbox,
-    make: Make,
-    duplicates: str,
-    equal: int,
-    expected: OutcomeStatus,
-    *,
-    alone: bool,
+    sandbox: Sandbox, make: Make, duplicates: str, equal: int, expected: OutcomeStatus, alone: bool
 ) -> None:
     """The state may be the work of the other; one that is given alone may have had another."""
     gateway = make(dialect=STATES, policy=BatchPolicy(duplicates=duplicates))

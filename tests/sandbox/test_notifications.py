@@ -72,7 +72,7 @@ async def shop() -> AsyncIterator[Shop]:
     ("notify_format", "signed"), [("form", True), ("json", False), ("xml", True)]
 )
 async def test_a_payment_is_notified_in_the_format_that_is_asked_for(
-    shop: Shop, *, notify_format: str, signed: bool
+    shop: Shop, notify_format: str, signed: bool
 ) -> None:
     async with merchant_of(notify_format=notify_format, notify_signed=signed) as merchant:
         await merchant.pay({**DIRECT, "order_no": NASTY, "notify_url": shop.url})
@@ -113,7 +113,7 @@ async def test_a_payout_is_notified_once_and_what_is_refused_is_not(shop: Shop) 
     [([500, 302], 3, True), ([500, 400, 404], 3, False), ([204], 1, True)],
 )
 async def test_it_is_tried_again_with_the_same_bytes_which_you_may_send_yourself(
-    shop: Shop, statuses: list[int], attempts: int, *, delivered: bool
+    shop: Shop, statuses: list[int], attempts: int, delivered: bool
 ) -> None:
     shop.statuses.extend(statuses)
     async with merchant_of(notify_pauses=(0.0, 0.0, 0.0)) as merchant:

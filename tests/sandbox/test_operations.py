@@ -149,7 +149,7 @@ async def test_an_unreadable_body_is_refused(merchant: Merchant, body: str) -> N
 
 
 @pytest.mark.parametrize(("field", "form"), [("order_no", True), ("transaction_id", False)])
-async def test_orders_are_selected(merchant: Merchant, field: str, *, form: bool) -> None:
+async def test_orders_are_selected(merchant: Merchant, field: str, form: bool) -> None:
     orders = merchant.sandbox.seed(5, status="captured")
     asked = ",".join([getattr(orders[3], field), "stranger", getattr(orders[1], field)])
     reply = await merchant.ask("query", {field: asked}, form=form)
@@ -227,7 +227,7 @@ async def test_a_token_stands_for_the_card_it_was_given_for(merchant: Merchant) 
 
 
 @pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])
-async def test_a_payout_is_paid_again_unless_deduplicated(*, deduplicates: bool, paid: int) -> None:
+async def test_a_payout_is_paid_again_unless_deduplicated(deduplicates: bool, paid: int) -> None:
     async with merchant_of(deduplicate_payouts=deduplicates) as merchant:
         first, second = [await merchant.ask("payout", PAYOUT) for _ in range(2)]
         assert (first == second) is deduplicates

@@ -236,7 +236,7 @@ RAISED: list[GatewayError] = [
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("at_exit", [True, False])
-async def test_errors_beside_a_request_are_no_proof(error: GatewayError, *, at_exit: bool) -> None:
+async def test_errors_beside_a_request_are_no_proof(error: GatewayError, at_exit: bool) -> None:
     """Once it was sent, all may have happened; before, an error declines nothing."""
     transport = MemoryTransport()
     fail = raising(error, at=1)

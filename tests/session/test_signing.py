@@ -124,7 +124,7 @@ async def test_no_encoding_hides_a_signature(reply: Any, body: bytes) -> None:
     [(True, "wrong", False), (True, _hmac("answer=42"), True), (False, "wrong", True)],
 )
 async def test_the_stand_in_checks_replies_only_if_asked_to(
-    signature: str, *, check_replies: bool, is_read: bool
+    signature: str, check_replies: bool, is_read: bool
 ) -> None:
     signer = HmacSigner("s3cret", check_replies=check_replies)
     transport = MemoryTransport(lambda _: {"answer": "42", "encryption_data": signature})

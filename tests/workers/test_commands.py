@@ -10,9 +10,9 @@ import pytest
 from gateway_async.cli.app import run
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
-from tests.cli.running import COLUMNS, Shell, write
+from tests.cli.running import Shell, write
 from tests.journal.tables import Tables
-from tests.orders import refunds
+from tests.orders import COLUMNS, refunds
 from tests.workers.rabbit import own_queue, server_url
 
 
