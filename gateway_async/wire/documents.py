@@ -6,6 +6,7 @@ is ever expanded.
 """
 
 import contextlib
+import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,17 @@ _DEEPEST = 32
 _MOST_TAGS = 100_000
 """A tree takes up to 90 times the memory of its text."""
 
+_LONGEST_PLAIN = 65_536
+"""Bytes; matching takes several times the memory of what it matches."""
+_NAME = "[A-Za-z_][A-Za-z0-9_.-]*"
+_TEXT = r"[^<>&\x00-\x08\x0b-\x1f\ufffe\uffff]*"
+_GAP = r"[ \t\n]*"
+_LEAF = rf"<(?P<leaf>{_NAME})>{_TEXT}</(?P=leaf)>"
+_PLAIN_LEAF = re.compile(rf"<({_NAME})>({_TEXT})</\1>")
+_PLAIN_ELEMENT = re.compile(rf"<({_NAME})>(?:({_TEXT})|{_GAP}((?:{_LEAF}{_GAP})+))</\1>")
+_PLAIN_START = re.compile(rf'(?:<\?xml version="1\.0"(?: encoding="UTF-8")?\?>)?{_GAP}<respon>')
+_END = "</respon>"
+
 
 def decode_respon(body: bytes) -> dict[str, Any]:
     """Return the elements below the root element `respon`, by name.
@@ -38,6 +50,8 @@ def decode_respon(body: bytes) -> dict[str, Any]:
             declaration, for more than 100,000 tags, and for elements nested more than 32 deep.
     """
     trimmed = body.strip()
+    if len(trimmed) < _LONGEST_PLAIN and (plain := _plain_fields(trimmed)) is not None:
+        return plain
     problem = "XML with another root element"
     try:
         if trimmed.count(b"<") > _MOST_TAGS:
@@ -56,6 +70,32 @@ def decode_respon(body: bytes) -> dict[str, Any]:
     raise ReplyUnreadableError(
         f"expected XML <respon>, got {problem if kind == XML else kind} ({len(body)} bytes)"
     )
+
+
+def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
+    """Read the plainest XML, as nearly all replies are, in half the time; None for any other.
+
+    It has names and texts, one object deep at most, and nothing that a parser is needed for.
+    """
+    try:
+        text = trimmed.decode()
+    except UnicodeDecodeError:
+        return None
+    start = _PLAIN_START.match(text)
+    if start is None or not text.endswith(_END):
+        return None
+    parts = _PLAIN_ELEMENT.split(text[start.end() : -len(_END)])
+    if "".join(parts[::5]).strip(" \t\n"):  # what stands between the elements
+        return None
+    names = parts[1::5]
+    fields: dict[str, Any] = dict(zip(names, parts[2::5], strict=True))
+    size = len(fields)
+    for name, content in zip(names, parts[3::5], strict=True):
+        if content:
+            leaves = _PLAIN_LEAF.findall(content)
+            fields[name] = dict(leaves)
+            size += len(fields[name]) - len(leaves)
+    return fields if size == len(names) else None
 
 
 def _local_name(element: "Element") -> str:

@@ -14,6 +14,7 @@ from datetime import date
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import attrs
 import orjson
@@ -45,8 +46,9 @@ _PLAIN_PLACES = frozenset({1, 2, 3})
 _PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
 """What stands in a JSON string as it is, and is no closing brace."""
 
-_KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode()
-"""What a form does not escape, or not as all else."""
+_KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\0\1"
+"""What is not escaped, or not as the others are."""
+_ESCAPES = tuple((bytes([byte]), b"%%%02X" % byte) for byte in range(256))
 _HALF_A_PAIR = "a field holds half a surrogate pair, which UTF-8 cannot carry"
 
 
@@ -363,14 +365,13 @@ def encode_form(fields: "Mapping[str, str]") -> bytes:
     Raises:
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
-    with contextlib.suppress(UnicodeEncodeError):  # which would hold the text
-        return b"&".join([_quoted(name) + b"=" + _quoted(text) for name, text in fields.items()])
+    pairs = "\0".join(map("\1".join, fields.items()))
+    is_usual = pairs.count("\0") == len(fields) - 1 and pairs.count("\1") == len(fields)
+    with contextlib.suppress(UnicodeEncodeError):
+        if not is_usual:
+            return urlencode(fields).encode()
+        form = pairs.encode().replace(b"%", b"%25")
+        for byte in set(form.translate(None, _KEPT)):
+            form = form.replace(*_ESCAPES[byte])
+        return form.replace(b" ", b"+").replace(b"\1", b"=").replace(b"\0", b"&")
     raise InvalidOrderError(_HALF_A_PAIR)
-
-
-def _quoted(text: str) -> bytes:
-    """Quote as `urllib.parse.quote_plus`, in a tenth of the time for a list of references."""
-    written = text.encode().replace(b"%", b"%25")
-    for byte in {*written.translate(None, _KEPT)}:
-        written = written.replace(bytes([byte]), b"%%%02X" % byte)
-    return written.replace(b" ", b"+")
