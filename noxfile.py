@@ -48,8 +48,9 @@ def canary(session: nox.Session) -> None:
     """Run the tests with pre-releases of what our own classes reach into, and of Python."""
     session.install("-e", EVERYTHING, *_group("tests"))
     coming = ("aiohttp<4.0.0a0", "attrs", "cattrs")  # 4.0.0a0 and a1 are older than 3.x
-    session.install("--pre", "--upgrade", "--upgrade-strategy", "eager", *coming)
-    session.run("pip", "list")
+    session.install("--pre", "--upgrade", *coming)
+    versions = "from importlib.metadata import version as of; print(*map(of, %r))"
+    session.run("python", "-c", versions % (("aiohttp", "attrs", "cattrs"),))
     session.run("pytest", "-n", "auto", *session.posargs)
 
 
