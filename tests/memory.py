@@ -28,19 +28,12 @@ QUICK = RetryPolicy(attempts=2, first_pause_seconds=0, max_pause_seconds=0)
 
 @attrs.frozen
 class Asked:
-    """One request as it came.
+    """One request as it came."""
 
-    Attributes:
-        operation: What is asked for.
-        fields: Its fields, nested ones read.
-        message: The request itself.
-        seconds: The time that was left for it.
-    """
-
-    operation: Operation
-    fields: dict[str, Any] = attrs.field(repr=False)
-    message: HttpRequest
-    seconds: float
+    operation: Operation  # what is asked for
+    fields: dict[str, Any] = attrs.field(repr=False)  # its fields, nested ones read
+    message: HttpRequest  # the request itself
+    seconds: float  # the time that was left for it
 
     @property
     def transactions(self) -> list[str]:
@@ -118,19 +111,13 @@ def _response(answer: Answer) -> HttpResponse:
 
 @attrs.define
 class MemoryTransport:
-    """Answers each request by a function; what that raises, sending raises.
+    """Answers each request by a function; what that raises, sending raises."""
 
-    Attributes:
-        handler: The function.
-        asked: The requests that were written.
-        effects: How often each transaction, payment or payout was carried out.
-        steps: Turns of the event loop before a request is written, before its effect, and before
-            its reply.
-    """
-
-    handler: Handler = all_done
-    asked: list[Asked] = attrs.field(factory=list)
+    handler: Handler = all_done  # the function
+    asked: list[Asked] = attrs.field(factory=list)  # the requests that were written
+    # how often each transaction, payment or payout was carried out
     effects: Counter[str] = attrs.field(factory=Counter)
+    # turns of the event loop before a request is written, before its effect, and before its reply
     steps: int = 0
 
     async def send(

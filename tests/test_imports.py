@@ -14,23 +14,12 @@ from gateway_async import GatewayError
 from gateway_async.errors import JobBusyError, require_extra
 from gateway_async.models import payments
 
-SELDOM = {
-    "cattrs",
-    "gateway_async.payments",
-    "gateway_async.coalescer",
-    "gateway_async.jobs",
-    "gateway_async.journal",
-    "gateway_async.models.payments",
-    "gateway_async.models.payouts",
-    "gateway_async.models.records",
-    "gateway_async.notifications",
-    "gateway_async.reconciliation",
-    "gateway_async.recovery",
-    "gateway_async.sandbox",
-    "html.parser",
-    "sqlalchemy",
-    "opentelemetry",
-}
+_ROOMS = (
+    *("coalescer", "jobs", "journal", "models.payments", "models.payouts", "models.records"),
+    *("notifications", "payments", "reconciliation", "recovery", "sandbox"),
+)
+SELDOM = {"cattrs", "html.parser", "opentelemetry", "sqlalchemy"}
+SELDOM |= {f"gateway_async.{room}" for room in _ROOMS}
 _STAGES = """
 import sys
 import gateway_async.cli

@@ -19,7 +19,7 @@ from gateway_async import (
 )
 from gateway_async.batching import sender
 from gateway_async.batching.judge import Judgement, judge
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, MemoryTransport, client_over, listing
 from tests.orders import (
     LIST_FIELDS,
     LOOK_UPS,
@@ -57,18 +57,9 @@ async def test_after_one_usual_reply_no_judge_is_needed(monkeypatch: pytest.Monk
         return judge(operation, *facts)
 
     monkeypatch.setattr(sender, "judge", count)
-    policy, recovery = (
-        BatchPolicy(concurrency=1, chunk_size=5),
-        RecoveryPolicy(record_baseline=True),
-    )
-    transport = MemoryTransport(
-        lambda asked: (
-            asked.done(refund_orders=[])
-            if asked.operation.name == "search_refunds"
-            else asked.done()
-        )
-    )
-    gateway = client_over(transport, policy=policy, recovery=recovery)
+    policy = BatchPolicy(concurrency=1, chunk_size=5)
+    recovery = RecoveryPolicy(record_baseline=True)
+    gateway = client_over(MemoryTransport(listing([])), policy=policy, recovery=recovery)
     assert (await gateway.refund(refunds(20))).ok
     assert asked_for.count("refund") == 1
 

@@ -136,17 +136,14 @@ async def test_a_result_and_each_outcome_of_it_survive_pickling() -> None:
 
 # What a reply says as a whole: the same object for all orders of a request
 
+BUSY = ReturnStatus("77", "busy", after_effect=False)
+
 
 @pytest.mark.parametrize(
     ("operation", "fault", "said", "counts"),
     [
         *((name, None, ("1", "OK", 200), {"succeeded": 4}) for name in ("refund", "query")),
-        (
-            "refund",
-            ReturnStatus("77", "busy", after_effect=False),
-            ("77", "busy", 200),
-            {"unknown": 4},
-        ),
+        ("refund", BUSY, ("77", "busy", 200), {"unknown": 4}),
         ("refund", MissingItems(1), ("1", "OK", 200), {"unknown": 2, "succeeded": 2}),
         ("refund", Status(429, ""), (None, None, 429), {"declined": 4}),
         ("refund", Status(503, ""), None, {"unknown": 4}),
@@ -160,14 +157,12 @@ async def test_each_outcome_has_the_envelope_of_its_request(
     said: tuple[object, ...] | None,
     counts: dict[str, int],
 ) -> None:
-    settings: dict[str, Any] = {
-        "policy": BatchPolicy(chunk_size=2, concurrency=1),
-        "dialect": Dialect(nothing_done_http_statuses={429}),
-    }
+    policy = BatchPolicy(chunk_size=2, concurrency=1)
+    dialect = Dialect(nothing_done_http_statuses={429})
     if fault is not None:
         sandbox.faults.add(operation, fault)
     began = datetime.now(UTC)
-    async with client_of(sandbox, **settings) as gateway:
+    async with client_of(sandbox, policy=policy, dialect=dialect) as gateway:
         result = await gateway.batch(operation, seeded(sandbox, 4, operation))
         async with gateway.batch(operation, seeded(sandbox, 4, operation)) as batch:
             streamed = [outcome async for outcome in batch]

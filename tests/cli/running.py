@@ -47,15 +47,10 @@ def home() -> Path:
 
 @attrs.frozen
 class Shell:
-    """Runs lines in a folder of their own, where the files are that they name.
+    """Runs lines in a folder of their own, where the files are that they name."""
 
-    Attributes:
-        sandbox: The gateway that they talk to.
-        folder: The folder.
-    """
-
-    sandbox: Sandbox
-    folder: Path
+    sandbox: Sandbox  # the gateway that they talk to
+    folder: Path  # the folder
 
     @property
     def environment(self) -> dict[str, str]:

@@ -145,6 +145,7 @@ async def test_the_same_payout_twice_is_refused_in_any_letter_case(duplicates: s
 
 
 DONE = {"status": "COMPLETED"}
+REFUSED = {"status": "REFUSED", "failure_reason": "closed"}
 DIALECT = Dialect(
     payout_declined_statuses={"REFUSED"},
     pending_statuses={"PENDING"},
@@ -158,12 +159,8 @@ DIALECT = Dialect(
         (DONE, "succeeded", ""),
         ({**DONE, "failure_type": "UNKNOWN"}, "succeeded", ""),
         ({**DONE, "failure_reason": " "}, "succeeded", ""),
-        ({"status": "REFUSED", "failure_reason": "closed"}, "declined", "'closed'"),
-        (
-            {"status": "REFUSED", "failure_reason": "no: 1", "failure_type": "T7"},
-            "declined",
-            "T7: no",
-        ),
+        (REFUSED, "declined", "'closed'"),
+        ({**REFUSED, "failure_reason": "no: 1", "failure_type": "T7"}, "declined", "T7: no"),
         ({**DONE, "failure_reason": "closed"}, "unknown", "contradict"),
         ({**DONE, "failure_reason": ["?"]}, "unknown", "contradict"),
         ({**DONE, "payment_amount": "9"}, "unknown", "payment_amount was 25.00"),

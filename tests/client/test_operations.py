@@ -118,6 +118,7 @@ PATHS = [
     *("/v1/../admin", "/v1/%2e%2e/admin", "/v1/./refund", "/v1/refund?x=1", "/v1/refund#x"),
     *("/v1/re fund", "/v1\\refund", "/v1/\r\nHost: x", "/größe"),
 ]
+NUMBER_FOR_A_KEY: list[Any] = [{"b": ({1: "x", "1": "y"},)}]
 DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
 WRONG_CALLS: list[tuple[dict[str, Any], type[Exception], str]] = [
     *(({"path": path}, ConfigurationError, "path: expected a path such as") for path in PATHS),
@@ -133,11 +134,7 @@ WRONG_CALLS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"fields": {"a": "\ud800"}}, TypeError, r"fields\['a'\]: holds half a surrogate pair"),
     ({"fields": {"a": [float("nan")]}}, TypeError, r"fields\['a'\]: .*float"),
     ({"fields": {"a": [b"x"]}}, TypeError, r"fields\['a'\]: .*bytes"),
-    (
-        {"fields": {"a": [{"b": ({1: "x", "1": "y"},)}]}},
-        TypeError,
-        r"fields\['a'\]: .* key, got int",
-    ),
+    ({"fields": {"a": NUMBER_FOR_A_KEY}}, TypeError, r"fields\['a'\]: .* key, got int"),
     ({"fields": {"a": {None: "x"}}}, TypeError, r"fields\['a'\]: .* key, got NoneType"),
     ({"fields": {"a": DEEP}}, TypeError, r"fields\['a'\]: .*recursion"),
 ]

@@ -22,17 +22,13 @@ from gateway_async import RecoveryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, LostNotification, ResetBeforeEffect, Status
 from gateway_async.testing import sandbox_client
+from tests import orders
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 pytest_plugins = ["gateway_async.testing"]
 
 FORM = {"tea": "Oolong", "first_name": "Ada", "note": "x"}
-CARD = {
-    "card": "4111 1111 1111 1111",
-    "expiration_month": "12",
-    "expiration_year": "2030",
-    "security_code": "9753",
-}
+CARD = {**orders.CARD, "card": "4111 1111 1111 1111", "security_code": "9753"}
 
 
 @attrs.frozen

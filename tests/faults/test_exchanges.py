@@ -245,25 +245,15 @@ _packer = zlib.compressobj(9, wbits=-15)
 PACKED = 8 * (_packer.compress(SPACES * 16) + _packer.flush(zlib.Z_FULL_FLUSH))
 LEVELS = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
 ENTITIES = f'<!DOCTYPE respon [<!ENTITY e0 "entity">{LEVELS}]><respon><a>&e9;</a></respon>'.encode()
+CHUNKED, LONG = b"Transfer-Encoding: chunked\r\n\r\n", b"Content-Length: 20000000\r\n\r\n"
+MANY = 20_000_000 // len(PACKED)
 # Each row: the head of a reply, and what follows it how often; about 300 MB, or 10 MB packed.
 BOMBS: dict[str, tuple[bytes, bytes, int]] = {
     "huge": (b"Content-Length: 400000000\r\n\r\n{", SPACES, 300),
-    "endless chunk": (b"Transfer-Encoding: chunked\r\n\r\n1FFFFFFF\r\n{", SPACES, 300),
-    "small chunks": (
-        b"Transfer-Encoding: chunked\r\n\r\n",
-        b"10\r\n{               \r\n" * 10_000,
-        300,
-    ),
-    "gzip": (
-        b"Content-Encoding: gzip\r\nContent-Length: 20000000\r\n\r\n\x1f\x8b\x08\0\0\0\0\0\0\x03",
-        PACKED,
-        20_000_000 // len(PACKED),
-    ),
-    "deflate": (
-        b"Content-Encoding: deflate\r\nContent-Length: 20000000\r\n\r\n\x78\xda",
-        PACKED,
-        20_000_000 // len(PACKED),
-    ),
+    "endless chunk": (CHUNKED + b"1FFFFFFF\r\n{", SPACES, 300),
+    "small chunks": (CHUNKED, b"10\r\n{               \r\n" * 10_000, 300),
+    "gzip": (b"Content-Encoding: gzip\r\n" + LONG + b"\x1f\x8b\x08\0\0\0\0\0\0\x03", PACKED, MANY),
+    "deflate": (b"Content-Encoding: deflate\r\n" + LONG + b"\x78\xda", PACKED, MANY),
     "headers": (b"", b"X: " + b"x" * 7_000 + b"\r\n", 40_000),
     "header": (b"X: ", b"x" * MIB, 300),
     "entities": (b"Content-Length: %d\r\n\r\n" % len(ENTITIES), ENTITIES, 1),

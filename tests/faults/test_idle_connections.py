@@ -79,17 +79,11 @@ async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
 
 @attrs.define
 class Grudging:
-    """A gateway that answers the first requests of each connection as it should.
+    """A gateway that answers the first requests of each connection as it should."""
 
-    Attributes:
-        most: How many.
-        last_word: What it says to the next one.
-        connections: How many it took.
-    """
-
-    most: int = 1
-    last_word: bytes = b""
-    connections: int = 0
+    most: int = 1  # how many
+    last_word: bytes = b""  # what it says to the next one
+    connections: int = 0  # how many it took
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

@@ -48,22 +48,16 @@ SELDOM: list[tuple[str, Any]] = [
 
 @attrs.frozen
 class Writer:
-    """How one gateway writes its replies.
+    """How one gateway writes its replies."""
 
-    Attributes:
-        added: What it adds to each item, beside the status; None for an identifier of its own.
-        around: What stands around the list, in order; the list is where the value is None, and
-            in an object of its own where it is `WITHIN`.
-        again: Fields of the order that it names again at the end of each item.
-        spacing: What stands between fields, and between a name and its value.
-        ascii_only: Whether it escapes all but ASCII.
-    """
-
+    # what it adds to each item, beside the status; None for an identifier of its own
     added: dict[str, Any]
+    # what stands around the list, in order; the list is where the value is None, and in an object
+    # of its own where it is `WITHIN`
     around: dict[str, Any]
-    again: list[str]
-    spacing: tuple[str, str]
-    ascii_only: bool
+    again: list[str]  # fields of the order that it names again at the end of each item
+    spacing: tuple[str, str]  # what stands between fields, and between a name and its value
+    ascii_only: bool  # whether it escapes all but ASCII
 
     @classmethod
     def draw(cls, random: Random, operation: str) -> "Writer":

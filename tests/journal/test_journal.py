@@ -38,20 +38,11 @@ async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 URLS: list[Any] = [
-    None,
-    "refunds.db",
-    "mysql://user:hush@host/db",
-    "postgresql:db",
-    "postgresql://user:hush@host",
-    "postgresql://[user:hush/db",
-    "postgresql://user:1hush/db",
-    "postgresql://user:1/hush@host/db",
-    "postgresql://user:1?hush@host/db",
-    "postgresql://u:hu@sh@host/db",
-    "postgresql://user:hush@host/db%00",
-    "sqlite:///\ud800.db",
-    "sqlite://refunds.db",
-    "sqlite:///:memory:",
+    *(None, "refunds.db", "mysql://user:hush@host/db", "postgresql:db"),
+    *("postgresql://user:hush@host", "postgresql://[user:hush/db", "postgresql://user:1hush/db"),
+    *("postgresql://user:1/hush@host/db", "postgresql://user:1?hush@host/db"),
+    *("postgresql://u:hu@sh@host/db", "postgresql://user:hush@host/db%00"),
+    *("sqlite:///\ud800.db", "sqlite://refunds.db", "sqlite:///:memory:"),
     "sqlite:////x.db?timeout=3",
 ]
 

@@ -14,17 +14,13 @@ from tests.orders import reply_to
 
 @attrs.define
 class Books:
-    """What the gateway lists, by transaction; what is not there fits the entry of its number.
+    """What the gateway lists, by transaction; what is not there fits the entry of its number."""
 
-    Attributes:
-        transactions: Changes to the record of a transaction; None leaves it out.
-        refunds: The refunds of a transaction.
-        requests: Requests that came.
-    """
-
+    # changes to the record of a transaction; None leaves it out
     transactions: dict[str, dict[str, Any] | None] = attrs.field(factory=dict)
+    # the refunds of a transaction
     refunds: dict[str, list[dict[str, Any]]] = attrs.field(factory=dict)
-    requests: int = 0
+    requests: int = 0  # requests that came
 
     def __call__(self, asked: Asked) -> dict[str, Any]:
         """Answer a look-up."""

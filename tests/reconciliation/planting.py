@@ -8,6 +8,7 @@ from typing import Any
 from gateway_async.reconciliation import Difference, LedgerEntry
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.ledger import Transaction
+from tests.orders import COLUMNS
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 STATES = {"3000": ("paid", "refunded"), "4100": "reserved"}
@@ -33,8 +34,7 @@ def pay(
 
 def entry_of(transaction: Transaction, **changes: Any) -> LedgerEntry:
     """Return the entry that fits a payment."""
-    fields = ("order_no", "transaction_id", "currency", "amount")
-    fitting = {name: getattr(transaction, name) for name in fields}
+    fitting = {name: getattr(transaction, name) for name in COLUMNS}
     fitting |= {"refunded": transaction.refunded_amount, "state": "paid"}
     return LedgerEntry(**{**fitting, **changes})
 

@@ -131,27 +131,22 @@ async def test_a_resend_of_recovery_is_not_held_back_as_alike(sandbox: Sandbox, 
     (order,) = seeded(sandbox, 1)
     gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")
-
     orders = losing(sandbox, "refund", order, order)
-
     result = await gateway.recover(await gateway.refund(orders, policy=policy))
-
     assert statuses(result) == [SUCCEEDED, SUCCEEDED]
     assert sandbox.ledger.effects("refund", order.transaction_id) == 2
 
 
 async def test_parts_of_one_batch_that_are_listed_without_amounts_hold_no_other() -> None:
-    made: list[str] = []
+    made: list[dict[str, Any]] = []
 
     def answer(asked: Asked) -> Any:
-        if asked.operation.name == "search_refunds":
-            records = [{"transaction_id": "T1", "refund_reference_id": name} for name in made]
-            return reply_to("search_refunds", records)
         (item,) = asked.done()["refund_orders"]
-        made.append(f"R{len(made)}")
-        return reply_to("refund", [{**item, "refund_reference_id": made[-1]}])
+        made.append({"transaction_id": "T1", "refund_reference_id": f"R{len(made)}"})
+        return reply_to("refund", [{**item, **made[-1]}])
 
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
-    gateway = client_over(MemoryTransport(answer), recovery=REFERENCES, policy=policy)
+    transport = MemoryTransport(listing(made, answer))
+    gateway = client_over(transport, recovery=REFERENCES, policy=policy)
     parts = [attrs.evolve(ORDER, refund_amount=amount) for amount in (1, 2, 1)]
     assert (await gateway.refund(parts)).ok

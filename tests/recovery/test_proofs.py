@@ -175,10 +175,8 @@ async def test_a_refund_that_is_listed_as_declined_is_none(
     assert found == [expected]
 
 
-OWN, OWN_NOT_DONE = (
-    listed(1, refund_reason="OWN torn"),
-    listed(1, refund_reason="OWN", refund_status="0"),
-)
+OWN = listed(1, refund_reason="OWN torn")
+OWN_NOT_DONE = listed(1, refund_reason="OWN", refund_status="0")
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 
 
@@ -262,13 +260,11 @@ async def test_an_outcome_given_twice_is_one(duplicates: str, expected: OutcomeS
 async def test_a_reply_with_an_earlier_refund_is_no_proof(change: Any, is_new: bool) -> None:
     def answer(asked: Asked) -> Any:
         (item,) = asked.done()["refund_orders"]
-        return reply_to(
-            "refund", [], refund_orders=change({**item, "refund_reference_id": "T1-02"})
-        )
+        item["refund_reference_id"] = "T1-02"
+        return reply_to("refund", [], refund_orders=change(item))
 
-    (outcome,) = await client_over(
-        MemoryTransport(listing([listed(1)], answer)), recovery=AGAIN
-    ).refund([ORDER])
+    transport = MemoryTransport(listing([listed(1)], answer))
+    (outcome,) = await client_over(transport, recovery=AGAIN).refund([ORDER])
     assert outcome.status is (SUCCEEDED if is_new else UNKNOWN)
     assert is_new or "a refund that was done before" in str(outcome.error)
 

@@ -23,17 +23,7 @@ from gateway_async import (
     RecoveryPolicy,
 )
 from gateway_async.journal import JobState, Journal
-from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import (
-    DropReply,
-    EmptyLookUp,
-    IgnoreSelection,
-    LateEffect,
-    NoReply,
-    ResetBeforeEffect,
-    ReturnStatus,
-    UnknownItemStatus,
-)
+from gateway_async.sandbox import Sandbox, faults
 from tests.orders import Make, client_of, orders_for, seeded
 from tests.recovery.books import MARKER, REFERENCES, losing, lost
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
@@ -83,14 +73,20 @@ async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
     gateway = make(recovery=recovery, limiter=before)
     result = await lost(sandbox, gateway)
     assert len(result.unknown) == 2
-    for blind in (IgnoreSelection(), EmptyLookUp(), ReturnStatus(code="9", message="later")):
+    for blind in (
+        faults.IgnoreSelection(),
+        faults.EmptyLookUp(),
+        faults.ReturnStatus(code="9", message="later"),
+    ):
         sandbox.faults.add("search_refunds", blind)
         recovered = await gateway.recover(result)
         assert statuses(recovered) == statuses(result)
         sandbox.faults.clear()
     assert "later" in str(recovered.unknown[0].error)
     for failing_look in (2, 3):
-        before.act(failing_look, lambda: sandbox.faults.add("search_refunds", EmptyLookUp(times=1)))
+        before.act(
+            failing_look, lambda: sandbox.faults.add("search_refunds", faults.EmptyLookUp(times=1))
+        )
         recovered = await gateway.recover(result)
         assert len(recovered.unknown) == 2
         assert all("two look-ups disagree" in str(one.error) for one in recovered.unknown)
@@ -114,7 +110,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     """Also where it lands before the last look only."""
     before = BeforeRequest()
     gateway = make(recovery=attrs.evolve(recovery, settle_seconds=settle_seconds), limiter=before)
-    sandbox.faults.add("refund", LateEffect(seconds=3600, times=1))
+    sandbox.faults.add("refund", faults.LateEffect(seconds=3600, times=1))
     result = await gateway.refund(seeded(sandbox))
     assert len(result.unknown) == 2
     before.act(3, sandbox.land_late_effects)
@@ -163,7 +159,7 @@ async def test_recovery_with_resends_may_be_repeated(
 ) -> None:
     gateway = make(recovery=attrs.evolve(recovery, resend_absent=True))
     result = await lost(sandbox, gateway)
-    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("refund", faults.DropReply(times=1))
 
     first = await gateway.recover(result)
     assert len(first.unknown) == 2
@@ -212,7 +208,7 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
         policy=BatchPolicy(concurrency=2, chunk_size=2, drain_seconds=0),
     )
     result = await lost(sandbox, gateway)
-    sandbox.faults.add("refund", NoReply(times=1))
+    sandbox.faults.add("refund", faults.NoReply(times=1))
     recovering = asyncio.create_task(gateway.recover(result))
     await until(lambda: sandbox.requests["refund"] == 4)
     recovering.cancel()
@@ -229,7 +225,7 @@ async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
 
 async def test_recovery_takes_outcomes_of_another_process(sandbox: Sandbox, make: Make) -> None:
     gateway = make(recovery=REFERENCES)
-    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("refund", faults.DropReply(times=1))
     result = pickle.loads(pickle.dumps(await gateway.refund(seeded(sandbox))))  # noqa: S301  # our own
 
     recovered = await gateway.recover(result.unknown)
@@ -265,7 +261,7 @@ async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_c
 
 async def test_a_yielded_outcome_must_be_given_itself(sandbox: Sandbox, make: Make) -> None:
     gateway = make(recovery=REFERENCES)
-    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("refund", faults.DropReply(times=1))
     async with gateway.refund(seeded(sandbox)) as batch:
         outcomes = [outcome async for outcome in batch]
 
@@ -291,8 +287,8 @@ async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
 ) -> None:
     gateway = make(dialect=STATES, policy=BatchPolicy(concurrency=1, chunk_size=2))
     orders = orders_for(operation, sandbox.seed(6, status="authorised"))
-    sandbox.faults.add(operation, DropReply(times=1))
-    sandbox.faults.add(operation, ResetBeforeEffect(times=1))
+    sandbox.faults.add(operation, faults.DropReply(times=1))
+    sandbox.faults.add(operation, faults.ResetBeforeEffect(times=1))
     result = await getattr(gateway, operation)(orders)
     assert statuses(result) == [UNKNOWN] * 4 + [SUCCEEDED] * 2
 
@@ -311,10 +307,10 @@ async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
     sandbox: Sandbox, make: Make, dialect: Dialect, problem: str, is_listed: bool
 ) -> None:
     gateway = make(dialect=dialect)
-    sandbox.faults.add("capture", DropReply(times=1))
+    sandbox.faults.add("capture", faults.DropReply(times=1))
     result = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
     if not is_listed:
-        sandbox.faults.add("query", EmptyLookUp())
+        sandbox.faults.add("query", faults.EmptyLookUp())
 
     (outcome,) = await gateway.recover(result)
 
@@ -338,7 +334,7 @@ async def test_a_capture_is_not_settled_where_an_equal_one_was_or_may_have_been_
 ) -> None:
     """The state may be the work of the other; one that is given alone may have had another."""
     gateway = make(dialect=STATES, policy=BatchPolicy(duplicates=duplicates))
-    sandbox.faults.add("capture", DropReply(times=equal))
+    sandbox.faults.add("capture", faults.DropReply(times=equal))
     orders = orders_for("capture", sandbox.seed(1, status="authorised")) * equal
     result = await gateway.capture(orders)
 
@@ -356,7 +352,7 @@ NO_SETTINGS = Dialect()
 
 def pending_and_refused(sandbox: Sandbox) -> list[Any]:
     """Return refunds: the first is called pending and is done, the last two are refused."""
-    sandbox.faults.add("refund", UnknownItemStatus("2", PENDING, count=1, times=1))
+    sandbox.faults.add("refund", faults.UnknownItemStatus("2", PENDING, count=1, times=1))
     return [*seeded(sandbox, 4), *seeded(sandbox, 2, amount="99.00")]
 
 

@@ -10,12 +10,7 @@ import pytest
 from aiohttp import web
 from defusedxml.ElementTree import fromstring
 
-from gateway_async.sandbox.faults import (
-    LateNotification,
-    LostNotification,
-    NotificationFault,
-    RepeatedNotification,
-)
+from gateway_async.sandbox import faults
 from tests.sandbox.conftest import DIRECT, PAYOUT, Merchant, merchant_of, sign
 from tests.support.servers import answering
 
@@ -33,15 +28,11 @@ READERS: dict[str, Callable[[bytes], dict[str, str]]] = {
 
 @attrs.define(eq=False)
 class Shop:
-    """A merchant's server that keeps what it is told.
-
-    Attributes:
-        statuses: What it answers, before it answers 200.
-        told: Content type and body of each notification.
-    """
+    """A merchant's server that keeps what it is told."""
 
     url: str = ""
-    statuses: list[int] = attrs.field(factory=list)
+    statuses: list[int] = attrs.field(factory=list)  # what it answers, before it answers 200
+    # content type and body of each notification
     told: list[tuple[str, bytes]] = attrs.field(factory=list)
     heard: asyncio.Event = attrs.field(factory=asyncio.Event)
 
@@ -162,14 +153,14 @@ async def pay_each(merchant: Merchant, shop: Shop, *order_nos: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "orders", "delivered"),
     [
-        (LostNotification(times=1), ["B"], [False, True]),
-        (RepeatedNotification(copies=3, times=1), ["A", "A", "A", "B"], [True] * 4),
+        (faults.LostNotification(times=1), ["B"], [False, True]),
+        (faults.RepeatedNotification(copies=3, times=1), ["A", "A", "A", "B"], [True] * 4),
     ],
 )
 async def test_a_notification_is_lost_or_repeated(
     merchant: Merchant,
     shop: Shop,
-    fault: NotificationFault,
+    fault: faults.NotificationFault,
     orders: list[str],
     delivered: list[bool],
 ) -> None:
@@ -182,7 +173,7 @@ async def test_a_notification_is_lost_or_repeated(
 
 
 async def test_late_ones_are_overtaken_go_when_asked_for_and_end_with_it(shop: Shop) -> None:
-    late = LateNotification(3600.0, times=1)
+    late = faults.LateNotification(3600.0, times=1)
     async with merchant_of() as merchant:
         merchant.sandbox.faults.add("*", late)
         await pay_each(merchant, shop, "A", "B")

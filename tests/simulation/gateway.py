@@ -54,28 +54,20 @@ def key(order: Item) -> str:
 
 @attrs.define(eq=False)
 class Gateway:
-    """The books.
+    """The books."""
 
-    Attributes:
-        deduplicates: Whether a payout of the same `request_id` is done once.
-        sorted_by_time: Whether records are listed by time, not by what was asked for.
-        lists_refunds: Whether a refund search finds anything at all.
-        keeps_reasons: Whether a refund record shows the reason it was made with.
-        is_flaky: Whether each new refund is left out of one of the searches that ask for it.
-        now: What its clock shows, in seconds.
-        effects: How often each order was done, by its key.
-        refunds: The refund records of each transaction, as they landed.
-        transactions: The transaction records that a query lists.
-    """
-
-    deduplicates: bool
-    sorted_by_time: bool = False
-    lists_refunds: bool = True
-    keeps_reasons: bool = True
+    deduplicates: bool  # whether a payout of the same `request_id` is done once
+    sorted_by_time: bool = False  # whether records are listed by time, not by what was asked for
+    lists_refunds: bool = True  # whether a refund search finds anything at all
+    keeps_reasons: bool = True  # whether a refund record shows the reason it was made with
+    # whether each new refund is left out of one of the searches that ask for it
     is_flaky: bool = False
-    now: float = 0.0
+    now: float = 0.0  # what its clock shows, in seconds
+    # how often each order was done, by its key
     effects: Counter[str] = attrs.field(factory=Counter)
+    # the refund records of each transaction, as they landed
     refunds: dict[str, list[Item]] = attrs.field(factory=dict)
+    # the transaction records that a query lists
     transactions: list[Item] = attrs.field(factory=list)
     _landed: int = 0
     _left_out_in: dict[str, int] = attrs.field(factory=dict)

@@ -33,46 +33,28 @@ _Arrived = asyncio.Future[HttpResponse]
 
 @attrs.define(eq=False)
 class Carried:
-    """One request on the network, as the checks want to know it.
+    """One request on the network, as the checks want to know it."""
 
-    Attributes:
-        number: Its number, from 1.
-        operation: What it asks for.
-        asked: The orders or references.
-        entered: When the transport was asked to send it.
-        begun: When its body left; None if it never did.
-        left: When the transport came back.
-        cancelled: Whether the sender was cancelled meanwhile.
-        pause: What its reply asked for by Retry-After.
-    """
-
-    number: int
-    operation: str
-    asked: list[Item]
-    entered: float
-    begun: float | None = None
-    left: float | None = None
-    cancelled: bool = False
-    pause: float | None = None
+    number: int  # its number, from 1
+    operation: str  # what it asks for
+    asked: list[Item]  # the orders or references
+    entered: float  # when the transport was asked to send it
+    begun: float | None = None  # when its body left; None if it never did
+    left: float | None = None  # when the transport came back
+    cancelled: bool = False  # whether the sender was cancelled meanwhile
+    pause: float | None = None  # what its reply asked for by Retry-After
 
 
 @attrs.define(eq=False)
 class Network:
-    """Implements the client's transport.
-
-    Attributes:
-        gateway: What stands behind it.
-        carried: Every request, in order.
-        trace: What happened, line by line.
-        most_at_once: How many requests were under way at once, at most.
-    """
+    """Implements the client's transport."""
 
     _scenario: Scenario
-    gateway: Gateway
+    gateway: Gateway  # what stands behind it
     _random: Random
-    carried: list[Carried] = attrs.field(factory=list)
-    trace: list[str] = attrs.field(factory=list)
-    most_at_once: int = 0
+    carried: list[Carried] = attrs.field(factory=list)  # every request, in order
+    trace: list[str] = attrs.field(factory=list)  # what happened, line by line
+    most_at_once: int = 0  # how many requests were under way at once, at most
     _at_once: int = 0
     _tasks: list[asyncio.Task[None]] = attrs.field(factory=list)
 

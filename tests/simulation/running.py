@@ -31,46 +31,29 @@ class CallerError(Exception):
 
 @attrs.define(kw_only=True, eq=False)
 class Story:
-    """What happened in one run, as the checks want to know it.
+    """What happened in one run, as the checks want to know it."""
 
-    Attributes:
-        scenario: What the run was about.
-        network: What was sent, and the books of the gateway.
-        diary: What the listener heard.
-        pulled: What the input gave out, in order.
-        most_ahead: How many orders were pulled and not yet yielded, at most.
-        input_open: Whether the caller's iterator was begun, and neither ended nor closed.
-        yielded: What was streamed.
-        result: The batch's result; None where there is none.
-        error: What came out of the call, a cancellation included.
-        disturbed_at: When the call was cancelled or left, or the input raised.
-        is_noticed_later: Whether that was a failure of the input, which a stream notices later.
-        disturbed_again: Whether it was cancelled after that.
-        was_cancelled: Whether the caller was cancelled at all.
-        over_at: When the call was over.
-        sent_by_then: How many requests had been made by then.
-        recovered: What recovery made of the outcomes; None where there was none.
-        running: Tasks that still ran then.
-        stray: What the loop's exception handler was told, and warnings.
-    """
-
-    scenario: Scenario
-    network: Network
-    diary: Diary = attrs.field(factory=Diary)
-    pulled: list[Any] = attrs.field(factory=list)
-    most_ahead: int = 0
+    scenario: Scenario  # what the run was about
+    network: Network  # what was sent, and the books of the gateway
+    diary: Diary = attrs.field(factory=Diary)  # what the listener heard
+    pulled: list[Any] = attrs.field(factory=list)  # what the input gave out, in order
+    most_ahead: int = 0  # how many orders were pulled and not yet yielded, at most
+    # whether the caller's iterator was begun, and neither ended nor closed
     input_open: bool = False
-    yielded: list[Outcome[Any, Any]] = attrs.field(factory=list)
-    result: BatchResult[Any, Any] | None = None
-    error: BaseException | None = None
-    disturbed_at: float | None = None
+    yielded: list[Outcome[Any, Any]] = attrs.field(factory=list)  # what was streamed
+    result: BatchResult[Any, Any] | None = None  # the batch's result; None where there is none
+    error: BaseException | None = None  # what came out of the call, a cancellation included
+    disturbed_at: float | None = None  # when the call was cancelled or left, or the input raised
+    # whether that was a failure of the input, which a stream notices later
     is_noticed_later: bool = False
-    disturbed_again: bool = False
-    was_cancelled: bool = False
-    over_at: float = 0.0
-    sent_by_then: int = 0
+    disturbed_again: bool = False  # whether it was cancelled after that
+    was_cancelled: bool = False  # whether the caller was cancelled at all
+    over_at: float = 0.0  # when the call was over
+    sent_by_then: int = 0  # how many requests had been made by then
+    # what recovery made of the outcomes; None where there was none
     recovered: BatchResult[Any, Any] | None = None
-    running: list[str] = attrs.field(factory=list)
+    running: list[str] = attrs.field(factory=list)  # tasks that still ran then
+    # what the loop's exception handler was told, and warnings
     stray: list[str] = attrs.field(factory=list)
 
     @property
@@ -129,15 +112,9 @@ def run(seed: int) -> Story:
 async def _live(story: Story) -> None:
     """Let the caller live through the run, then wait until everything has landed."""
     loop, scenario = asyncio.get_running_loop(), story.scenario
-    client = client_at(
-        "https://gateway.example",
-        timeouts=scenario.timeouts,
-        retry=scenario.retry,
-        policy=scenario.policy,
-        recovery=scenario.recovery,
-        dialect=scenario.dialect,
-        telemetry=story.diary,
-    )
+    names = ("timeouts", "retry", "policy", "recovery", "dialect")
+    settings = {name: getattr(scenario, name) for name in names}
+    client = client_at("https://gateway.example", telemetry=story.diary, **settings)
     put_transport(client, story.network)
     task = loop.create_task(_call(story, client), name="caller")
     if scenario.interruption == "cancel":

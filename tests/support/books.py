@@ -84,16 +84,11 @@ class Told:
 
 @attrs.frozen(kw_only=True)
 class Books:
-    """What the gateway did.
+    """What the gateway did."""
 
-    Attributes:
-        done: How often each order was done, by position.
-        again: Orders that were asked for again once they had been done.
-        references: The references of the refunds of each, by position.
-    """
-
-    done: Sequence[int]
-    again: frozenset[int] = frozenset()
+    done: Sequence[int]  # how often each order was done, by position
+    again: frozenset[int] = frozenset()  # orders that were asked for again once they had been done
+    # the references of the refunds of each, by position
     references: Mapping[int, Sequence[str]] = attrs.field(factory=dict)
 
 

@@ -19,21 +19,15 @@ ONE_UNKNOWN = (UNKNOWN, SUCCEEDED, SUCCEEDED)
 
 @attrs.frozen
 class Row:
-    """What three orders come to, of a look-up and of a refund.
+    """What three orders come to, of a look-up and of a refund."""
 
-    Attributes:
-        fault: The fault, which strikes each request.
-        read: The statuses of a look-up of three orders; none where no look-up shows it.
-        money: The statuses of a refund of three orders; one where only a payment shows it.
-        effects: How often each order was carried out.
-        strangers: Records that belong to no order.
-    """
-
-    fault: faults.Fault
+    fault: faults.Fault  # the fault, which strikes each request
+    # the statuses of a look-up of three orders; none where no look-up shows it
     read: tuple[OutcomeStatus, ...]
+    # the statuses of a refund of three orders; one where only a payment shows it
     money: tuple[OutcomeStatus, ...]
-    effects: int = 1
-    strangers: int = attrs.field(default=0, kw_only=True)
+    effects: int = 1  # how often each order was carried out
+    strangers: int = attrs.field(default=0, kw_only=True)  # records that belong to no order
 
 
 ROWS = (

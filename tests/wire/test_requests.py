@@ -47,15 +47,10 @@ from tests.orders import CARD, REQUEST_ID
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
 DIGITS = "2023051612301234567890"
-ORDER: dict[str, Any] = {
-    "transaction_id": DIGITS,
-    "order_no": "N1",
-    "currency": "EUR",
-    "amount": "12.5",
-}
+PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": 5}
+ORDER = {**PAYMENT, "transaction_id": DIGITS, "amount": "12.5"}
 WIRE = f'"transaction_id":"{DIGITS}","order_no":"N1","currency":"EUR","amount":"12.50"'
 REASON = r'"refund_reason":"zu groß, \"M\""'
-PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": 5}
 JSON = "application/json"
 FORM: Any = "application/x-www-form-urlencoded"
 BRACKETS = Dialect(form_nesting="brackets")
@@ -108,13 +103,8 @@ GOLDEN: dict[str, tuple[str, str, Call]] = {
         f"{FORM_HEAD}&transaction_id=T1",
         lambda gateway: gateway.search_refunds([OrderRef(transaction_id="T1")]),
     ),
-    **{
-        method: (path, FORM_HEAD, methodcaller(method))
-        for method, path in (
-            ("recent_transactions", "/v1/retrievalTrans"),
-            ("recent_refunds", "/v1/retrievalRefund"),
-        )
-    },
+    "recent_transactions": ("/v1/retrievalTrans", FORM_HEAD, methodcaller("recent_transactions")),
+    "recent_refunds": ("/v1/retrievalRefund", FORM_HEAD, methodcaller("recent_refunds")),
     "pay_direct": (
         "/v1/authorise",
         f"{FORM_HEAD}&order_no=N1&currency=EUR&amount=5.00&{urlencode(CARD)}",
@@ -372,15 +362,8 @@ async def test_nested_fields_go_out_in_brackets_and_are_signed_by_these_names() 
     }
     call = partial(GatewayClient.call, path="/v1/payout", fields=fields)
     asked = await sent(call, signer=sign, dialect=BRACKETS)
-    expected = {
-        "merchant_id": "M1",
-        "account_id": "A1",
-        "plan[days][0]": "1",
-        "plan[days][1]": "2.5",
-        "plan[days][3]": "true",
-        "text": '{"a": 1}',
-        "count": "3",
-    }
+    plan = {"plan[days][0]": "1", "plan[days][1]": "2.5", "plan[days][3]": "true"}
+    expected = {"merchant_id": "M1", "account_id": "A1", **plan, "text": '{"a": 1}', "count": "3"}
     assert signed == [expected]
     assert asked.fields == {**expected, "encryption_data": "signature"}
     assert b"[" not in asked.message.body

@@ -19,16 +19,11 @@ POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01)
 
 @attrs.define
 class Shop:
-    """One merchant's workers, and what waits in their queue.
+    """One merchant's workers, and what waits in their queue."""
 
-    Attributes:
-        sandbox: The gateway.
-        url: The journal.
-        queue: What was handed over, and nobody took yet.
-    """
-
-    sandbox: Sandbox
-    url: str
+    sandbox: Sandbox  # the gateway
+    url: str  # the journal
+    # what was handed over, and nobody took yet
     queue: list[tuple[str, int]] = attrs.field(factory=list)
 
     async def enqueue(self, job: str, slice_number: int) -> None:

@@ -51,19 +51,12 @@ async def own_queue() -> AsyncIterator[str]:
 
 @attrs.define
 class Node:
-    """A RabbitMQ of its own, below a folder of the user that RabbitMQ runs as.
+    """A RabbitMQ of its own, below a folder of the user that RabbitMQ runs as."""
 
-    Attributes:
-        folder: Where its files are.
-        port: Where it listens.
-        dist_port: Where it would listen to other nodes.
-        process: What runs, if anything does.
-    """
-
-    folder: Path
-    port: int
-    dist_port: int
-    process: Process | None = None
+    folder: Path  # where its files are
+    port: int  # where it listens
+    dist_port: int  # where it would listen to other nodes
+    process: Process | None = None  # what runs, if anything does
 
     @property
     def url(self) -> str:

@@ -100,18 +100,12 @@ FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
 
 @attrs.frozen
 class Verdict:
-    """What the gateway's books say of a job, beside what it came to.
+    """What the gateway's books say of a job, beside what it came to."""
 
-    Attributes:
-        problems: How many orders are wrong, by what is wrong with them.
-        counts: What became of the orders, as the job says.
-        seconds: From each fault to the end of the job.
-        lasted: How long each fault lasted: until a frozen process goes on, or RabbitMQ answers.
-    """
-
-    problems: Counter[Wrong]
-    counts: Counter[str]
-    seconds: dict[str, float]
+    problems: Counter[Wrong]  # how many orders are wrong, by what is wrong with them
+    counts: Counter[str]  # what became of the orders, as the job says
+    seconds: dict[str, float]  # from each fault to the end of the job
+    # how long each fault lasted: until a frozen process goes on, or RabbitMQ answers
     lasted: dict[str, float]
 
     @property
