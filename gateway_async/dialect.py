@@ -7,7 +7,7 @@ guesses as little as possible. This module knows no model, no reply and no netwo
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
 
 import re
-from collections.abc import Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
 from enum import StrEnum
 from itertools import chain, combinations
 from types import MappingProxyType
@@ -16,21 +16,11 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat
-from gateway_async.settings import (
-    FLAG,
-    TEXT,
-    are_texts,
-    check,
-    is_count,
-    is_list,
-    one_of,
-    to_plain,
-    to_set,
-)
+from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat, Operation, OperationClass
+from gateway_async.settings import FLAG, TEXT, are_texts, check, is_count, one_of, to_plain, to_set
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 
 class PaymentState(StrEnum):
@@ -81,7 +71,8 @@ def _are_names(value: "Mapping[str, str]") -> bool:
 
 
 def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
-    return tuple(value) if is_list(value) else value
+    is_single = isinstance(value, str | Mapping) or not isinstance(value, Iterable)
+    return value if is_single else tuple(value)
 
 
 def _field(
@@ -270,6 +261,10 @@ class Dialect:
                 raise ConfigurationError(
                     f"Dialect.{one}: {value!r} also stands in {other}; it can have one meaning only"
                 )
+
+    def pays_each_once(self, operation: Operation) -> bool:
+        """Say whether a payout may never be sent twice: the gateway would pay it twice."""
+        return operation.kind is OperationClass.KEYED and not self.payout_deduplicates
 
     def places(self, currency: str) -> int:
         """Return the decimal places of an amount in this currency."""

@@ -271,20 +271,6 @@ PAYOUT = Operation(
 )
 
 OPERATIONS: "Mapping[str, Operation]" = MappingProxyType(
-    {
-        operation.name: operation
-        for operation in (
-            PAY_DIRECT,
-            PAY_APM,
-            CHECKOUT,
-            QUERY,
-            CAPTURE,
-            REVIEW,
-            CANCEL,
-            REFUND,
-            SEARCH_REFUNDS,
-            PAYOUT,
-        )
-    }
+    {row.name: row for row in [*globals().values()] if isinstance(row, Operation)}
 )
-"""Every operation by its name, in the order of the interface's table."""
+"""Every row above by its name, in the order of the interface's table."""

@@ -516,11 +516,11 @@ class Attempts(Generic[T]):
 
     def _may_repeat(self) -> bool:
         """Return whether another attempt is allowed after this error."""
-        error, kind = self._error, self._request.operation.kind
+        error, operation = self._error, self._request.operation
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
-        is_keyed = kind is OperationClass.KEYED and self._session.dialect.payout_deduplicates
-        is_safe = is_keyed or kind is OperationClass.READ
+        pays_once = self._session.dialect.pays_each_once(operation)
+        is_safe = operation.kind is not OperationClass.MONEY and not pays_once
         return (
             is_safe
             and isinstance(error, OutcomeUnknownError)

@@ -201,8 +201,8 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
         ConfigurationError: If one of them may pay a payout of the file.
     """
     whose = (file.operation.name, settings.merchant_id, settings.account_id)
-    is_allowed = settings.dialect.payout_deduplicates or settings.policy.duplicates == "allow"
-    must_differ = file.operation.kind is OperationClass.KEYED and not is_allowed
+    is_allowed = settings.policy.duplicates == "allow"
+    must_differ = settings.dialect.pays_each_once(file.operation) and not is_allowed
     left = _LOOKED_THROUGH
     for job in reversed(await journal.jobs()):
         is_ours = (job.operation, job.merchant_id, job.account_id) == whose

@@ -26,7 +26,7 @@ from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.journal import JobState
-from gateway_async.reconciliation.differences import Summary
+from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
 

@@ -33,7 +33,6 @@ from gateway_async.journal import Job, JobState
 from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
 from gateway_async.journal.states import FINAL, IN_DOUBT, MAY_BE_DONE
 from gateway_async.models.orders import OutcomeStatus, status_codes
-from gateway_async.operations import OperationClass
 from gateway_async.outcomes import ListedOutcomes
 
 if TYPE_CHECKING:
@@ -251,8 +250,7 @@ class JobWork:
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         # The same payout may have been let in twice while the dialect said that this is harmless.
-        is_keyed = self._operation.kind is OperationClass.KEYED
-        is_once = is_keyed and not self._session.dialect.payout_deduplicates
+        is_once = self._session.dialect.pays_each_once(self._operation)
         in_doubt = frozenset[JobState]() if is_open else IN_DOUBT
         states = MAY_BE_DONE if is_once else in_doubt
         recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)

@@ -3,15 +3,9 @@
 `reconcile(gateway, ledger)` gives a `Reconciliation`, to be awaited or streamed.
 """
 
-from gateway_async.reconciliation.differences import (
-    CurrencyTotals,
-    Difference,
-    Kind,
-    LedgerEntry,
-    ReconciliationResult,
-    Summary,
-)
+from gateway_async.reconciliation.differences import Difference, Kind, LedgerEntry
 from gateway_async.reconciliation.reconciling import Reconciliation, reconcile
+from gateway_async.reconciliation.summary import CurrencyTotals, ReconciliationResult, Summary
 
 __all__ = [
     "CurrencyTotals",

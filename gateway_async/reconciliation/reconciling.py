@@ -21,14 +21,8 @@ from gateway_async.errors import GatewayError, InvalidOrderError, NotSentError, 
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
-from gateway_async.reconciliation.differences import (
-    Case,
-    Difference,
-    LedgerEntry,
-    ReconciliationResult,
-    Summary,
-    count,
-)
+from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
+from gateway_async.reconciliation.summary import ReconciliationResult, Summary, count
 from gateway_async.session import Gate
 from gateway_async.settings import COUNT, FLAG, TEXT, BatchPolicy, are_texts, expect, to_set
 

@@ -106,11 +106,6 @@ class Unsettled:
     finding: Finding | None = None
 
     @property
-    def marker(self) -> str | None:
-        """The marker that the order was sent with; None if it was sent with none."""
-        return own_marker(self.outcome)
-
-    @property
     def references_before(self) -> "set[str] | None":
         """The refund references that its transaction had before; None if not recorded."""
         references = self.outcome.sending.references if self.outcome.sending else {}
@@ -192,11 +187,12 @@ class Transaction:
         """
 
         def precedence(each: Unsettled) -> tuple[bool, int, int]:
-            return each.marker is None, -len(each.references_before or ()), each.outcome.index
+            before, outcome = each.references_before or (), each.outcome
+            return own_marker(outcome) is None, -len(before), outcome.index
 
         findings = {}
         for each in sorted(self.left, key=precedence):
-            if each.marker is None:
+            if own_marker(each.outcome) is None:
                 found = _by_reference(each, self, lookup, dialect)
             else:
                 found = _by_marker(each, lookup, dialect)
@@ -235,7 +231,7 @@ def _by_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") 
 
 def _by_marker(unsettled: Unsettled, lookup: LookupResult, dialect: "Dialect") -> Finding:
     """Judge a refund by its marker, which one order alone has sent, whatever else claims it."""
-    marker = unsettled.marker or ""
+    marker = own_marker(unsettled.outcome) or ""
     for record, item in lookup.listed:
         is_refused = record.refund_status in dialect.declined_statuses
         if marker in (record.refund_reason or "") and not is_refused:

@@ -31,7 +31,8 @@ from gateway_async.models.records import RefundRecord
 from gateway_async.models.values import written_amount
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
-from gateway_async.reconciliation.differences import EXACT, Difference, Summary, is_summable
+from gateway_async.reconciliation.differences import EXACT, Difference, is_summable
+from gateway_async.reconciliation.summary import Summary
 from gateway_async.telemetry import RequestEnd, RequestStart, Telemetry
 
 with require_extra("gateway_async.report", "jinja2", install="'gateway-async[cli]'"):

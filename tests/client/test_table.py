@@ -41,17 +41,17 @@ class AdjustRecord(_OrderRecord):
     adjust_status: str | None = None
     error_message: str | None = None
 '''
-ROW = """            Operation(
-                name="adjust",
-                path="/v1/adjust",
-                limit=20,
-                list_field="adjust_orders",
-                status_field="adjust_status",
-                order_class="gateway_async.models.orders.AdjustOrder",
-                record_class="gateway_async.models.records.AdjustRecord",
-                echo_fields=(*_ORDER_ECHO, "adjusted_amount"),
-                result_fields=("adjust_status", "error_message"),
-            ),
+ROW = """ADJUST = Operation(
+    name="adjust",
+    path="/v1/adjust",
+    limit=20,
+    list_field="adjust_orders",
+    status_field="adjust_status",
+    order_class="gateway_async.models.orders.AdjustOrder",
+    record_class="gateway_async.models.records.AdjustRecord",
+    echo_fields=(*_ORDER_ECHO, "adjusted_amount"),
+    result_fields=("adjust_status", "error_message"),
+)
 """
 
 
@@ -60,7 +60,7 @@ def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_path: P
     package = tmp_path / "gateway_async"
     shutil.copytree(ROOT / "gateway_async", package)
     for name, behind, within, at_the_end in (
-        ("operations.py", "            REFUND,\n", ROW, ""),
+        ("operations.py", '_ORDER_ECHO = ("order_no", "currency", "amount")\n', ROW, ""),
         ("models/orders.py", '    refund_reason: str = ""\n', FIELD, ORDER),
         ("models/records.py", "", "", RECORD),
     ):
