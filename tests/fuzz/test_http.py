@@ -57,11 +57,8 @@ BODIES = [
 CAPTURE = CaptureOrder(transaction_id="T1", order_no="N1", currency="EUR", amount=Decimal(1))
 
 RIGHT = STATUS_LINES[0] + HEADERS[0] + b"\r\n\r\n" + BODY
-SETTINGS: dict[str, Any] = {
-    "timeouts": PATIENT,
-    "retry": QUICK,
-    "policy": BatchPolicy(concurrency=1),
-}
+ONE = BatchPolicy(concurrency=1)
+SETTINGS: dict[str, Any] = {"timeouts": PATIENT, "retry": QUICK, "policy": ONE}
 
 
 def _drawn(random: Random) -> bytes:

@@ -105,18 +105,9 @@ class Something:
 
 
 WRONG_TYPES: tuple[object, ...] = (
-    Something(),
-    1.5,
-    True,
-    b"9.90",
-    examples.CARD.encode(),
-    datetime(2026, 1, 31, tzinfo=UTC),
-    time(12),
-    int,
-    {"a": Something()},
-    {examples.CARD: examples.SECURITY_CODE},
-    [Something()],
-    [int(examples.CARD)],
+    *(Something(), 1.5, True, b"9.90", examples.CARD.encode()),
+    *(datetime(2026, 1, 31, tzinfo=UTC), time(12), int, {"a": Something()}),
+    *({examples.CARD: examples.SECURITY_CODE}, [Something()], [int(examples.CARD)]),
 )
 HUGE = 10**5000
 """Python refuses to write out so long an `int`."""

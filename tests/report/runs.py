@@ -28,11 +28,8 @@ HOSTILE = (
     "javascript:alert(5)",
 )
 KINDLY = (
-    "Zoë & Søn",
-    "退款已拒绝,余额不足",
-    "رُفض الطلب — غير كافٍ",
-    "refus 🙅🏽‍♀️ «non»",
-    "a\u202eb\x00c\ud800d",
+    *("Zoë & Søn", "退款已拒绝,余额不足", "رُفض الطلب — غير كافٍ"),
+    *("refus 🙅🏽‍♀️ «non»", "a\u202eb\x00c\ud800d"),
 )
 _NOTHING: GatewayError | None = None
 LOST = "the request was sent and its reply was lost: ServerDisconnectedError: Server disconnected"

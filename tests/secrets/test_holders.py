@@ -75,14 +75,11 @@ def test_the_net_finds_secrets_in_values_frames_and_logs_and_nowhere_else() -> N
 
 
 HOLDERS: list[Make] = [
-    direct_payment,
-    redirect_payment,
-    credentials,
+    *(direct_payment, redirect_payment, credentials, client),
     lambda: credentials(OwnSigner(SIGNER_SECRET)),
     lambda: credentials(lambda _operation, _fields: SIGNER_SECRET),
     lambda: HmacSigner(SIGNER_SECRET),
     lambda: attrs.asdict(HmacSigner(SIGNER_SECRET)),
-    client,
     lambda: [*vars(client()).values()],
     lambda: client().query([OrderRef(order_no="N-1")]),
 ]
@@ -123,11 +120,8 @@ def _changed(**given: Any) -> Make:
 
 WRONG: list[Make] = [
     *(_changed(amount=amount) for amount in ("12,30", 12.3, "-1")),
-    _changed(currency=""),
-    _changed(order_no=None),
-    _changed(expiration_month=11),
-    _changed(shopper_email="half \ud800"),
-    _changed(cart_items="no list"),
+    *(_changed(currency=""), _changed(order_no=None), _changed(expiration_month=11)),
+    *(_changed(shopper_email="half \ud800"), _changed(cart_items="no list")),
     _changed(nonsense=1),
     *(_payment(card=card) for card in (int(CARD), f"{CARD}\ud800", CARD.encode())),
     _payment(card=SPACED),

@@ -23,14 +23,10 @@ from tests.support.servers import body_of, read_message, serving
 
 STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 LOST = [
-    aiohttp.ServerDisconnectedError(),
-    aiohttp.ClientOSError(104, "Connection reset by peer"),
-    aiohttp.ServerTimeoutError(),
-    aiohttp.ConnectionTimeoutError(),
-    aiohttp.ClientConnectionError("closed"),
-    TimeoutError(),
-    ConnectionResetError(),
-    OSError("broken"),
+    *(aiohttp.ServerDisconnectedError(), aiohttp.ClientOSError(104, "Connection reset by peer")),
+    *(aiohttp.ServerTimeoutError(), aiohttp.ConnectionTimeoutError()),
+    *(aiohttp.ClientConnectionError("closed"), TimeoutError()),
+    *(ConnectionResetError(), OSError("broken")),
 ]
 UNREADABLE = [
     aiohttp.ClientPayloadError("quoted reply"),

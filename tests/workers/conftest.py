@@ -9,10 +9,10 @@ import pytest
 
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import SliceEnd, WorkerPolicy, Workers
-from tests.journal.conftest import postgres
+from tests.journal.conftest import postgres, tables
 from tests.orders import make_client
 
-__all__ = ["jobs", "postgres", "shop", "url"]
+__all__ = ["jobs", "postgres", "shop", "tables", "url"]
 
 POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01)
 

@@ -79,10 +79,9 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
 
 
 def test_what_is_held_is_said_where_a_job_is_watched(
-    settings: Path, url: str, capsys: pytest.CaptureFixture[str]
+    settings: Path, tables: Tables, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["submit", str(settings), "--job", "month-end", "--yes"]) == 0
-    tables = Tables(url)
     tables.put(state="succeeded")
     tables.put(4, state="held")
     tables.run("UPDATE gateway_slices SET finished = 1")

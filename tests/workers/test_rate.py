@@ -20,11 +20,6 @@ def url(postgres: str) -> str:
     return emptied(postgres)
 
 
-@pytest.fixture
-def tables(url: str) -> Tables:
-    return Tables(url)
-
-
 async def _take(limiter: SharedRate, times: int) -> None:
     for _ in range(times):
         async with limiter:
