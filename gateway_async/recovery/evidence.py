@@ -38,7 +38,7 @@ _UNKNOWN = OutcomeStatus.UNKNOWN
 
 
 @attrs.frozen
-class Finding:
+class Verdict:
     """What one look-up found of one order.
 
     Attributes:
@@ -97,13 +97,13 @@ class Unsettled:
         outcome: The outcome.
         places: Where it is in the result, by number of the chunk and offset there: it may be given
             more than once.
-        finding: What was found of it in the end.
+        verdict: What was found of it in the end.
     """
 
     operation: "Operation"
     outcome: "Outcome[Any, Any]"
     places: list[tuple[int, int]]
-    finding: Finding | None = None
+    verdict: Verdict | None = None
 
     @property
     def references_before(self) -> "set[str] | None":
@@ -128,7 +128,7 @@ class Unsettled:
 
 
 @attrs.define(eq=False)
-class Transaction:
+class PaymentOrders:
     """The orders of one operation on one transaction.
 
     Attributes:
@@ -161,25 +161,25 @@ class Transaction:
     @property
     def left(self) -> list[Unsettled]:
         """Those of which nothing final was found yet."""
-        return [each for each in self.unknown if each.finding is None]
+        return [each for each in self.unknown if each.verdict is None]
 
-    def judge(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Finding]:
+    def judge(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Verdict]:
         """Judge what is left by what a look-up says of the transaction.
 
         What is shown to be done is settled by it, and no other order may claim the same refund.
         """
         if self.operation is REFUND:
-            findings = self._judge_refunds(lookup, dialect)
+            verdicts = self._judge_refunds(lookup, dialect)
         else:
             is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
             is_alone = self.all_known or self.unknown[0].was_alone
             found = _by_state(self.operation, lookup, dialect)
-            findings = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
-        for each, found in findings.items():
-            each.finding = found if found.status is _DONE else None
-        return findings
+            verdicts = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
+        for each, found in verdicts.items():
+            each.verdict = found if found.status is _DONE else None
+        return verdicts
 
-    def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Finding]:
+    def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Verdict]:
         """Judge unknown refunds together: no record proves two of them.
 
         Those with a marker choose first, then those that had the most refunds before them: a
@@ -190,7 +190,7 @@ class Transaction:
             before, outcome = each.references_before or (), each.outcome
             return own_marker(outcome) is None, -len(before), outcome.index
 
-        findings = {}
+        verdicts = {}
         for each in sorted(self.left, key=precedence):
             if own_marker(each.outcome) is None:
                 found = _by_reference(each, self, lookup, dialect)
@@ -200,52 +200,52 @@ class Transaction:
                 self.claimed |= {str(found.item.get("refund_reference_id") or "").strip()} - {""}
             elif each.outcome.index in {outcome.index for outcome in self.succeeded}:
                 found = _BESIDE_ITSELF  # it is not absent, whatever a look-up lists
-            findings[each] = found
-        return findings
+            verdicts[each] = found
+        return verdicts
 
 
-NOT_ASKED = Finding(_UNKNOWN, "it cannot be looked up")
-_BESIDE_ITSELF = Finding(_UNKNOWN, "the same order was also given as one that is settled")
-_SHARED = Finding(
+NOT_ASKED = Verdict(_UNKNOWN, "it cannot be looked up")
+_BESIDE_ITSELF = Verdict(_UNKNOWN, "the same order was also given as one that is settled")
+_SHARED = Verdict(
     _UNKNOWN, "what is shown may be the work of another order of the same transaction"
 )
 _NO_LOOK = "the look-up does not prove that the gateway would have listed it"
 
 
-def _by_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") -> Finding:
+def _by_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") -> Verdict:
     """Judge a capture or cancel by the `payment_status` of its transaction."""
     if len(lookup.listed) != 1:
         reason = lookup.problem or f"the gateway lists {len(lookup.listed)} records of it"
-        return Finding(_UNKNOWN, reason)
+        return Verdict(_UNKNOWN, reason)
     ((record, item),) = lookup.listed
     status = record.payment_status or ""
     state = dialect.payment_states.get(status)
     if state is None:
         reason = f"payment_status {status!r} has no meaning in Dialect.payment_states"
-        return Finding(_UNKNOWN, reason, item)
+        return Verdict(_UNKNOWN, reason, item)
     proved = _NOT_DONE if lookup.complete else _UNKNOWN
     if state == operation.done_state:
         proved = _DONE
-    return Finding(proved, f"payment_status {status!r} means {state}", item)
+    return Verdict(proved, f"payment_status {status!r} means {state}", item)
 
 
-def _by_marker(unsettled: Unsettled, lookup: LookupResult, dialect: "Dialect") -> Finding:
+def _by_marker(unsettled: Unsettled, lookup: LookupResult, dialect: "Dialect") -> Verdict:
     """Judge a refund by its marker, which one order alone has sent, whatever else claims it."""
     marker = own_marker(unsettled.outcome) or ""
     for record, item in lookup.listed:
         is_refused = record.refund_status in dialect.declined_statuses
         if marker in (record.refund_reason or "") and not is_refused:
             if unsettled.is_shown_by(record, dialect):
-                return Finding(_DONE, "a refund carries its marker", item)
-            return Finding(_UNKNOWN, "a refund carries its marker, and is not done", item)
+                return Verdict(_DONE, "a refund carries its marker", item)
+            return Verdict(_UNKNOWN, "a refund carries its marker, and is not done", item)
     if lookup.complete and lookup.keeps_markers:
-        return Finding(_NOT_DONE, "no refund carries its marker")
-    return Finding(_UNKNOWN, lookup.problem or _NO_LOOK)
+        return Verdict(_NOT_DONE, "no refund carries its marker")
+    return Verdict(_UNKNOWN, lookup.problem or _NO_LOOK)
 
 
 def _by_reference(
-    unsettled: Unsettled, transaction: Transaction, lookup: LookupResult, dialect: "Dialect"
-) -> Finding:
+    unsettled: Unsettled, transaction: PaymentOrders, lookup: LookupResult, dialect: "Dialect"
+) -> Verdict:
     """Judge a refund by those of its transaction that were not there before its request."""
     order, before = unsettled.outcome.order, unsettled.references_before
     if before is None:
@@ -254,10 +254,10 @@ def _by_reference(
             "RecoveryPolicy(record_baseline=True) before sending"
         )
         item = lookup.listed[0][1] if lookup.listed else None
-        return Finding(_UNKNOWN, reason, item, is_final=True)
+        return Verdict(_UNKNOWN, reason, item, is_final=True)
     if not (transaction.all_known or unsettled.was_alone):
         reason = "another refund of its transaction may have been in flight; recover the result"
-        return Finding(_UNKNOWN, reason)
+        return Verdict(_UNKNOWN, reason)
     known = {*transaction.claimed, *before}
     listed = Counter(reference_of(record) for record, _ in lookup.listed)
     unexplained = [
@@ -274,8 +274,8 @@ def _by_reference(
     )
     if not unexplained:
         if lookup.complete and not others:
-            return Finding(_NOT_DONE, "the gateway lists no refund that could be it")
-        return Finding(_UNKNOWN, lookup.problem or _NO_LOOK)
+            return Verdict(_NOT_DONE, "the gateway lists no refund that could be it")
+        return Verdict(_UNKNOWN, lookup.problem or _NO_LOOK)
     own = {  # by its reference: what is listed twice is one refund
         reference_of(record): item
         for record, item in unexplained
@@ -283,9 +283,9 @@ def _by_reference(
     }
     if len(own) <= others:
         reason = "a refund is listed that may be this one, or another order's"
-        return Finding(_UNKNOWN, reason, unexplained[0][1])
+        return Verdict(_UNKNOWN, reason, unexplained[0][1])
     reason = "a refund of this amount is listed that was not there before its request"
-    return Finding(_DONE, reason, list(own.values())[others])
+    return Verdict(_DONE, reason, list(own.values())[others])
 
 
 def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
@@ -340,14 +340,14 @@ def is_whole_batch(result: BatchResult[Any, Any]) -> bool:
     return result.of_one_batch and len(result) == sum(result.counts.values())
 
 
-def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> list[Transaction]:
+def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> list[PaymentOrders]:
     """Find the transactions with an unknown outcome that a look-up can settle."""
-    found: dict[tuple[str, str], Transaction] = {}
+    found: dict[tuple[str, str], PaymentOrders] = {}
     for number, chunk in enumerate(chunks):
         for offset, operation, outcome in _outcomes_of(chunk, _UNKNOWN):
             name = outcome.order.transaction_id
             key = operation.name, name
-            transaction = found.setdefault(key, Transaction(operation, name, all_known))
+            transaction = found.setdefault(key, PaymentOrders(operation, name, all_known))
             transaction.add_unknown(outcome, (number, offset))
     names = {name for _, name in found}
     for chunk in chunks:

@@ -25,8 +25,8 @@ from gateway_async.recovery.evidence import (
     NOT_ASKED,
     RECOVERABLE,
     ControlRefund,
-    Finding,
     LookupResult,
+    Verdict,
     as_result,
     find_control,
     find_transactions,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from gateway_async.operations import Operation
     from gateway_async.outcomes import Outcome
-    from gateway_async.recovery.evidence import Transaction, Unsettled
+    from gateway_async.recovery.evidence import PaymentOrders, Unsettled
     from gateway_async.session import Session
 
     Changed = dict[Unsettled, Outcome[Any, Any]]
@@ -66,7 +66,7 @@ class Recovery:
 
     _session: "Session"
     _batch: BatchPolicy
-    _transactions: "list[Transaction]" = attrs.field(factory=list, init=False)
+    _transactions: "list[PaymentOrders]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
     _requests: int = attrs.field(default=0, init=False)
 
@@ -127,7 +127,7 @@ class Recovery:
         started = steady_time()
         for one, found in (await self._look()).items():
             if found.is_final:
-                one.finding = found
+                one.verdict = found
         left = [one.outcome for each in self._transactions for one in each.left]
         if not left:
             return
@@ -147,17 +147,17 @@ class Recovery:
         second = await self._look()
         third = await self._look()
         for one, found in third.items():
-            if one.finding is None:
+            if one.verdict is None:
                 before = second[one]
                 reason = f"two look-ups disagree: {before.reason}; {found.reason}"
-                unsure = Finding(OutcomeStatus.UNKNOWN, reason, found.item or before.item)
-                one.finding = found if before.status is found.status else unsure
+                unsure = Verdict(OutcomeStatus.UNKNOWN, reason, found.item or before.item)
+                one.verdict = found if before.status is found.status else unsure
 
     # Look-ups
 
-    async def _look(self) -> "dict[Unsettled, Finding]":
+    async def _look(self) -> "dict[Unsettled, Verdict]":
         """Look up what is left, and settle what is shown to be done."""
-        findings: dict[Unsettled, Finding] = {}
+        verdicts: dict[Unsettled, Verdict] = {}
         for operation in RECOVERABLE:
             asked = [t for t in self._transactions if t.operation is operation and t.left]
             names = [each.name for each in asked if self._is_askable(each.name)]
@@ -166,10 +166,10 @@ class Recovery:
                 lookups |= await self._ask(operation, names[start : start + _REQUESTED_AT_ONCE])
             for each in asked:
                 if (lookup := lookups.get(each.name)) is None:
-                    findings |= dict.fromkeys(each.left, NOT_ASKED)
+                    verdicts |= dict.fromkeys(each.left, NOT_ASKED)
                 else:
-                    findings |= each.judge(lookup, self._session.dialect)
-        return findings
+                    verdicts |= each.judge(lookup, self._session.dialect)
+        return verdicts
 
     def _is_askable(self, name: str) -> bool:
         """Say whether a look-up can ask for a transaction: its name may hold the separator."""
@@ -304,18 +304,18 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
 
 def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
     """Return an unknown outcome with what was found of it."""
-    outcome, finding = unsettled.outcome, unsettled.finding or NOT_ASKED
-    if finding.item is not None:
+    outcome, verdict = unsettled.outcome, unsettled.verdict or NOT_ASKED
+    if verdict.item is not None:
         record_class = OPERATIONS[unsettled.operation.recovered_by].record_class
         exchange = attrs.evolve(outcome.exchange, record_class=record_class)
-        outcome = attrs.evolve(outcome, items=(finding.item,), exchange=exchange)
-    if finding.status is OutcomeStatus.SUCCEEDED:
-        return attrs.evolve(outcome, status=finding.status, error=None)
+        outcome = attrs.evolve(outcome, items=(verdict.item,), exchange=exchange)
+    if verdict.status is OutcomeStatus.SUCCEEDED:
+        return attrs.evolve(outcome, status=verdict.status, error=None)
     before = str(outcome.error).partition(_NOT_SETTLED)[0]  # an earlier recovery's reason is stale
     said = {name: getattr(outcome.error, name, "") for name in ("code", "text")}
-    if finding.status is OutcomeStatus.NOT_SENT:
+    if verdict.status is OutcomeStatus.NOT_SENT:
         cause = before.rpartition(_BEFORE)[2]  # an earlier recovery's proof is stale, too
-        told = f"recovery proved that it was not done: {finding.reason}{_BEFORE}{cause}"
-        return attrs.evolve(outcome, status=finding.status, error=NotDoneError(told, **said))
-    told = f"{before}{_NOT_SETTLED}{finding.reason}"
+        told = f"recovery proved that it was not done: {verdict.reason}{_BEFORE}{cause}"
+        return attrs.evolve(outcome, status=verdict.status, error=NotDoneError(told, **said))
+    told = f"{before}{_NOT_SETTLED}{verdict.reason}"
     return attrs.evolve(outcome, error=OutcomeUnknownError(told, **said))

@@ -312,16 +312,7 @@ def written_fields(
     """
     if body_format is BodyFormat.JSON or dialect.form_nesting != "brackets":
         return fields
-    pairs = [
-        pair
-        for name, text in fields.items()
-        for pair in _bracketed(
-            name,
-            json.loads(text, parse_float=str, parse_int=str)  # digit by digit as they are
-            if isinstance(text, JsonText)
-            else text,
-        )
-    ]
+    pairs = [pair for name, text in fields.items() for pair in _bracketed(name, text)]
     written = dict(pairs)
     if len(written) < len(pairs):
         raise ConfigurationError(
@@ -333,6 +324,8 @@ def written_fields(
 
 def _bracketed(name: str, value: Any) -> "Iterator[tuple[str, str]]":  # noqa: ANN401  # as JSON has it
     """Give each text in a value its name, as PHP writes it."""
+    if isinstance(value, JsonText):
+        value = json.loads(value, parse_float=str, parse_int=str)  # digit by digit as they are
     if isinstance(value, dict | list):
         members = value.items() if isinstance(value, dict) else enumerate(value)
         for key, member in members:
@@ -347,15 +340,13 @@ def encode_json(fields: "Mapping[str, str]") -> bytes:
     Raises:
         InvalidOrderError: For text that UTF-8 cannot carry.
     """
-    try:
+    with contextlib.suppress(UnicodeEncodeError, orjson.JSONEncodeError):  # which hold the text
         return orjson.dumps(
             {
                 name: orjson.Fragment(text.encode()) if type(text) is JsonText else text
                 for name, text in fields.items()
             }
         )
-    except (UnicodeEncodeError, orjson.JSONEncodeError):
-        pass  # raised below, since these hold the text
     raise InvalidOrderError(_HALF_A_PAIR)
 
 

@@ -121,10 +121,9 @@ def _unless_blank(read: _Read) -> _Read:
 
     def read_text(value: object) -> object:
         # Beyond 2**53 a float has lost digits, and its repr would make some up.
-        is_amount = (
-            read is _read_decimal and isinstance(value, float) and abs(value) < _EXACT_FLOATS
-        )
-        text = repr(value) if is_amount else _read_text(value).strip()
+        if read is _read_decimal and isinstance(value, float) and abs(value) < _EXACT_FLOATS:
+            value = repr(value)
+        text = _read_text(value).strip()
         return read(text) if text else None
 
     return read_text
@@ -294,11 +293,10 @@ class _Reader:
             **{f"read_{name}": read for name, read in self._readers.items()},
             **{f"known_{name}": known for name, known in self._known.items()},
         }
-        texts = [
-            (_FIELDS.get(wanted, _OTHER_FIELD) if name in present else _LACKING_FIELD)
-            for name, (wanted, _) in self.fields.items()
-        ]
-        fields = "".join(text.format(name=n) for text, n in zip(texts, self.fields, strict=True))
+        fields = ""
+        for name, (wanted, _) in self.fields.items():
+            text = _FIELDS.get(wanted, _OTHER_FIELD) if name in present else _LACKING_FIELD
+            fields += text.format(name=name)
         exec(_READ.format(size=len(present), fields=fields), scope)  # noqa: S102  # of the templates above and our own fields' names
         compiled: _Read = scope["read"]
         return compiled
@@ -315,11 +313,8 @@ class _Reader:
                 is_secret = wanted in (MaskedCard, SignatureText)
                 unreadable[name] = MASK if is_secret else _shown(found)
             setattr(record, name, known)
-        record.extra = {
-            name: without_secrets({name: found})[name]
-            for name, found in value.items()
-            if name not in self.fields
-        }
+        others = {name: found for name, found in value.items() if name not in self.fields}
+        record.extra = without_secrets(others)
         record.unreadable = unreadable
         record.__class__ = self._model
         return record
@@ -330,9 +325,6 @@ _reader = functools.cache(_Reader)
 
 def _shown(value: object) -> str:
     shown = without_secrets(value)
-    text = (
-        shown
-        if isinstance(shown, str)
-        else json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
-    )
-    return text[:_LONGEST_SHOWN]
+    if not isinstance(shown, str):
+        shown = json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
+    return shown[:_LONGEST_SHOWN]
