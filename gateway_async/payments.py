@@ -15,9 +15,14 @@ from urllib.parse import unquote
 
 import attrs
 
-from gateway_async.batching.feed import check_order
 from gateway_async.batching.judge import explain, find_contradiction, find_missing_result
-from gateway_async.errors import ConfigurationError, RejectedError, ReplyUnreadableError, hide_given
+from gateway_async.errors import (
+    ConfigurationError,
+    InvalidOrderError,
+    RejectedError,
+    ReplyUnreadableError,
+    hide_given,
+)
 from gateway_async.models.records import Page
 from gateway_async.models.values import (
     SHORTEST_CARD,
@@ -81,9 +86,10 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
         InvalidOrderError: For anything but what the operation takes, and for an amount with more
             decimal places than its currency has.
     """
+    wanted = operation.order_class
+    if not isinstance(sent, wanted):
+        raise InvalidOrderError(f"expected {wanted.__name__}, got {type(sent).__name__}")
     dialect = session.dialect
-    if (problem := check_order(operation, sent, dialect)) is not None:
-        raise problem
 
     def read(raw: HttpResponse) -> object:
         if operation.reply is ReplyFormat.PAGE:
