@@ -151,11 +151,7 @@ BUSY = ReturnStatus("77", "busy", after_effect=False)
     ],
 )
 async def test_each_outcome_has_the_envelope_of_its_request(
-    sandbox: Sandbox,
-    operation: str,
-    fault: Fault | None,
-    said: tuple[object, ...] | None,
-    counts: dict[str, int],
+    sandbox: Sandbox, operation: str, fault: Fault | None, said: Any, counts: dict[str, int]
 ) -> None:
     policy = BatchPolicy(chunk_size=2, concurrency=1)
     dialect = Dialect(nothing_done_http_statuses={429})

@@ -23,6 +23,7 @@ from tests.support.books import SUCCEEDED, UNKNOWN, check_books, effects, status
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""
 ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
+Pass = Callable[..., None]
 
 
 @attrs.frozen
@@ -70,7 +71,7 @@ def frozen(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def let_it_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def let_it_pass(monkeypatch: pytest.MonkeyPatch) -> Pass:
     """Let the time of a lease pass, by this process's clocks or by one of them."""
     real, passed = leases.read_clocks, [0.0, 0.0]
     monkeypatch.setattr(
@@ -125,7 +126,7 @@ async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
     journal: Journal,
     other: Journal,
     tables: Tables,
-    let_it_pass: Callable[..., None],
+    let_it_pass: Pass,
 ) -> None:
     orders = seeded(sandbox)
     halted = await halt(make(), journal, orders)
@@ -144,11 +145,7 @@ async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("passed", [{}, {"awake": 0.0}, {"wall": 0.0}, {"wall": -900.0}], ids=str)
 async def test_one_that_cannot_renew_stops_before_its_lease_is_over_by_either_clock(
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    let_it_pass: Callable[..., None],
-    passed: dict[str, float],
+    sandbox: Sandbox, make: Make, journal: Journal, let_it_pass: Pass, passed: dict[str, float]
 ) -> None:
     orders = seeded(sandbox)
     halted = await halt(make(policy=ONE_BY_ONE), journal, orders)
@@ -194,7 +191,7 @@ async def test_one_that_found_its_lease_lost_renews_it_no_more(
     journal: Journal,
     other: Journal,
     tables: Tables,
-    let_it_pass: Callable[..., None],
+    let_it_pass: Pass,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its caller may take its time over what is left; another process takes the job meanwhile."""

@@ -30,12 +30,13 @@ from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statu
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
 
+Skip = Callable[..., list[float]]
 BOTH = pytest.mark.parametrize("recovery", [REFERENCES, MARKER])
 """With either kind of evidence."""
 
 
 @pytest.fixture
-def skip_sleeps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float]]:
+def skip_sleeps(monkeypatch: pytest.MonkeyPatch) -> Skip:
     """Let recovery wait for no time, but do something in its place; the pauses are noted."""
     sleep = asyncio.sleep
 
@@ -101,11 +102,7 @@ async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
 @BOTH
 @pytest.mark.parametrize("settle_seconds", [0, 60])
 async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
-    sandbox: Sandbox,
-    make: Make,
-    recovery: RecoveryPolicy,
-    skip_sleeps: Callable[..., list[float]],
-    settle_seconds: int,
+    sandbox: Sandbox, make: Make, recovery: RecoveryPolicy, skip_sleeps: Skip, settle_seconds: int
 ) -> None:
     """Also where it lands before the last look only."""
     before = BeforeRequest()
@@ -130,7 +127,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
 async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
     sandbox: Sandbox,
     make: Make,
-    skip_sleeps: Callable[..., list[float]],
+    skip_sleeps: Skip,
     monkeypatch: pytest.MonkeyPatch,
     ended_at: float,
     step: float,

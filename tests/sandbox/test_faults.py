@@ -18,6 +18,7 @@ from gateway_async.sandbox.faults import Fault, Faults
 from tests.sandbox.conftest import DIRECT, Merchant, item, merchant_of
 from tests.support.interruptions import asked
 
+Check = Callable[[bytes], bool]
 NUMBERS = ["S00000001", "S00000002", "S00000003"]
 
 
@@ -47,7 +48,7 @@ async def test_nothing_is_left_when_the_sandbox_closes(fault: Fault) -> None:
     assert asyncio.all_tasks() == before
 
 
-def records(field: str, *texts: Any) -> Callable[[bytes], bool]:
+def records(field: str, *texts: Any) -> Check:
     """Return what says whether the records have these values."""
     return lambda body: [one[field] for one in json.loads(body)["refund_orders"]] == [*texts]
 
@@ -69,11 +70,7 @@ def is_right(body: bytes) -> bool:
     ],
 )
 async def test_the_effect_is_done_and_the_reply_is_another(
-    merchant: Merchant,
-    orders: list[Transaction],
-    fault: Fault,
-    named: str,
-    is_so: Callable[[bytes], bool],
+    merchant: Merchant, orders: list[Transaction], fault: Fault, named: str, is_so: Check
 ) -> None:
     merchant.sandbox.faults.add("refund", fault)
     headers, body = await raw(merchant, orders)
