@@ -173,18 +173,12 @@ def client_over(
 
 
 class HeldReplies:
-    """Says that everything was done, once `goes_on` is set.
-
-    Attributes:
-        asked: Set when a request has come.
-        goes_on: Lets the replies go.
-        most: The most requests that were held together.
-    """
+    """Says that everything was done, once `goes_on` is set."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.goes_on = asyncio.Event()
-        self.most = 0
+        self.asked = asyncio.Event()  # set when a request has come
+        self.goes_on = asyncio.Event()  # lets the replies go
+        self.most = 0  # the most requests that were held together
         self.transport = MemoryTransport(self._answer)
         self._held = 0
 

@@ -225,24 +225,18 @@ async def test_a_repeat_brings_nothing_and_a_late_one_the_state_of_now(
 
 
 class Scene:
-    """A gateway whose one payment changes, and an application whose calls are held.
-
-    Attributes:
-        states: Where the payment stands, at each look-up in turn; the last one stays.
-        before: By the number of a look-up, what happens before it is answered.
-        heard: The states that the application was given, when it was.
-        called: Set when it was.
-        goes_on: Lets its calls end.
-        error: What its calls raise.
-    """
+    """A gateway whose one payment changes, and an application whose calls are held."""
 
     def __init__(self, *states: str) -> None:
+        # where the payment stands, at each look-up in turn; the last one stays
         self.states = states
+        # by the number of a look-up, what happens before it is answered
         self.before: dict[int, Callable[[], Awaitable[object]]] = {}
         self.asked = 0
-        self.heard: list[str] = []
-        self.called, self.goes_on = asyncio.Event(), asyncio.Event()
-        self.error: Exception | None = None
+        self.heard: list[str] = []  # the states that the application was given, when it was
+        self.called = asyncio.Event()  # set when it was
+        self.goes_on = asyncio.Event()  # lets its calls end
+        self.error: Exception | None = None  # what its calls raise
         gateway = client_over(MemoryTransport(self._answer))
         self.receiver = NotificationReceiver(gateway, self._take, linger_seconds=0)
 

@@ -44,14 +44,7 @@ def listed(number: int, **changes: Any) -> dict[str, Any]:
 
 
 class Books:
-    """A gateway whose lists are given: what each search for `T1` finds, the last one for ever.
-
-    Attributes:
-        replies: What it answers to each refund of `T1`: nothing, or its reference.
-        searches: What each search for `T1` lists.
-        sees_control: Whether its searches list the refund that surely exists.
-        keeps_markers: Whether it lists that one with its marker.
-    """
+    """A gateway whose lists are given: what each search for `T1` finds, the last one for ever."""
 
     def __init__(
         self,
@@ -61,10 +54,11 @@ class Books:
         sees_control: bool = True,
         keeps_markers: bool = True,
     ) -> None:
+        # what it answers to each refund of `T1`: nothing, or its reference
         self.replies = iter(replies)
-        self.searches = list(searches)
-        self.sees_control = sees_control
-        self.keeps_markers = keeps_markers
+        self.searches = list(searches)  # what each search for `T1` lists
+        self.sees_control = sees_control  # whether its searches list the refund that surely exists
+        self.keeps_markers = keeps_markers  # whether it lists that one with its marker
         self._reasons: dict[str, str] = {}
 
     def __call__(self, asked: Asked) -> Any:

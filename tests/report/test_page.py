@@ -40,31 +40,24 @@ NOT_SENT, SUCCEEDED = OutcomeStatus.NOT_SENT, OutcomeStatus.SUCCEEDED
 
 
 class Read:
-    """A page as a parser reads it, which must be well formed.
-
-    Attributes:
-        tags: How often each element occurs.
-        texts: By element, the texts.
-        text: All text.
-        attributes: All attributes.
-        tables: By class, the tables: rows of texts of cells.
-    """
+    """A page as a parser reads it, which must be well formed."""
 
     def __init__(self, page: str) -> None:
         root = fromstring(page.replace("&nbsp;", "\xa0"))
         for style in root.iter("style"):
             style.text = ""
         elements = list(root.iter())
-        self.tags = Counter(one.tag for one in elements)
-        self.attributes = [pair for one in elements for pair in one.items()]
-        self.texts: dict[str, list[str]] = defaultdict(list)
+        self.tags = Counter(one.tag for one in elements)  # how often each element occurs
+        self.attributes = [pair for one in elements for pair in one.items()]  # all attributes
+        self.texts: dict[str, list[str]] = defaultdict(list)  # by element, the texts
+        # by class, the tables: rows of texts of cells
         self.tables: dict[str, list[list[list[str]]]] = defaultdict(list)
         for one in elements:
             self.texts[one.tag].append(text_of(one))
             if one.tag == "table":
                 rows = [[text_of(cell) for cell in row] for row in one.iter("tr")]
                 self.tables[one.attrib["class"]].append(rows)
-        self.text = text_of(root)
+        self.text = text_of(root)  # all text
 
     def column(self, name: str) -> list[str]:
         """Return a column of the examples, of all groups that have it."""

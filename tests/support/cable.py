@@ -5,16 +5,11 @@ from typing import Self
 
 
 class Cable:
-    """Passes on what clients of its port and a server on this machine say.
-
-    Attributes:
-        port: Where clients connect to.
-        is_silent: Whether it loses whatever is said.
-    """
+    """Passes on what clients of its port and a server on this machine say."""
 
     def __init__(self, to_port: int) -> None:
-        self.port = 0
-        self.is_silent = False
+        self.port = 0  # where clients connect to
+        self.is_silent = False  # whether it loses whatever is said
         self._to_port = to_port
         self._open: list[asyncio.StreamWriter] = []
 
