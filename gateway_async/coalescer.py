@@ -318,10 +318,9 @@ class Coalescer:
                 outcomes = list(batch.result)
             finally:
                 queue.left.difference_update(pending.identity for pending in leaving)
-                told = [one.deliver(o) for one, o in zip(leaving, outcomes, strict=True)]
-                self._keep(
-                    queue, (o for o, is_told in zip(outcomes, told, strict=True) if not is_told)
-                )
+                each = zip(leaving, outcomes, strict=True)
+                unclaimed = [outcome for one, outcome in each if not one.deliver(outcome)]
+                self._keep(queue, unclaimed)
         if batch.result.unexpected:
             _log.warning(
                 "the reply to a %s listed %d records of orders that were not asked for",

@@ -18,7 +18,7 @@ import attrs
 from gateway_async.errors import ConfigurationError, OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
 from gateway_async.operations import OPERATIONS
-from gateway_async.settings import DEFAULT_PORTS
+from gateway_async.settings import DEFAULT_PORTS, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -183,11 +183,8 @@ class Instrumentation:
     """
 
     def __init__(self, listener: Telemetry | None, base_url: str) -> None:
-        if not isinstance(listener, Telemetry | None):
-            raise ConfigurationError(
-                "telemetry: expected an instance of a subclass of "
-                f"gateway_async.telemetry.Telemetry, got {type(listener).__name__}"
-            )
+        if listener is not None:
+            expect("telemetry", listener, Telemetry)
         for name in vars(Telemetry):
             if inspect.iscoroutinefunction(getattr(listener, name, None)):
                 raise ConfigurationError(

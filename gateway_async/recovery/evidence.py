@@ -149,11 +149,9 @@ class PaymentOrders:
 
     def add_unknown(self, outcome: "Outcome[Any, Any]", place: tuple[int, int]) -> None:
         """Note an outcome that is unknown, or one more place of it."""
+        known = (outcome.index, outcome.sending, outcome.order)
         for each in self.unknown:
-            same = each.outcome
-            if (same.index, same.sending) == (outcome.index, outcome.sending) and (
-                same.order == outcome.order
-            ):
+            if (each.outcome.index, each.outcome.sending, each.outcome.order) == known:
                 each.places.append(place)
                 return
         self.unknown.append(Unsettled(self.operation, outcome, [place]))

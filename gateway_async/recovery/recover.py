@@ -260,10 +260,8 @@ class Recovery:
 
 def _is_conclusive(result: "BatchResult[Any, Any]") -> bool:
     """Say whether a look-up's one reply is of success, about nothing else, and not cut."""
-    if len(result.chunks) != 1 or result.unexpected or result.unknown:
-        return False
-    chunk = result.chunks[0]
-    if not isinstance(chunk, AnsweredChunk):
+    chunk = result.chunks[0] if len(result.chunks) == 1 else None
+    if not isinstance(chunk, AnsweredChunk) or result.unexpected or result.unknown:
         return False
     operation = chunk.operation
     listed = decode_json(chunk.reply).get(operation.list_field or "") or ()
