@@ -12,7 +12,7 @@ from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.jobs.books import counts, streamed
-from tests.journal.tables import Tables
+from tests.journal.tables import Tables, on_a_file
 from tests.orders import LOOK_UPS, Make, make_client, references, seeded
 
 
@@ -78,7 +78,7 @@ async def test_another_gateway(
     assert (await job.head()).gateway == first.gateway
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 async def test_what_is_no_job(sandbox: Sandbox, make: Make, journal: Journal) -> None:
     gateway: Any = make()
     for job in ("job", 7):

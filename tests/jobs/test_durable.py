@@ -15,12 +15,10 @@ from gateway_async.errors import JournalError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, Interposed, kept
-from tests.journal.tables import Tables
+from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
 from tests.orders import POLICY, Make, refunds, seeded
 from tests.support.books import DECLINED, SUCCEEDED, check_books, effects
-
-on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 
 async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(

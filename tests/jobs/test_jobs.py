@@ -17,13 +17,10 @@ from gateway_async.jobs import orders, work
 from gateway_async.journal import Journal, reads
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, awaited, kept, references_of, refuse, streamed
-from tests.journal.tables import Tables
+from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, Handler, MemoryTransport, client_over, listing
 from tests.orders import MONEY_OPERATIONS, Make, made_up, orders_for, refunds, reply_to, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
-
-on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-
 
 INPUTS: list[Any] = [list, iter, awaited]
 

@@ -15,7 +15,7 @@ from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import NOT_DONE, noted
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, Interposed, counts
-from tests.journal.tables import Tables, submitted
+from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import HttpRequest
 from tests.orders import POLICY, Make, seeded
 from tests.support.books import SUCCEEDED, UNKNOWN, check_books, effects, statuses
@@ -142,7 +142,7 @@ async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
 
 
 @pytest.mark.usefixtures("frozen")
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 @pytest.mark.parametrize("passed", [{}, {"awake": 0.0}, {"wall": 0.0}, {"wall": -900.0}], ids=str)
 async def test_one_that_cannot_renew_stops_before_its_lease_is_over_by_either_clock(
     sandbox: Sandbox, make: Make, journal: Journal, let_it_pass: Pass, passed: dict[str, float]
@@ -172,7 +172,7 @@ async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
     assert is_taken or tables.states() == ["succeeded"] * 2 + ["new"] * 4
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 async def test_a_renewal_counts_from_when_it_was_asked_for(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +186,7 @@ async def test_a_renewal_counts_from_when_it_was_asked_for(
     assert lease.expires_in() == 3
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 async def test_one_that_found_its_lease_lost_renews_it_no_more(
     journal: Journal,
     other: Journal,
@@ -237,7 +237,7 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     assert effects(sandbox, orders) == [1] * 6
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
     sandbox: Sandbox, make: Make, journal: Journal, other: Journal, tables: Tables
 ) -> None:

@@ -22,7 +22,7 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import Interposed, counts, refuse
-from tests.journal.tables import Tables
+from tests.journal.tables import Tables, on_a_file
 from tests.models import examples
 from tests.orders import Make, payout_request
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
@@ -196,7 +196,7 @@ async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(
     assert sum(len(result.not_sent) for result in results) == 30
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 @pytest.mark.parametrize(
     ("duplicates", "end"),
     [("serialize", "lost"), ("serialize", "paid"), ("serialize", "not sent"), ("allow", "paid")],

@@ -23,6 +23,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from tests import postgres
 from tests.jobs.books import RESENDING, Interposed, counts, kept, references_of, refuse
+from tests.journal.tables import on_a_file
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
 from tests.orders import AT_ONCE, POLICY, Make, refunds, reply_to, seeded
 from tests.support.books import (
@@ -35,8 +36,6 @@ from tests.support.books import (
     effects,
     statuses,
 )
-
-on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 
 ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
 MARKER = attrs.evolve(AT_ONCE, refund_evidence="marker")

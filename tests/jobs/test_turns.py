@@ -13,11 +13,12 @@ from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from tests.jobs.books import RESENDING, Interposed, counts, kept, refuse, sent
+from tests.journal.tables import on_a_file
 from tests.orders import POLICY, Make, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, check_books, check_conserved, effects, statuses
 from tests.support.collaborators import Limiter
 
-pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+pytestmark = on_a_file
 
 TURNS = [*range(1, 20), *(int(20 * 1.5**number) for number in range(15))]
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import psycopg
+import pytest
 
 from gateway_async.journal import Job, Journal
 from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known, Merchant
@@ -15,6 +16,8 @@ from gateway_async.operations import OPERATIONS
 from tests.orders import refunds
 
 MERCHANT = Merchant("M1", "A1", "")
+on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+"""A test that needs no more than one database has a file."""
 
 
 class Tables:

@@ -19,7 +19,7 @@ import pytest
 from gateway_async import NotDoneError, RecoveryPolicy
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import JobState, Journal
-from tests.journal.tables import Tables
+from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
 from tests.postgres import emptied
@@ -235,7 +235,7 @@ def changed_fields(file: sqlite3.Connection, change: Any) -> None:
         file.execute(update, (json.dumps(stored), job_id, first))
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_are_refused(
     url: str, path: Path
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from gateway_async import NotSentError
 from gateway_async.errors import JournalError
 from gateway_async.journal import JobState, Journal
-from tests.journal.tables import Tables, submitted
+from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import refunds
 
@@ -18,7 +18,7 @@ CHANGES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 @pytest.mark.parametrize("at", [(), (1,)], ids=["a chunk", "an order of it"])
 @pytest.mark.parametrize(("move", "change"), CHANGES)
 async def test_orders_in_another_state_change_nothing(
@@ -48,7 +48,7 @@ async def test_orders_in_another_state_change_nothing(
     assert tables.known() == known
 
 
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+@on_a_file
 @pytest.mark.parametrize("state", ["succeeded", "declined", "held"])
 async def test_a_decision_in_between_stands(journal: Journal, tables: Tables, state: str) -> None:
     await submitted(journal, refunds(3))
