@@ -95,6 +95,7 @@ async def test_every_kind_of_input_is_taken_whole(kind: str) -> None:
     batch = client_over(MemoryTransport()).refund(given)
     outcomes = await read(batch, streamed=True)
     assert [outcome.order for outcome in outcomes] == expected
+    assert statuses(outcomes) == [SUCCEEDED] * 120
     assert batch.progress.total == (120 if kind in COLLECTIONS else None)
 
 
