@@ -68,7 +68,7 @@ def mask_card(number: str) -> str:
     return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
 
 
-def mask_shown_card(text: str) -> str:
+def remask_card(text: str) -> str:
     """Return a card number as a reply shows it, with six and four digits left at most."""
     head = text[:_SHOWN_HEAD] if len(text) >= SHORTEST_CARD else ""
     hidden = re.sub(r"\d", "*", text[len(head) : -_SHOWN_TAIL])

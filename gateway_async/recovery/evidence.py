@@ -12,13 +12,7 @@ import attrs
 
 from gateway_async.batching.results import BatchResult
 from gateway_async.errors import ConfigurationError, InvalidOrderError
-from gateway_async.models.orders import (
-    ANY_MARKER,
-    OutcomeStatus,
-    count_status,
-    count_statuses,
-    reference_of,
-)
+from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
 from gateway_async.operations import OPERATIONS, REFUND
 from gateway_async.outcomes import ListedOutcomes, Outcome
 
@@ -375,7 +369,7 @@ def _outcomes_of(
     chunk: "ChunkResult", status: OutcomeStatus
 ) -> "Iterator[tuple[int, Operation, Outcome[Any, Any]]]":
     """Yield the outcomes of one status that a look-up can show, with offset and operation."""
-    if not count_status(chunk.statuses, status):
+    if not count_statuses(chunk.statuses)[status]:
         return
     for offset, outcome in enumerate(chunk.outcomes()):
         order = outcome.order

@@ -18,13 +18,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import attrs
 
 from gateway_async.models.records import NOTHING, MaskedCard, Message, Page, Record
-from gateway_async.models.values import (
-    MASK,
-    SignatureText,
-    mask_cards,
-    mask_shown_card,
-    without_none,
-)
+from gateway_async.models.values import MASK, SignatureText, mask_cards, remask_card, without_none
 
 _Read = Callable[[Any], Any]
 _RecordType = TypeVar("_RecordType", bound=Record)
@@ -161,7 +155,7 @@ _VALUES: dict[object, _Read] = {
     datetime: _unless_blank(_read_datetime),
     date: _unless_blank(_read_date),
     SignatureText: lambda value: SignatureText(_read_text(value)),
-    MaskedCard: lambda value: mask_shown_card(_read_text(value)),
+    MaskedCard: lambda value: remask_card(_read_text(value)),
 }
 
 

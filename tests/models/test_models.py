@@ -31,7 +31,7 @@ from gateway_async import (
     Subscription,
 )
 from gateway_async.models.payments import join_items
-from gateway_async.models.values import mask_shown_card
+from gateway_async.models.values import remask_card
 from gateway_async.reconciliation import LedgerEntry
 from tests import interface_fields
 from tests.models import examples
@@ -263,4 +263,4 @@ CARDS = {
 
 def test_a_card_of_a_reply_shows_six_and_four_at_most() -> None:
     for came, kept in CARDS.items():
-        assert mask_shown_card(came) == mask_shown_card(kept) == kept
+        assert remask_card(came) == remask_card(kept) == kept
