@@ -106,11 +106,6 @@ class Unsettled:
         before = references.get(self.outcome.order.transaction_id)
         return None if before is None else {each.strip() for each in before} - {""}
 
-    @property
-    def was_alone(self) -> bool:
-        """Whether its batch had no other order of the transaction."""
-        return self.outcome.sending is not None and self.outcome.sending.alone
-
     def is_shown_by(self, record: "RefundRecord", dialect: "Dialect") -> bool:
         """Say whether a record shows a done refund of its amount."""
         order = self.outcome.order
@@ -150,6 +145,11 @@ class PaymentOrders:
                 return
         self.unknown.append(Unsettled(self.operation, outcome, [place]))
 
+    def knows_others_of(self, one: Unsettled) -> bool:
+        """Say whether every other order of the same batch and transaction is given, or none was."""
+        sending = one.outcome.sending
+        return self.all_known or (sending is not None and sending.alone)
+
     @property
     def left(self) -> list[Unsettled]:
         """Those of which nothing final was found yet."""
@@ -164,7 +164,7 @@ class PaymentOrders:
             verdicts = self._judge_refunds(lookup, dialect)
         else:
             is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
-            is_alone = self.all_known or self.unknown[0].was_alone
+            is_alone = self.knows_others_of(self.unknown[0])
             found = _by_state(self.operation, lookup, dialect)
             verdicts = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
         for each, found in verdicts.items():
@@ -247,7 +247,7 @@ def _by_reference(
         )
         item = lookup.listed[0][1] if lookup.listed else None
         return Verdict(_UNKNOWN, reason, item, is_final=True)
-    if not (transaction.all_known or unsettled.was_alone):
+    if not transaction.knows_others_of(unsettled):
         reason = "another refund of its transaction may have been in flight; recover the result"
         return Verdict(_UNKNOWN, reason)
     known = {*transaction.claimed, *before}

@@ -129,7 +129,11 @@ def decode_json(body: bytes) -> dict[str, Any]:
         ReplyUnreadableError: For anything but one whole JSON object.
     """
     text = _with_whole_characters(body)
-    value, position = _loaded(text)
+    value = position = None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        position = error.pos  # and no more of the error, which holds the whole body
     if not isinstance(value, dict):
         problem = _json_problem(text, position)
         raise ReplyUnreadableError(f"expected a JSON object, got {problem} ({len(body)} bytes)")
@@ -147,14 +151,6 @@ def _with_whole_characters(body: bytes) -> bytes:
     if b"\\" in text and _SURROGATE in text.lower():
         return _ESCAPE.sub(lambda found: found[1] or _REPLACEMENT, text)
     return text
-
-
-def _loaded(text: bytes) -> tuple[object, int | None]:
-    """Return what JSON says, or None and where it is broken."""
-    try:
-        return orjson.loads(text), None
-    except orjson.JSONDecodeError as error:
-        return None, error.pos  # and no more of the error, which holds the whole body
 
 
 def _json_problem(text: bytes, position: int | None) -> str:
