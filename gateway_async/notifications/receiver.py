@@ -22,7 +22,12 @@ from weakref import WeakValueDictionary
 import attrs
 
 from gateway_async.client import GatewayClient
-from gateway_async.errors import GatewayError, InvalidOrderError, NotificationError
+from gateway_async.errors import (
+    ConfigurationError,
+    GatewayError,
+    InvalidOrderError,
+    NotificationError,
+)
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.notifications.reading import Notification, parse, plain_fields
 from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, check, expect
@@ -138,9 +143,10 @@ class NotificationReceiver:
 
     def __attrs_post_init__(self) -> None:
         expect("gateway", self.gateway, GatewayClient)
-        if self.on_payout is not None:
-            needed = callable, "one, since a payout cannot be looked up"
-            expect("verifier beside on_payout", self.verifier, needed)
+        if self.on_payout is not None and self.verifier is None:
+            raise ConfigurationError(
+                "on_payout: needs a verifier, since a payout cannot be looked up"
+            )
         self._single = self._new_coalescer()  # which checks its settings
 
     def _new_coalescer(self) -> "Coalescer":

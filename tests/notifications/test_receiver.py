@@ -418,7 +418,7 @@ def test_it_serves_several_loops_and_answers_by_dialect(caplog: pytest.LogCaptur
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"on_payout": print}, "verifier beside on_payout: expected one"),
+        ({"on_payout": print}, "on_payout: needs a verifier"),
         ({"remembered": -1}, "remembered: expected an int"),
         ({"linger_seconds": -1}, "linger_seconds: expected a number"),
         ({"gateway": "https://gateway.example"}, "gateway: expected GatewayClient, got str"),
