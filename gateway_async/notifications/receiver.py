@@ -52,7 +52,7 @@ _MOST_LOOKS = 5
 
 
 @attrs.frozen
-class _Answer(Exception):  # noqa: N818  # raised where the notification is not handed on
+class _HttpAnswer(Exception):  # noqa: N818  # raised where the notification is not handed on
     """What is answered: the status counts, the text is for a reader of logs."""
 
     status: int
@@ -165,7 +165,7 @@ class NotificationReceiver:
                 while piece := await request.content.readany():
                     yield piece
             except (ConnectionError, web.RequestPayloadError):
-                raise _Answer(400, "it broke off") from None
+                raise _HttpAnswer(400, "it broke off") from None
 
         answer = await self._answer(request.method, request.headers, pieces())
         return web.Response(status=answer.status, text=answer.text, headers={"Allow": "POST"})
@@ -185,7 +185,7 @@ class NotificationReceiver:
             while message.get("more_body", False):
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise _Answer(400, "it broke off")
+                    raise _HttpAnswer(400, "it broke off")
                 yield message.get("body", b"")
 
         named = {n.decode("latin-1"): v.decode("latin-1") for n, v in scope["headers"]}
@@ -202,11 +202,11 @@ class NotificationReceiver:
 
     async def _answer(
         self, method: str, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]"
-    ) -> _Answer:
+    ) -> _HttpAnswer:
         if method != "POST":
-            return _Answer(405, "send notifications by POST")
+            return _HttpAnswer(405, "send notifications by POST")
         if self._busy >= self.concurrency:
-            return _Answer(503, "busy")
+            return _HttpAnswer(503, "busy")
         self._busy += 1
         headers = {name.lower(): value for name, value in headers.items()}
         try:
@@ -214,21 +214,21 @@ class NotificationReceiver:
             notification = parse(headers, body, dialect=self.gateway.dialect)
             await self._verify(notification, headers, body)
             await (self._hand_on if notification.is_payout else self._confirm)(notification)
-        except _Answer as refusal:
+        except _HttpAnswer as refusal:
             return refusal
         except (NotificationError, InvalidOrderError) as error:
             _log.info("a notification was refused: %s", error)
-            return _Answer(400, str(error))
+            return _HttpAnswer(400, str(error))
         except GatewayError as error:
             _log.warning("a notification could not be confirmed: %s", error)
-            return _Answer(503, "it cannot be confirmed now")
+            return _HttpAnswer(503, "it cannot be confirmed now")
         finally:
             self._busy -= 1
-        return _Answer(200, self.gateway.dialect.notification_answer)
+        return _HttpAnswer(200, self.gateway.dialect.notification_answer)
 
     async def _read(self, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]") -> bytes:
         if headers.get("content-encoding", "identity").lower() != "identity":
-            raise _Answer(415, "send notifications uncompressed")
+            raise _HttpAnswer(415, "send notifications uncompressed")
         body = bytearray()
         try:
             async with asyncio.timeout(_BODY_SECONDS):
@@ -236,9 +236,9 @@ class NotificationReceiver:
                     body += piece
                     if len(body) > self.max_body_bytes:
                         text = f"the notification is larger than {self.max_body_bytes} bytes"
-                        raise _Answer(413, text)
+                        raise _HttpAnswer(413, text)
         except TimeoutError:
-            raise _Answer(408, "the notification took too long") from None
+            raise _HttpAnswer(408, "the notification took too long") from None
         return bytes(body)
 
     async def _verify(
@@ -255,16 +255,16 @@ class NotificationReceiver:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             kind = type(error).__name__
             _log.error("the verifier raised %s at %s:%d", kind, frame.filename, frame.lineno)
-            raise _Answer(500, "it could not be verified") from None
+            raise _HttpAnswer(500, "it could not be verified") from None
         if right is not True:
-            raise _Answer(403, "it is not verified")
+            raise _HttpAnswer(403, "it is not verified")
 
     # To the application
 
     async def _hand_on(self, notification: Notification) -> None:
         """Hand on a payout that is verified, and cannot be looked up."""
         if self.on_payout is None:
-            raise _Answer(404, "no such payment")
+            raise _HttpAnswer(404, "no such payment")
         fields = plain_fields(notification)
         news = _digest({n: text for n, text in fields.items() if n != SIGNATURE_FIELD})
         turn = f"payout {notification.request_id}"
@@ -281,7 +281,7 @@ class NotificationReceiver:
             asked_at = next(self._moments)
             outcome = await self._asking().query(notification.ref)
             if outcome.status is OutcomeStatus.ABSENT:
-                raise _Answer(404, "no such payment")
+                raise _HttpAnswer(404, "no such payment")
             if outcome.status is not OutcomeStatus.SUCCEEDED:
                 raise GatewayError(str(outcome.error or outcome.status))
             for record, item in zip(outcome.record or (), outcome.items, strict=True):
@@ -314,7 +314,7 @@ class NotificationReceiver:
                     await taken
             except Exception:  # noqa: BLE001  # the application's code: the gateway is to repeat it
                 _log.exception("the handler of notifications raised; the gateway is to repeat it")
-                raise _Answer(500, "it was not taken") from None
+                raise _HttpAnswer(500, "it was not taken") from None
             self._known[name] = news, next(self._moments)
             self._known.move_to_end(name)
             if len(self._known) > self.remembered:
