@@ -32,8 +32,8 @@ _UNKNOWN = OutcomeStatus.UNKNOWN
 
 
 @attrs.frozen
-class Verdict:
-    """What one look-up found of one order.
+class Evidence:
+    """What one look-up shows of one order.
 
     Attributes:
         status: Succeeded where it proves that the order was done, not_sent where it proves that it
@@ -91,13 +91,13 @@ class Unsettled:
         outcome: The outcome.
         places: Where it is in the result, by number of the chunk and offset there: it may be given
             more than once.
-        verdict: What was found of it in the end.
+        evidence: What was found of it in the end.
     """
 
     operation: "Operation"
     outcome: "Outcome[Any, Any]"
     places: list[tuple[int, int]]
-    verdict: Verdict | None = None
+    evidence: Evidence | None = None
 
     @property
     def references_before(self) -> "set[str] | None":
@@ -153,25 +153,25 @@ class PaymentOrders:
     @property
     def left(self) -> list[Unsettled]:
         """Those of which nothing final was found yet."""
-        return [each for each in self.unknown if each.verdict is None]
+        return [each for each in self.unknown if each.evidence is None]
 
-    def judge(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Verdict]:
+    def judge(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Evidence]:
         """Judge what is left by what a look-up says of the transaction.
 
         What is shown to be done is settled by it, and no other order may claim the same refund.
         """
         if self.operation is REFUND:
-            verdicts = self._judge_refunds(lookup, dialect)
+            evidence = self._judge_refunds(lookup, dialect)
         else:
             is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
             is_alone = self.knows_others_of(self.unknown[0])
             found = _by_state(self.operation, lookup, dialect)
-            verdicts = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
-        for each, found in verdicts.items():
-            each.verdict = found if found.status is _DONE else None
-        return verdicts
+            evidence = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
+        for each, found in evidence.items():
+            each.evidence = found if found.status is _DONE else None
+        return evidence
 
-    def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Verdict]:
+    def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Evidence]:
         """Judge unknown refunds together: no record proves two of them.
 
         Those with a marker choose first, then those that had the most refunds before them: a
@@ -182,7 +182,7 @@ class PaymentOrders:
             before, outcome = each.references_before or (), each.outcome
             return own_marker(outcome) is None, -len(before), outcome.index
 
-        verdicts = {}
+        evidence = {}
         for each in sorted(self.left, key=precedence):
             if own_marker(each.outcome) is None:
                 found = _by_reference(each, self, lookup, dialect)
@@ -192,52 +192,52 @@ class PaymentOrders:
                 self.claimed |= {str(found.item.get("refund_reference_id") or "").strip()} - {""}
             elif each.outcome.index in {outcome.index for outcome in self.succeeded}:
                 found = _BESIDE_ITSELF  # it is not absent, whatever a look-up lists
-            verdicts[each] = found
-        return verdicts
+            evidence[each] = found
+        return evidence
 
 
-NOT_ASKED = Verdict(_UNKNOWN, "it cannot be looked up")
-_BESIDE_ITSELF = Verdict(_UNKNOWN, "the same order was also given as one that is settled")
-_SHARED = Verdict(
+NOT_ASKED = Evidence(_UNKNOWN, "it cannot be looked up")
+_BESIDE_ITSELF = Evidence(_UNKNOWN, "the same order was also given as one that is settled")
+_SHARED = Evidence(
     _UNKNOWN, "what is shown may be the work of another order of the same transaction"
 )
 _NO_LOOK = "the look-up does not prove that the gateway would have listed it"
 
 
-def _by_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") -> Verdict:
+def _by_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") -> Evidence:
     """Judge a capture or cancel by the `payment_status` of its transaction."""
     if len(lookup.listed) != 1:
         reason = lookup.problem or f"the gateway lists {len(lookup.listed)} records of it"
-        return Verdict(_UNKNOWN, reason)
+        return Evidence(_UNKNOWN, reason)
     ((record, item),) = lookup.listed
     status = record.payment_status or ""
     state = dialect.payment_states.get(status)
     if state is None:
         reason = f"payment_status {status!r} has no meaning in Dialect.payment_states"
-        return Verdict(_UNKNOWN, reason, item)
+        return Evidence(_UNKNOWN, reason, item)
     proved = _NOT_DONE if lookup.complete else _UNKNOWN
     if state == operation.done_state:
         proved = _DONE
-    return Verdict(proved, f"payment_status {status!r} means {state}", item)
+    return Evidence(proved, f"payment_status {status!r} means {state}", item)
 
 
-def _by_marker(unsettled: Unsettled, lookup: LookupResult, dialect: "Dialect") -> Verdict:
+def _by_marker(unsettled: Unsettled, lookup: LookupResult, dialect: "Dialect") -> Evidence:
     """Judge a refund by its marker, which one order alone has sent, whatever else claims it."""
     marker = own_marker(unsettled.outcome) or ""
     for record, item in lookup.listed:
         is_refused = record.refund_status in dialect.declined_statuses
         if marker in (record.refund_reason or "") and not is_refused:
             if unsettled.is_shown_by(record, dialect):
-                return Verdict(_DONE, "a refund carries its marker", item)
-            return Verdict(_UNKNOWN, "a refund carries its marker, and is not done", item)
+                return Evidence(_DONE, "a refund carries its marker", item)
+            return Evidence(_UNKNOWN, "a refund carries its marker, and is not done", item)
     if lookup.complete and lookup.keeps_markers:
-        return Verdict(_NOT_DONE, "no refund carries its marker")
-    return Verdict(_UNKNOWN, lookup.problem or _NO_LOOK)
+        return Evidence(_NOT_DONE, "no refund carries its marker")
+    return Evidence(_UNKNOWN, lookup.problem or _NO_LOOK)
 
 
 def _by_reference(
     unsettled: Unsettled, transaction: PaymentOrders, lookup: LookupResult, dialect: "Dialect"
-) -> Verdict:
+) -> Evidence:
     """Judge a refund by those of its transaction that were not there before its request."""
     order, before = unsettled.outcome.order, unsettled.references_before
     if before is None:
@@ -246,10 +246,10 @@ def _by_reference(
             "RecoveryPolicy(record_baseline=True) before sending"
         )
         item = lookup.listed[0][1] if lookup.listed else None
-        return Verdict(_UNKNOWN, reason, item, is_final=True)
+        return Evidence(_UNKNOWN, reason, item, is_final=True)
     if not transaction.knows_others_of(unsettled):
         reason = "another refund of its transaction may have been in flight; recover the result"
-        return Verdict(_UNKNOWN, reason)
+        return Evidence(_UNKNOWN, reason)
     known = {*transaction.claimed, *before}
     listed = Counter(reference_of(record) for record, _ in lookup.listed)
     unexplained = [
@@ -266,8 +266,8 @@ def _by_reference(
     )
     if not unexplained:
         if lookup.complete and not others:
-            return Verdict(_NOT_DONE, "the gateway lists no refund that could be it")
-        return Verdict(_UNKNOWN, lookup.problem or _NO_LOOK)
+            return Evidence(_NOT_DONE, "the gateway lists no refund that could be it")
+        return Evidence(_UNKNOWN, lookup.problem or _NO_LOOK)
     own = {  # by its reference: what is listed twice is one refund
         reference_of(record): item
         for record, item in unexplained
@@ -275,9 +275,9 @@ def _by_reference(
     }
     if len(own) <= others:
         reason = "a refund is listed that may be this one, or another order's"
-        return Verdict(_UNKNOWN, reason, unexplained[0][1])
+        return Evidence(_UNKNOWN, reason, unexplained[0][1])
     reason = "a refund of this amount is listed that was not there before its request"
-    return Verdict(_DONE, reason, list(own.values())[others])
+    return Evidence(_DONE, reason, list(own.values())[others])
 
 
 def own_marker(outcome: "Outcome[Any, Any]") -> str | None:

@@ -26,7 +26,7 @@ from gateway_async.recovery.evidence import (
     RECOVERABLE,
     ControlRefund,
     LookupResult,
-    Verdict,
+    Evidence,
     as_result,
     find_control,
     find_transactions,
@@ -127,7 +127,7 @@ class Recovery:
         started = steady_time()
         for one, found in (await self._look()).items():
             if found.is_final:
-                one.verdict = found
+                one.evidence = found
         left = [one.outcome for each in self._transactions for one in each.left]
         if not left:
             return
@@ -147,17 +147,17 @@ class Recovery:
         second = await self._look()
         third = await self._look()
         for one, found in third.items():
-            if one.verdict is None:
+            if one.evidence is None:
                 before = second[one]
                 reason = f"two look-ups disagree: {before.reason}; {found.reason}"
-                unsure = Verdict(OutcomeStatus.UNKNOWN, reason, found.item or before.item)
-                one.verdict = found if before.status is found.status else unsure
+                unsure = Evidence(OutcomeStatus.UNKNOWN, reason, found.item or before.item)
+                one.evidence = found if before.status is found.status else unsure
 
     # Look-ups
 
-    async def _look(self) -> "dict[Unsettled, Verdict]":
+    async def _look(self) -> "dict[Unsettled, Evidence]":
         """Look up what is left, and settle what is shown to be done."""
-        verdicts: dict[Unsettled, Verdict] = {}
+        evidence: dict[Unsettled, Evidence] = {}
         for operation in RECOVERABLE:
             asked = [t for t in self._transactions if t.operation is operation and t.left]
             names = [each.name for each in asked if self._is_askable(each.name)]
@@ -166,10 +166,10 @@ class Recovery:
                 lookups |= await self._ask(operation, names[start : start + _REQUESTED_AT_ONCE])
             for each in asked:
                 if (lookup := lookups.get(each.name)) is None:
-                    verdicts |= dict.fromkeys(each.left, NOT_ASKED)
+                    evidence |= dict.fromkeys(each.left, NOT_ASKED)
                 else:
-                    verdicts |= each.judge(lookup, self._session.dialect)
-        return verdicts
+                    evidence |= each.judge(lookup, self._session.dialect)
+        return evidence
 
     def _is_askable(self, name: str) -> bool:
         """Say whether a look-up can ask for a transaction: its name may hold the separator."""
@@ -302,18 +302,18 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
 
 def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
     """Return an unknown outcome with what was found of it."""
-    outcome, verdict = unsettled.outcome, unsettled.verdict or NOT_ASKED
-    if verdict.item is not None:
+    outcome, evidence = unsettled.outcome, unsettled.evidence or NOT_ASKED
+    if evidence.item is not None:
         record_class = OPERATIONS[unsettled.operation.recovered_by].record_class
         exchange = attrs.evolve(outcome.exchange, record_class=record_class)
-        outcome = attrs.evolve(outcome, items=(verdict.item,), exchange=exchange)
-    if verdict.status is OutcomeStatus.SUCCEEDED:
-        return attrs.evolve(outcome, status=verdict.status, error=None)
+        outcome = attrs.evolve(outcome, items=(evidence.item,), exchange=exchange)
+    if evidence.status is OutcomeStatus.SUCCEEDED:
+        return attrs.evolve(outcome, status=evidence.status, error=None)
     before = str(outcome.error).partition(_NOT_SETTLED)[0]  # an earlier recovery's reason is stale
     said = {name: getattr(outcome.error, name, "") for name in ("code", "text")}
-    if verdict.status is OutcomeStatus.NOT_SENT:
+    if evidence.status is OutcomeStatus.NOT_SENT:
         cause = before.rpartition(_BEFORE)[2]  # an earlier recovery's proof is stale, too
-        told = f"recovery proved that it was not done: {verdict.reason}{_BEFORE}{cause}"
-        return attrs.evolve(outcome, status=verdict.status, error=NotDoneError(told, **said))
-    told = f"{before}{_NOT_SETTLED}{verdict.reason}"
+        told = f"recovery proved that it was not done: {evidence.reason}{_BEFORE}{cause}"
+        return attrs.evolve(outcome, status=evidence.status, error=NotDoneError(told, **said))
+    told = f"{before}{_NOT_SETTLED}{evidence.reason}"
     return attrs.evolve(outcome, error=OutcomeUnknownError(told, **said))
