@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
 from itertools import product
@@ -107,7 +106,7 @@ async def check(
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
     else:
-        out = partial(standard_output().print, soft_wrap=True)
+        out = standard_output().print
         for one in findings:
             out(f"{one.status:<8} {one.check}: {one.seen}")
             if one.advice:

@@ -23,7 +23,6 @@ from gateway_async.signing import HmacSigner
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
-_PIPE_COLUMNS = 160
 STATUSES = ("succeeded", "declined", "absent", "unknown", "not_sent")
 SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.1
@@ -76,14 +75,14 @@ class _PlainConsole(RichConsole):
         return super().render_str(in_toml(text).translate(_CONTROLS), **style)
 
 
-def plain_console(file: TextIO, width: int | None = None) -> RichConsole:
-    """Return a console that shows texts as they are: what comes from files is no markup."""
-    return _PlainConsole(file=file, width=width, markup=False, emoji=False, highlight=False)
+def plain_console(file: TextIO) -> RichConsole:
+    """Return a console that shows texts as they are: no markup, and lines as long as they are."""
+    return _PlainConsole(file=file, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def standard_output() -> RichConsole:
-    """Return a console for what a command is asked for; in a pipe, lines stay whole."""
-    return plain_console(sys.stdout, None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    """Return a console for what a command is asked for."""
+    return plain_console(sys.stdout)
 
 
 def print_json(value: object) -> None:
@@ -147,14 +146,14 @@ class Console:
                 "go on without being asked"
             )
         with contextlib.suppress(EOFError, KeyboardInterrupt):
-            self.rich.print(f"{what}. Go on? [y/N] ", end="", soft_wrap=True)
+            self.rich.print(f"{what}. Go on? [y/N] ", end="")
             if input().strip().lower() in {"y", "yes"}:
                 return
         raise ConfigurationError("nothing was sent")
 
     def say(self, message: str) -> None:
         """Say one thing."""
-        self.rich.print(message, soft_wrap=True)
+        self.rich.print(message)
 
     def say_summary(
         self,

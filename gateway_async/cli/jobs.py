@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import attrs
 import orjson
 from cyclopts import App
-from rich.padding import Padding
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, standard_output
@@ -349,7 +348,7 @@ async def list_jobs(
         console.note(f"there are no jobs yet in {settings.place}")
     out = standard_output()
     for shown in (_shown(status, settings) for status in statuses):
-        out.print(shown["job"], soft_wrap=True)  # it is copied
+        out.print(shown["job"])
         out.print(f"  {shown['operation']} of {shown['created_at']}: {shown['states']}")
         if shown["is_running"] != "no":
             out.print(f"  {shown['is_running']}")
@@ -389,12 +388,11 @@ async def show(
         return
     out = standard_output()
     for field, value in _shown(status, settings).items():
-        out.print(f"{field:<12} {value}", soft_wrap=True)
+        out.print(f"{field:<12} {value}")
     if count:
         out.print(f"\nindex  state    {'  '.join(naming)}")
     for index, state, *ids, reason in rows:
-        out.print(f"{index:>5}  {state:<7}  {'  '.join(ids)}", soft_wrap=True)  # to be copied
-        out.print(Padding(reason, (0, 0, 0, 7), expand=False))
+        out.print(f"{index:>5}  {state:<7}  {'  '.join(ids)}\n       {reason}")
     if count > _SHOWN:
         out.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
 
@@ -416,22 +414,17 @@ def outcomes(
         name: The name of the job.
         state: Only the orders in this state, such as held; may be repeated.
     """
-    run = Run(command="jobs outcomes", console=console, given=given, job=name, has_begun=True)
+    run = Run(command="jobs outcomes", console=console, given=given, job=name)
     run.check(needs_secret=False)
-    status = asyncio.run(_status(run.settings, name))
-    run.gateway, run.operation = status.gateway, status.operation
 
     async def write(out: TextIO, _: Stop) -> None:
         async with run.settings.open_journal(create=False) as journal:
+            status = await journal.status(name)
+            run.gateway, run.operation, run.has_begun = status.gateway, status.operation, True
             await write_job(run, journal, out, states=state)
 
     run.carry_out(write)
     return Exit.UNSETTLED if run.misplaced else Exit.DONE
-
-
-async def _status(settings: Settings, name: str) -> JobStatus:
-    async with settings.open_journal(create=False) as journal:
-        return await journal.status(name)
 
 
 # Deciding

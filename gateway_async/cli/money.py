@@ -8,7 +8,6 @@ it was, and sends nothing that may have been sent.
 import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, TextIO
 
 import attrs
@@ -125,7 +124,7 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
         sent = {"orders": totals.orders, "amounts": amounts, "requests": count, "first": first}
         print_json({"dry_run": True, **job, **sent})
         return
-    out = partial(standard_output().print, soft_wrap=True)
+    out = standard_output().print
     for number, body in enumerate(first, 1):
         out(f"request {number}, without identity and signature:")
         for name, text in body.items():

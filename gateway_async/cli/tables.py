@@ -260,7 +260,8 @@ def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> Non
         with beside.open("rb") as copy:
             os.fsync(copy.fileno())
         if path.is_file():
-            other = next(name for name in _other_names(path) if not name.exists())
+            others = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
+            other = next(name for name in others if not name.exists())
             path.rename(other)
             warn(f"{path} was there already; it is now {other}")
         beside.replace(path)
@@ -303,7 +304,3 @@ class _Patient(io.TextIOWrapper):
             self._problem = error
         if (problem := self._problem) is not None:
             raise OSError(problem.errno, f"{self._place} cannot be written: {problem.strerror}")
-
-
-def _other_names(path: Path) -> Iterator[Path]:
-    return (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))

@@ -13,7 +13,7 @@ from gateway_async.cli.console import Console, plain_console, progress, standard
 
 def told() -> tuple[Console, io.StringIO]:
     file = io.StringIO()
-    return Console(rich=plain_console(file, 200)), file
+    return Console(rich=plain_console(file)), file
 
 
 async def test_without_a_terminal_lines_come_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
