@@ -33,18 +33,16 @@ def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
 
     @contextlib.asynccontextmanager
     async def client() -> AsyncIterator[GatewayClient]:
-        async with contextlib.AsyncExitStack() as opened:
-            limiter = None
-            if settings.rate is not None:
-                from gateway_async.workers.rate import shared_rate
+        shared: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
+        if settings.rate is not None:
+            from gateway_async.workers.rate import shared_rate
 
-                who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
-                exact = Fraction(settings.rate).limit_denominator(100)  # requests in some seconds
-                requests, seconds = max(1, exact.numerator), float(exact.denominator)
-                shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
-                limiter = await opened.enter_async_context(shared)
-            made = settings.client(credentials, limiter=limiter)
-            yield await opened.enter_async_context(made)
+            who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
+            exact = Fraction(settings.rate).limit_denominator(100)  # requests in some seconds
+            requests, seconds = max(1, exact.numerator), float(exact.denominator)
+            shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
+        async with shared as limiter, settings.client(credentials, limiter=limiter) as made:
+            yield made
 
     settings.open_journal()  # makes its folder and file, for this user alone
     policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
