@@ -125,8 +125,10 @@ def encode_fields(model: object, dialect: "Dialect") -> dict[str, str]:
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
     values = _values(model, _writing(model.__class__), dialect, model)  # type: ignore[arg-type]  # likewise
-    others = {name: _text(value) for name, value in values.items() if type(value) is not str}
-    return values | others
+    for name, value in values.items():
+        if type(value) is not str:
+            values[name] = _text(value)
+    return values
 
 
 def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
