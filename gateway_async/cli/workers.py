@@ -5,7 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from fractions import Fraction
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 from cyclopts.types import PositiveInt
@@ -20,12 +20,18 @@ from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import JobState
 from gateway_async.journal.location import locate
+from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
 from gateway_async.signing import Credentials
 from gateway_async.workers import Workers
 from gateway_async.workers.workers import watch as watch_job
 
 _POLICY = WorkerPolicy()
+_SUBMITTED = [name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field]
+if TYPE_CHECKING:
+    _Submitted: TypeAlias = str
+else:
+    _Submitted = Literal[tuple(_SUBMITTED)]
 
 
 def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
@@ -54,7 +60,7 @@ def submit(
     /,
     *,
     job: str,
-    operation: Literal["capture", "cancel", "review", "refund"] = "refund",
+    operation: _Submitted = "refund",
     slice_size: PositiveInt = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
     yes: bool = False,
