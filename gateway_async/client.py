@@ -458,7 +458,7 @@ class GatewayClient:
             or cancel has the `TransactionRecord` that settled it.
 
         Raises:
-            InvalidOrderError: If it is given anything but outcomes.
+            TypeError: If it is given anything but outcomes.
             ConfigurationError: With `resend_absent`, while another call recovers the same orders.
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is what was given, to
                 be recovered again.

@@ -7,7 +7,7 @@ guesses as little as possible. This module knows no model, no reply and no netwo
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
+from collections.abc import Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
 from enum import StrEnum
 from itertools import chain, combinations
 from types import MappingProxyType
@@ -17,10 +17,20 @@ import attrs
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat, Operation, OperationClass
-from gateway_async.settings import FLAG, TEXT, are_texts, check, is_count, one_of, to_plain, to_set
+from gateway_async.settings import (
+    FLAG,
+    TEXT,
+    are_texts,
+    check,
+    is_count,
+    is_list,
+    one_of,
+    to_plain,
+    to_set,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 
 class PaymentState(StrEnum):
@@ -71,8 +81,7 @@ def _are_names(value: "Mapping[str, str]") -> bool:
 
 
 def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
-    is_single = isinstance(value, str | Mapping) or not isinstance(value, Iterable)
-    return value if is_single else tuple(value)
+    return tuple(value) if is_list(value) else value
 
 
 def _field(

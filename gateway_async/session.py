@@ -519,8 +519,10 @@ class Attempts(Generic[T]):
         error, operation = self._error, self._request.operation
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
-        pays_once = self._session.dialect.pays_each_once(operation)
-        is_safe = operation.kind is not OperationClass.MONEY and not pays_once
+        is_keyed = operation.kind is OperationClass.KEYED
+        is_safe = operation.kind is OperationClass.READ or (
+            is_keyed and not self._session.dialect.pays_each_once(operation)
+        )
         return (
             is_safe
             and isinstance(error, OutcomeUnknownError)

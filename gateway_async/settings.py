@@ -95,9 +95,14 @@ def are_texts(value: object) -> bool:
     return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)
 
 
+def is_list(value: object) -> bool:
+    """Say whether a value is several: neither one text nor a table."""
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
 def to_set(value: Any) -> Any:  # noqa: ANN401  # any value
     """Return several as a set; what cannot be one is left to the validator."""
-    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+    if not is_list(value):
         return value
     values = tuple(value)
     try:

@@ -18,7 +18,7 @@ import attrs
 from gateway_async.errors import ConfigurationError, OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
 from gateway_async.operations import OPERATIONS
-from gateway_async.settings import DEFAULT_PORTS, expect
+from gateway_async.settings import DEFAULT_PORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -183,8 +183,10 @@ class Instrumentation:
     """
 
     def __init__(self, listener: Telemetry | None, base_url: str) -> None:
-        if listener is not None:
-            expect("telemetry", listener, Telemetry)
+        if not isinstance(listener, Telemetry | None):
+            raise ConfigurationError(
+                f"telemetry: expected an instance of Telemetry, got {type(listener).__name__}"
+            )
         for name in vars(Telemetry):
             if inspect.iscoroutinefunction(getattr(listener, name, None)):
                 raise ConfigurationError(

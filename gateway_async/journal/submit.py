@@ -251,8 +251,9 @@ class Submission:
     def _conflict(self, difference: str) -> GatewayError:
         return JobConflictError(
             f"job {self.job.name!r} exists already: {difference}; nothing was changed. `resume` "
-            "continues it; where it was cut into slices, workers do. Use a new job name only for "
-            "different orders: the same orders under a new name are sent again",
+            "continues it; where it was cut into slices, workers do (`gateway-async worker`, or "
+            "`Workers` in Python). Use a new job name only for different orders: the same orders "
+            "under a new name are sent again",
             job=self.job.name,
         )
 
