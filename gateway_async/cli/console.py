@@ -74,6 +74,10 @@ class _PlainConsole(RichConsole):
     def render_str(self, text: str, **style: Any) -> Text:
         return super().render_str(in_toml(text).translate(_CONTROLS), **style)
 
+    def on_broken_pipe(self) -> None:
+        """Raise on: rich would exit with 1, which says that orders were declined."""
+        raise  # noqa: PLE0704  # the BrokenPipeError that rich is handling
+
 
 def plain_console(file: TextIO) -> RichConsole:
     """Return a console that shows texts as they are: no markup, and lines as long as they are."""

@@ -3,12 +3,16 @@
 import asyncio
 import io
 import logging
+import os
 import re
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from gateway_async.cli.console import Console, plain_console, progress, standard_output
+from gateway_async.cli.console import Console, Exit, plain_console, progress, standard_output
+from tests.cli.running import SCRIPT
 
 
 def told() -> tuple[Console, io.StringIO]:
@@ -48,6 +52,19 @@ def test_texts_are_shown_as_they_are(
     printed = capsys.readouterr().out
     assert shown.split(maxsplit=1)[0] in printed
     assert "\x1b[2J" not in printed
+
+
+def test_a_reader_that_goes_away_does_not_look_like_declined_orders(tmp_path: Path) -> None:
+    orders = tmp_path / "orders.csv"
+    orders.write_text("transaction_id,order_no,currency,amount,refund_amount\nT,O,EUR,9,5\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    named = {f"GATEWAY_{name}": "M1" for name in ("MERCHANT_ID", "ACCOUNT_ID", "SECRET")}
+    given = {"GATEWAY_BASE_URL": "http://127.0.0.1:9", "XDG_STATE_HOME": str(tmp_path), **named}
+    command = [str(SCRIPT), "refund", str(orders), "--dry-run"]
+    ended = subprocess.run(command, env={**os.environ, **given}, stdout=writing, check=False)  # noqa: S603  # our own
+    os.close(writing)
+    assert ended.returncode == Exit.UNSETTLED
 
 
 def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() -> None:
