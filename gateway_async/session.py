@@ -519,10 +519,9 @@ class Attempts(Generic[T]):
         error, operation = self._error, self._request.operation
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
-        is_keyed = operation.kind is OperationClass.KEYED
-        is_safe = operation.kind is OperationClass.READ or (
-            is_keyed and not self._session.dialect.pays_each_once(operation)
-        )
+        is_keyed, dialect = operation.kind is OperationClass.KEYED, self._session.dialect
+        is_paid_once = is_keyed and not dialect.pays_each_once(operation)  # by the gateway
+        is_safe = is_paid_once or operation.kind is OperationClass.READ
         return (
             is_safe
             and isinstance(error, OutcomeUnknownError)
