@@ -10,14 +10,14 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import Dialect
+from gateway_async import BatchPolicy, Dialect
 from gateway_async.errors import JournalError
-from gateway_async.journal import Journal
+from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import RESENDING, Interposed, kept
+from tests.jobs.books import RESENDING, Interposed, counts, kept
 from tests.journal.tables import Tables, on_a_file
-from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
-from tests.orders import POLICY, Make, refunds, seeded
+from tests.memory import Asked, HeldReplies, HttpRequest, MemoryTransport, client_over, fields_of
+from tests.orders import POLICY, Make, made_up, orders_for, refunds, seeded
 from tests.support.books import DECLINED, SUCCEEDED, check_books, effects
 
 
@@ -38,6 +38,25 @@ async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_a
         async for outcome in batch:
             assert tables.states()[outcome.index] == "succeeded"
     assert found == [["intent", "intent"]] * 5
+
+
+@pytest.mark.parametrize(("operation", "intents"), [("capture", 9), ("refund", 0)])
+async def test_an_intent_recorded_ahead_takes_no_place_and_is_new_if_it_never_leaves(
+    journal: Journal, operation: str, intents: int
+) -> None:
+    held, policy = HeldReplies(), BatchPolicy(concurrency=8, chunk_size=1, drain_seconds=0)
+    orders = orders_for(operation, made_up(20))
+    send = getattr(held.client(policy=policy), operation)
+    batch = asyncio.create_task(send(orders, job=journal.job("job")))
+    while held.most < 8 or (await counts(journal)).get(JobState.INTENT, 0) < intents:  # noqa: ASYNC110  # a table has no event
+        await asyncio.sleep(0)
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await batch
+    assert held.most == 8
+    unknown = 8 if intents else 0  # the look-up before a refund changes nothing
+    assert (await counts(journal)).get(JobState.UNKNOWN, 0) == unknown
+    assert (await counts(journal))[JobState.NEW] == 20 - unknown
 
 
 def failing(
