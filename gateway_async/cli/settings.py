@@ -304,13 +304,12 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
         ConfigurationError: Naming the setting that is wrong, and what would be right.
     """
     given = {name: one for name, one in options.items() if one not in (None, False)}
-    path = given.pop("config", None) or environment.get("GATEWAY_CONFIG")
     said: dict[str, Any] = {
         name: text
         for name, variable in VARIABLES.items()
         if (text := environment.get(variable, "").strip())
     }
-    document = _read_file(path, environment)
+    document = _read_file(given.pop("config", None), environment)
     merged: dict[str, Any] = {"journal": default_journal(environment)}
     for layer in (document, said, given):
         if any(name in layer for name in _SECRET_PLACES):  # it takes the place of another
@@ -340,19 +339,21 @@ def _home(environment: Mapping[str, str], variable: str, usual: str) -> Path:
     return (base if base.is_absolute() else Path.home() / usual) / "gateway-async"
 
 
-def _read_file(path: Any, environment: Mapping[str, str]) -> dict[str, Any]:
+def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the settings of the TOML file; none where there is no file, and none is named.
 
     Raises:
         ConfigurationError: If it cannot be read, or any part of it is wrong.
     """
-    chosen = Path(path) if path else default_path(environment)
+    path = option or environment.get("GATEWAY_CONFIG")
+    chosen = Path(path or default_path(environment))
     try:
         document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path:
             return {}
-        raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
+        source = "--config: " if option else "GATEWAY_CONFIG: " if path else ""
+        raise ConfigurationError(f"{source}cannot read {chosen}: {error.strerror}") from None
     except ValueError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
     signer = document.get("signer")

@@ -262,7 +262,9 @@ def to_number(value: object) -> Decimal:
     with contextlib.suppress(InvalidOperation, ValueError):
         if is_plain and (number := Decimal(value)).is_finite():
             return number
-    raise WrongValueError(f"{_shown(value)} is not a finite number; {AMOUNT_HINT}")
+    has_comma = isinstance(value, str) and "," in value
+    wrong = "has a comma; expected a decimal point alone" if has_comma else "is not a finite number"
+    raise WrongValueError(f"{_shown(value)} {wrong}; {AMOUNT_HINT}")
 
 
 def to_amount(value: Decimal | str | int) -> Decimal:

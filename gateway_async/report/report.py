@@ -180,15 +180,21 @@ class Group:
 
     Attributes:
         code: The gateway's code, where the reason does not have it.
-        reason: Why they did not succeed, or what cannot be read.
+        reason: Why the first did not succeed, or what cannot be read of it.
+        varies: Whether others have another reason.
         count: How many.
         examples: The first of them.
     """
 
     code: str
     reason: str
+    varies: bool = False
     count: int = 0
     examples: list[Example] = attrs.field(factory=list)
+
+    def __str__(self) -> str:
+        reason = ": ".join(filter(None, (self.code, self.reason)))
+        return f"such as {reason}" if self.varies else reason
 
 
 @attrs.define(kw_only=True)
@@ -217,13 +223,15 @@ class Step:
 
     def keep(self, code: str, example: Example) -> None:
         """Count an order in the group of its reason; after a hundred groups, in that of others."""
-        reason = example.reason
-        key = code, _NUMBER.sub("…", reason)
+        reason = folded = example.reason
+        for shown in (example.order_no, example.transaction_id, str(example.amount)):
+            if len(shown) > 2:  # noqa: PLR2004  # a shorter one may be a part of any word
+                folded = folded.replace(shown, "")
+        key = code, _NUMBER.sub("", folded)
         if key not in self.groups and len(self.groups) >= _REASONS:
             code, reason = key = "", _OTHER_REASONS
         group = self.groups.setdefault(key, Group(code=code, reason=reason))
-        if reason != group.reason:
-            group.reason = key[1]
+        group.varies |= reason != group.reason
         group.count += 1
         if len(group.examples) < _EXAMPLES:
             group.examples.append(example)
@@ -258,10 +266,10 @@ class Report:
     def reasons(self) -> list[tuple[int, str, str]]:
         """How many have each kind and reason, the most frequent first."""
         found = [
-            (group.count, step.kind, ": ".join(filter(None, (group.code, group.reason))))
+            (group.count, step.kind, str(group))
             for step in self.steps.values()
             for group in step.groups.values()
-            if group.code or group.reason
+            if str(group)
         ]
         return sorted(found, key=lambda one: -one[0])
 
@@ -284,9 +292,6 @@ class Report:
         if isinstance(error, RejectedError):
             reason = error.text or reason
         code = "" if (found := _cut(getattr(error, "code", ""))) in reason else found
-        for shown in (*references.values(), str(amount)):  # so that alike reasons meet
-            if len(shown) > 2:  # noqa: PLR2004  # a shorter one may be a part of any word
-                reason = reason.replace(shown, "…")
         example = Example(
             index=outcome.index,
             line=line,

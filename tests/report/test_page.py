@@ -258,12 +258,15 @@ def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
     ]
     found = read(seen(*errors, status=NOT_SENT))
     assert [*map(str.strip, found.texts["summary"])] == [
-        "2 times: order …: … is too much",
+        "2 times: such as order N-0: 1.10 is too much",
         "2 times: HTTP 503",
-        "2 times: asked for …",
+        "2 times: such as asked for 12.50",
         "1 time: HTTP 500",
     ]
-    assert found.column("Reason") == ["asked for 12.50", "asked for 1,300.00"]
+    assert found.column("Reason") == [
+        *(f"order N-{n}: {refund(n).refund_amount} is too much" for n in (0, 1)),
+        *("asked for 12.50", "asked for 1,300.00"),
+    ]
     codes = [RejectedError("no", code=code, text="no") for code in ("1001", "1002", "1001")]
     found = read(seen(*codes, status=DECLINED))
     assert found.texts["summary"] == ["2 times: 1001: no", "1 time: 1002: no"]
