@@ -22,6 +22,7 @@ import attrs
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, print_json, standard_output
+from gateway_async.cli.outcomes import SHOWN
 from gateway_async.cli.settings import Settings, to_toml
 from gateway_async.cli.tables import out_file
 from gateway_async.client import GatewayClient
@@ -58,12 +59,6 @@ _CLOCK_TOLERANCE = 30 * _SECOND
 _LONGEST_EXCERPT = 160
 _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
-_SHOWN = (
-    *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
-    *("query_result", "transaction_date", "is3ds", "refund_amount", "refund_status"),
-    *("refund_reference", "refund_reference_id", "refund_date", "refund_processing_date"),
-)
-"""Fields of a record that are shown; all others may be personal."""
 
 # The command
 
@@ -359,7 +354,7 @@ def _values(records: tuple[Any, ...], name: str) -> set[Any]:
 
 def _shown(record: Any) -> str:
     """Show a record: what names and counts it, and nothing that may be personal."""
-    values = ((name, getattr(record, name, None)) for name in _SHOWN)
+    values = ((name, getattr(record, name, None)) for name in SHOWN)
     return ", ".join(f"{name} {value}" for name, value in values if value not in (None, ""))
 
 

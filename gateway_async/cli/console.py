@@ -72,7 +72,7 @@ class _PlainConsole(RichConsole):
     """A console that shows control characters as escapes: texts of a gateway are not trusted."""
 
     def render_str(self, text: str, **style: Any) -> Text:
-        return super().render_str(in_toml(text).translate(_CONTROLS), **style)
+        return super().render_str(plain(text), **style)
 
     def on_broken_pipe(self) -> None:
         """Raise on: rich would exit with 1, which says that orders were declined."""
@@ -92,12 +92,17 @@ def standard_output() -> RichConsole:
 def print_json(value: object) -> None:
     """Print what a command is asked for as JSON; times are ISO 8601 in UTC."""
 
-    def plain(one: object) -> str:
+    def to_json(one: object) -> str:
         if isinstance(one, datetime):
             return one.astimezone(UTC).isoformat(timespec="seconds")
         return str(one)
 
-    sys.stdout.write(in_toml(json.dumps(value, indent=2, default=plain)) + "\n")
+    sys.stdout.write(in_toml(json.dumps(value, indent=2, default=to_json)) + "\n")
+
+
+def plain(text: str) -> str:
+    """Return a text for a terminal: settings as in the TOML file, control characters escaped."""
+    return in_toml(text).translate(_CONTROLS)
 
 
 def in_toml(text: str) -> str:

@@ -424,7 +424,7 @@ def outcomes(
             await write_job(run, journal, out, states=state)
 
     run.carry_out(write)
-    return Exit.UNSETTLED if run.misplaced else Exit.DONE
+    return Exit.UNSETTLED if run.misplaced or run.failure else Exit.DONE
 
 
 # Deciding

@@ -14,7 +14,7 @@ import attrs
 import orjson
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, counted, in_toml, print_json, standard_output
+from gateway_async.cli.console import Exit, counted, in_toml, plain, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
 from gateway_async.cli.outcomes import Kept, result_cells, write_found
@@ -49,9 +49,9 @@ def send(
             "--again: a job with a name of its own is made again under another --job"
         )
     run = Run(command=name, console=console, given=given, source=orders, again=given.again)
-    run.check(needs_out=not given.dry_run)
     settings = run.settings
-    with open_orders(orders, run.operation, run.settings) as file:
+    with open_orders(orders, run.operation, settings) as file:
+        run.check(needs_out=not given.dry_run)
         if given.job is not None:
             known = find_job(settings, given.job, file)
         else:
@@ -85,12 +85,12 @@ def look_up(
             identifiers is looked up by its transaction_id.
     """
     run = Run(command=name, console=console, given=given, source=orders)
-    run.check()
     columns = result_columns(OPERATIONS[run.operation])
     with (
         open_orders(orders, run.operation, run.settings) as file,
         contextlib.closing(Kept()) as found,
     ):
+        run.check(needs_out=given.json)
 
         def keep(outcome: Outcome[Any, Any]) -> None:
             run.report.see(outcome, file.lines[outcome.index])
@@ -189,10 +189,10 @@ def reconcile(
             currency, amount, and refunded and state if you like; - for standard input.
     """
     run = Run(command="reconcile", console=console, given=given, source=ledger)
-    run.check(needs_out=given.json)
     words, policy = run.settings.reconcile, run.settings.policy
     with open_table(ledger) as table:
         file = OrderFile(table, LEDGER)
+        run.check(needs_out=given.json)
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
         if words.states and "state" not in table.header:
@@ -223,7 +223,7 @@ async def _compare(
         while at < difference.index:  # both come in the order of the ledger
             at, row = next(rows)
         if add is None:
-            print(in_toml(f"line {row.line}: {difference.text}"))  # noqa: T201  # its output
+            print(plain(f"line {row.line}: {difference.text}"))  # noqa: T201  # its output
         else:
             add({**row.cells, **_cells(difference, row.line)})
         run.report.see_difference(difference, row.line)

@@ -298,7 +298,8 @@ def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[Orde
     row, policy = OPERATIONS[operation], settings.policy
     check_size(row, policy)
     repeats = policy.duplicates != "reject" and row.kind is not OperationClass.KEYED
-    with open_table(path) as table:
+    advice = "; one order is looked up by: gateway-async check --order-no NUMBER" * row.is_look_up
+    with open_table(path, advice) as table:
         yield OrderFile(table, row, settings.dialect, repeats=repeats)
 
 

@@ -1,14 +1,14 @@
 """Outcomes as rows of a file: of a job as its journal has them, of look-ups as they were found."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from typing import Any, TextIO
 
 import attrs
 import orjson
 
 from gateway_async.batching.table import RECORD, cell_of, cells_of
-from gateway_async.cli.console import in_toml
+from gateway_async.cli.console import in_toml, plain
 from gateway_async.cli.orders import (
     DECISION_NOTE,
     IN_JOB,
@@ -26,6 +26,12 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 
+SHOWN = (
+    *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
+    *("query_result", "transaction_date", "is3ds", "refund_amount", "refund_status"),
+    *("refund_reference", "refund_reference_id", "refund_date", "refund_processing_date"),
+)
+"""Fields of a record that are shown; all others may be personal."""
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
 _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
 
@@ -138,6 +144,8 @@ def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
 async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> None:
     """Write every row with what was found; those that the run did not come to were not sent.
 
+    Without a file for them, write a line for each, to be read.
+
     Args:
         run: Counts those, too.
         file: The orders that were looked up.
@@ -146,13 +154,26 @@ async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> No
     """
     columns = result_columns(file.operation)
     passed = [name for name in file.table.header if name not in columns]
-    write = csv_writer(out, [*passed, *columns])
+    write = csv_writer(out, [*passed, *columns]) if run.given.out else _line_writer(out)
     for index, row in enumerate(file.table.rows()):
         if (cells := found.get(index)) is not None:
-            write({**row.cells, **orjson.loads(cells)})
+            write({**row.cells, **orjson.loads(cells), "line": row.line})
             continue
         outcome = Outcome[Any, Any](
             order=file.order_of(row), index=index, status=OutcomeStatus.NOT_SENT, error=_NOT_SENT
         )
         run.report.see(outcome, row.line)
-        write({**row.cells, **result_cells(outcome, columns)})
+        write({**row.cells, **result_cells(outcome, columns), "line": row.line})
+
+
+def _line_writer(out: TextIO) -> Callable[[Mapping[str, Any]], None]:
+    """Return what writes a row as a line to be read: the order, its status and what was found."""
+
+    def write(row: Mapping[str, Any]) -> None:
+        name = row.get("transaction_id") or row.get("order_no")
+        found = {one: row.get(f"record_{one}") for one in SHOWN} | {"error": row["error"]}
+        parts = [f"line {row['line']}: {name} {row['status']}"]
+        parts += [f"{one} {text}" for one, text in found.items() if text]
+        out.write(plain(", ".join(parts)) + "\n")
+
+    return write

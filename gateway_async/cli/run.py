@@ -124,7 +124,7 @@ class Run:
         return found | ({} if self.books is None else attrs.asdict(self.books))
 
     def check(self, *, needs_out: bool = True, needs_secret: bool = True) -> None:
-        """Refuse what keeps the command from its end, before its file is read.
+        """Refuse what keeps the command from its end, before anything is sent.
 
         Args:
             needs_out: Whether there must be a file for the outcomes.
@@ -176,11 +176,8 @@ class Run:
                 if not self.has_begun:
                     raise
                 self.failure = error
-            try:
-                if write is not None:
-                    await write(out)
-            except GatewayError as error:
-                raise OSError(0, str(error)) from None
+            if write is not None:
+                await write(out)
 
         with contextlib.ExitStack() as opened:
             page = None
@@ -190,10 +187,10 @@ class Run:
                 with out_file(files.out or STDIO, warn) as out:
                     stop = opened.enter_context(Stop(self.console))
                     asyncio.run(work_and_write(out, stop))
-            except OSError as error:
+            except (OSError, GatewayError) as error:
                 if not self.has_begun:
                     raise
-                self.misplaced = str(error.strerror)
+                self.misplaced = str(getattr(error, "strerror", None) or error)
             self._tell(started, page)
         if files.report is not None:
             self.console.note(f"report: {files.report}")

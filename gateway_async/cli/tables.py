@@ -156,11 +156,12 @@ def _checked(line: int, header: list[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def open_table(path: Path) -> Iterator[Table]:
+def open_table(path: Path, advice: str = "") -> Iterator[Table]:
     """Copy a file, or standard input, to where nothing changes it.
 
     Args:
         path: The file; `-` for standard input.
+        advice: Ends the message where it cannot be read.
 
     Raises:
         ConfigurationError: If it cannot be read.
@@ -179,7 +180,10 @@ def open_table(path: Path) -> Iterator[Table]:
             with contextlib.suppress(OSError):  # closing would raise it once more
                 opened.close()
             name = "standard input" if path == STDIO else path
-            raise ConfigurationError(f"cannot read {name}: {error.strerror or error}") from None
+            raise ConfigurationError(
+                f"cannot read {name}: {error.strerror or error}; expected a CSV file, or - for "
+                f"standard input{advice}"
+            ) from None
         yield Table(_path_of(copy))
 
 
@@ -255,6 +259,7 @@ def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> Non
         return
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)  # it was there when the run began
         beside.touch(mode=0o600, exist_ok=False)
         shutil.copyfile(written, beside)
         with beside.open("rb") as copy:
@@ -266,8 +271,9 @@ def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> Non
             warn(f"{path} was there already; it is now {other}")
         beside.replace(path)
     except OSError as error:
-        problem = f"{path} cannot be put in place ({error.strerror}); what there is of it is"
-        raise OSError(error.errno, f"{problem} {beside}") from None
+        rest = f"; what there is of it is {beside}" if beside.exists() else ""
+        problem = f"{path} cannot be put in place ({error.strerror}){rest}"
+        raise OSError(error.errno, problem) from None
 
 
 def _path_of(file: IO[Any]) -> Path:

@@ -100,6 +100,11 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: 
         ("stranger", "absent"),
         *[(first, "succeeded")] * 3,
     ]
+    stranger, *others = (await shell("query orders.csv", 1)).stdout.splitlines()  # without a file
+    assert stranger == "line 2: stranger absent"
+    assert len(others) == 3
+    assert others[0].startswith(f"line 3: {first} succeeded, order_no {first}, transaction_id ")
+    assert ", amount 9.00, currency EUR, " in others[0]
 
 
 @pytest.mark.parametrize("command", ["query", "search_refunds", "payout"])

@@ -201,7 +201,7 @@ def test_a_command_that_has_a_defect_or_cannot_be_loaded(
 def test_a_command_that_is_stopped_before_it_sends(
     place: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(_: object) -> int:
+    def stop(*_: object) -> int:
         raise KeyboardInterrupt
 
     for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
