@@ -214,8 +214,8 @@ class RecoveryPolicy:
             same transaction and amount from being sent, counted from the start of the batch, or
             from when its job was submitted; one without a readable date, or without a readable
             amount, does, too. Refunds of the same batch or job do not. In a job the refund
-            is held. A refund whose earlier ones the look-up does not list is not sent either. None
-            switches both off.
+            is held. A refund whose earlier ones the look-up does not list is not sent either. None,
+            in a TOML file `false`, switches both off.
     """
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)

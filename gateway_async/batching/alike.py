@@ -65,7 +65,7 @@ def not_looked_up(outcome: "Outcome[OrderRef, Any] | None") -> NotSentError:
         problem = str(outcome.error or "the reply also lists refunds that were not asked for")
     return NotSentError(
         f"{NOT_LOOKED_UP} ({problem}); ask the gateway how a look-up selects refunds "
-        "(Dialect.selection_fields), or send it unguarded by RecoveryPolicy(hold_alike_hours=None)"
+        "(Dialect.selection_fields), or switch RecoveryPolicy.hold_alike_hours off"
     )
 
 

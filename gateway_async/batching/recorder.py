@@ -37,9 +37,7 @@ class Recorder:
         alike_advice: What the error of an order adds that is like an earlier refund.
     """
 
-    alike_advice: str = (
-        "; if another one is meant, send the order with RecoveryPolicy(hold_alike_hours=None)"
-    )
+    alike_advice: str = "; if another one is meant, switch RecoveryPolicy.hold_alike_hours off"
 
     def begin(
         self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker_prefix: str | None

@@ -195,6 +195,8 @@ def reconcile(
         run.check(needs_out=given.json)
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
+        if "refunded" not in table.header:
+            console.note("the ledger has no column refunded, the sum of its refunds: 0 is assumed")
         if words.states and "state" not in table.header:
             console.warn("the ledger has no column state, so no state is compared")
 

@@ -401,6 +401,9 @@ def _converter() -> Converter:
         converter.register_structure_hook(
             kind, lambda value, kind, a=accepted, e=expected: kind(_only(a, e, value))
         )
+    converter.register_structure_hook(  # TOML has no None
+        float | None, lambda value, _: None if value is False else converter.structure(value, float)
+    )
 
     @converter.register_structure_hook_factory(attrs.has)
     def of_table(kind: type[Any]) -> Callable[[Any, Any], Any]:
@@ -412,7 +415,7 @@ def _converter() -> Converter:
 
 def _only(kind: Any, expected: str, value: Any) -> Any:
     """Return a value of a class; the error does not show it: it may be a misplaced secret."""
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+    if not isinstance(value, kind) or isinstance(value, bool):
         raise ConfigurationError(f"expected {expected}, got {type(value).__name__}")
     return value
 
@@ -502,4 +505,4 @@ def to_toml(value: Any) -> str:
         return to_toml(sorted(value))
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(to_toml, value))}]"
-    return json.dumps(value)
+    return json.dumps(False if value is None else value)

@@ -227,7 +227,7 @@ async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell) -> N
     path = shell.folder / "new" / "gateway-async" / "config.toml"
     given.write_text(
         '[dialect]\npayment_states = { "3000" = "captured" }\namount_places = 3\n'
-        "[recovery]\nhold_alike_hours = 48\n[policy]\nconcurrency = 3\n"
+        "[recovery]\nhold_alike_hours = false\n[policy]\nconcurrency = 3\n"
         '[signer]\nexcluded = ["encryption_data", "note"]\n'
     )
     here = {"XDG_CONFIG_HOME": str(shell.folder / "new")}
@@ -236,6 +236,7 @@ async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell) -> N
     assert shell.sandbox.secret not in path.read_text()
     before, after = (read_settings({"config": one}, {}) for one in (given, path))
     assert after.merchant_id == shell.sandbox.merchant_id
+    assert after.recovery.hold_alike_hours is None  # which TOML cannot hold
     for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
         assert getattr(after, name) == getattr(before, name), name
 

@@ -86,9 +86,10 @@ async def test_what_is_not_answered_exits_3_and_what_nobody_asked_for_1(shell: S
 
 
 async def test_states_that_cannot_be_compared_are_warned_of(shell: Shell) -> None:
-    header = (*HEADER[:-2], "phase", HEADER[-1])
+    header = (*HEADER[:-3], "refund_amount", "phase", HEADER[-1])
     write(shell.folder / "ledger.csv", header, [cells(entry_of(pay(shell.sandbox, "N1")), "Ann")])
     (shell.folder / "config.toml").write_text(CONFIG)
     ended = await shell("reconcile ledger.csv --config config.toml")
     assert "warning: the ledger has no column state, so no state is compared" in ended.stderr
-    assert "columns that are not read: 'phase', 'booked_by'" in ended.stderr
+    assert "columns that are not read: 'refund_amount', 'phase', 'booked_by'" in ended.stderr
+    assert "no column refunded, the sum of its refunds: 0 is assumed" in ended.stderr
