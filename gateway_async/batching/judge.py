@@ -251,7 +251,7 @@ def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "
         return SUCCEEDED
     praise = "" if complaint else _success_message(item, dialect)
     code, text = complaint or ("", praise)
-    shown = f", {code}: {text}" if code else f", {text!r}" if text else ""
+    shown = f", code {code}: {text}" if code else f", {text!r}" if text else ""
     said = f"{field} {status!r}{shown}"
     code = code or status or ""
     if status in declined and not praise:

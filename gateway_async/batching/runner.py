@@ -519,11 +519,11 @@ class WorkerPool:
         is_answered = error is None or isinstance(error, RejectedError | DuplicateOrderError)
         failed = self._run.failed_in_a_row = 0 if is_answered else self._run.failed_in_a_row + 1
         if isinstance(error, _STOP_AT_ONCE):
-            self._stop(f"the batch was stopped: {error}")
+            self._stop(f"an earlier request ended the batch: {error}")
         elif failed >= self._policy.stop_after_unknown:
             self._stop(
-                f"{failed} requests in a row had no readable reply "
-                f"(stop_after_unknown), the last: {error}"
+                f"{failed} earlier requests in a row had no readable reply (stop_after_unknown); "
+                f"the last of them: {error}"
             )
 
     def _stop(self, reason: str) -> None:

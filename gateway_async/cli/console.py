@@ -173,7 +173,8 @@ class Console:
         seconds: float,
     ) -> None:
         """Say what a run of orders came to."""
-        made = "" if requests is None else f"; {counted(requests, 'request')}, {retries:,} repeated"
+        made = "" if requests is None else f"; {counted(requests, 'request')} sent"
+        made += f", {counted(retries, 'attempt')} repeated" if retries else ""
         orders = [counted(sum(counts.values()), "order"), *filter(None, [listed(counts)])]
         self.say(f"{what}: {', '.join(orders)}{made}; {seconds:.1f} s")
 

@@ -44,7 +44,7 @@ class KnownJob:
         name: Its name.
         place: Its journal: the path of the file, or the database.
         status: How far it has come; None where it is new: none of its orders can have been sent.
-        before: How far the jobs of the same orders have come that it is made again after.
+        before: How far the jobs of the same orders have come after which it is, or was, made again.
         others: Of each other job that has orders of a new one, too, what became of them.
     """
 
@@ -66,11 +66,12 @@ class KnownJob:
 
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
+        before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
         if self.status is not None:
             kind = "is done" if self.is_done else "goes on"
-            return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}"
+            made = f" (made by --again: {before})" if before else ""
+            return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}{made}"
         new = f"new job {self.name} in {self.place}"
-        before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
 
 
@@ -152,7 +153,7 @@ def find_job(
     if again and _is_done(found[-1]):
         after = f"{name}-again-{len(found) + 1}"
         return KnownJob(after, settings.place, before=tuple(found))
-    return KnownJob(found[-1].name, settings.place, found[-1])
+    return KnownJob(found[-1].name, settings.place, found[-1], before=tuple(found[:-1]))
 
 
 async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> None:

@@ -61,7 +61,7 @@ def send(
             _show_plan(run, file, known)
             return Exit.DONE
         question = ""
-        if file.operation.confirms or known.before:
+        if file.operation.confirms or (known.before and known.status is None):
             question = file.question(settings.address)
             if file.operation.kind is OperationClass.KEYED and given.again:
                 question += "; payouts that other jobs have are paid again"

@@ -26,6 +26,7 @@ from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.journal import JobState
+from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
@@ -33,6 +34,15 @@ from gateway_async.signing import Credentials
 _REASONS_SHOWN = 3
 _DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
 """What the error of an order names whose reply was accepted, and has a value without a meaning."""
+
+_MAY_HOLD = (
+    " (an order is held where the gateway lists a refund like it, or another job has the payout; "
+    "`jobs resolve` lets the next run send it)"
+)
+_REFUSED = (
+    "every order was declined for the same reason; if a setting is the cause, this shows it, and "
+    "the line is then given once more with --again"
+)
 
 
 @attrs.define(kw_only=True)
@@ -233,18 +243,20 @@ class Run:
         line = self.given.line
         go_on, then = self.console.line, ""
         if job and (self.again or self.source in (None, STDIO)):
-            then = " (which may hold what was not sent)" * self.again
+            then = _MAY_HOLD * self.again
             go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
         doubt = f"{held:,} held for your decision and {unknown:,} unknown; see them with"
         check, show = line("check", taken=Gateway), line("jobs", "show", job)
-        decide = line("jobs", "resolve", job, "--state", "held", "OUTCOME", "--note", "WHY")
+        decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
         write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
         how = (
-            "decide on all that are held, or on some, by their index in place of --state held; "
-            "OUTCOME is not_sent (the next run sends them), declined or succeeded (never sent)"
+            "look into each, then decide on it by its index (or on all at once: --state held in "
+            "place of INDEX); OUTCOME is not_sent (the next run sends it, perhaps a second time), "
+            "declined or succeeded (never sent)"
         )
         advice = (
             (self._has_no_answer, "no reply was accepted; see why with", check),
+            (self._is_refused, _REFUSED, check),
             (is_open, f"not all is done; go on with{then}", go_on),
             (held or unknown, doubt, show),
             (held, how, decide),
@@ -264,6 +276,14 @@ class Run:
         is_read = any(_DIALECT_FIELD.search(reason) for *_, reason in self.report.reasons)
         is_open = counts["unknown"] or counts["not_sent"] > held
         return bool(is_open and getattr(self.left, "requests", 0)) and not (is_answered or is_read)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether requests of one order each were all declined, and for the same reason."""
+        if self.books is not None or OPERATIONS[self.operation].list_field is not None:
+            return False
+        declined, orders = self.report.counts["declined"], self.report.counts.total()
+        return 0 < declined == orders and len(self.report.reasons) == 1
 
     def _head(self, started: datetime, next_lines: tuple[str, ...]) -> Head:
         left: Any = self.books or self.left

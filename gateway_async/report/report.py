@@ -193,7 +193,7 @@ class Group:
     examples: list[Example] = attrs.field(factory=list)
 
     def __str__(self) -> str:
-        reason = ": ".join(filter(None, (self.code, self.reason)))
+        reason = ": ".join(filter(None, (self.code and f"code {self.code}", self.reason)))
         return f"such as {reason}" if self.varies else reason
 
 

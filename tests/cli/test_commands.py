@@ -71,7 +71,7 @@ def test_the_demo_settles_losses_and_agrees_with_books(capsys: pytest.CaptureFix
     assert run_here(["demo", "--orders", "200"]) == 0
     out = capsys.readouterr().out
     assert "books have each of them once" in out
-    assert re.findall(r"^(\w+): (.*); \d+ requests?,", out, re.MULTILINE) == [
+    assert re.findall(r"^(\w+): (.*); \d+ requests? sent", out, re.MULTILINE) == [
         ("capture", "200 orders, 200 succeeded"),
         ("refund", "67 orders, 57 succeeded, 10 unknown"),
         ("recover", "10 orders, 10 succeeded"),

@@ -37,7 +37,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
         "50 held for your decision and 0 unknown; see them with:\n  gateway-async jobs show"
         in ran.stderr
     )
-    decide = "gateway-async jobs resolve night --state held OUTCOME --note WHY"
+    decide = "gateway-async jobs resolve night INDEX OUTCOME --note WHY"
     assert decide in ran.stderr
     page = (shell.folder / "night.html").read_text(encoding="utf-8")
     assert "Decide on them" in page

@@ -39,7 +39,7 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(shell: She
     shell.sandbox.faults.add("payout", DropReply(times=1))
     told = (await shell(f"{LINE} --concurrency 1000 --report n.html", 3)).stderr
     assert "1 held for your decision" in told
-    assert re.search(r"^  gateway-async jobs resolve \S+ --state held OUTCOME", told, re.MULTILINE)
+    assert re.search(r"^  gateway-async jobs resolve \S+ INDEX OUTCOME", told, re.MULTILINE)
     assert "go on with" not in told
     page = (shell.folder / "n.html").read_text(encoding="utf-8")
     assert "the next run of the job cannot find out" in page
@@ -91,3 +91,17 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
     await shell(f"{LINE} --again")
     assert paid(shell, 2) == [1, 1]
     assert shell.sandbox.requests["payout"] == 6
+
+
+async def test_a_wrong_secret_and_a_dead_gateway_are_told_as_they_are(shell: Shell) -> None:
+    write_payouts(shell, *map(cells, range(2)))
+    dialect = '[dialect]\npayout_declined_statuses = ["FAILED"]\n'
+    (shell.folder / "config.toml").write_text(dialect)
+    line = f"{LINE} --config config.toml --merchant-id M1"
+    told = (await shell(line, 1, env={"GATEWAY_SECRET": "wrong"})).stderr
+    assert "2 x declined: code UNKNOWN: " in told
+    check = "the line is then given once more with --again:\n  gateway-async check --merchant-id M1"
+    assert check in told
+    dead = f"{LINE} --again --base-url http://127.0.0.1:9 --concurrency 1"
+    assert "; 0 requests sent, 6 attempts repeated; " in (await shell(dead, 3)).stderr
+    assert paid(shell, 2) == [0, 0]

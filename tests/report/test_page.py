@@ -269,7 +269,7 @@ def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
     ]
     codes = [RejectedError("no", code=code, text="no") for code in ("1001", "1002", "1001")]
     found = read(seen(*codes, status=DECLINED))
-    assert found.texts["summary"] == ["2 times: 1001: no", "1 time: 1002: no"]
+    assert found.texts["summary"] == ["2 times: code 1001: no", "1 time: code 1002: no"]
 
 
 def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
