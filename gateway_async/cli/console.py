@@ -19,11 +19,11 @@ from rich.text import Text
 
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.signing import HmacSigner
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
-STATUSES = ("succeeded", "declined", "absent", "unknown", "not_sent")
 SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.1
 _CONTROLS = {
@@ -112,7 +112,7 @@ def in_toml(text: str) -> str:
 
 def listed(counts: Mapping[str, int]) -> str:
     """Return how many have each status, or are in each state, that any has."""
-    order = [*STATUSES, *sorted({*counts} - {*STATUSES})]
+    order = [*OutcomeStatus, *sorted({*counts} - {*OutcomeStatus})]
     return ", ".join(f"{counts[name]:,} {name}" for name in order if counts.get(name))
 
 

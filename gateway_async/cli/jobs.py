@@ -20,11 +20,9 @@ from gateway_async.cli.orders import OrderFile, Totals
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import to_text
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT
-from gateway_async.models.values import MODEL
 from gateway_async.operations import OPERATIONS, OperationClass
 
 _DIGITS = 16
@@ -160,7 +158,7 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
     """Refuse a file of other orders than those of the job that is to go on with it.
 
     Raises:
-        ConfigurationError: Naming the first line that differs, and how.
+        ConfigurationError: Naming the first line that differs, and its fields that do.
     """
     if job.operation != file.operation.name:
         return  # the journal refuses it, and says whose the job is
@@ -168,7 +166,9 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
     async for row in rows_of(journal, job.name):
         line, order = next(orders, (0, row.order))
         if row.order != order:
-            problem = f"line {line}: {_difference(row.order, order)}"
+            there, here = (attrs.asdict(one, recurse=False) for one in (row.order, order))
+            names = ", ".join(name for name in here if here[name] != there[name])
+            problem = f"line {line} has another {names}"
             break
     if not problem and job.total != file.totals.orders:
         problem = f"it has {job.total:,}, and the file {file.totals.orders:,}"
@@ -177,21 +177,6 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
             f"job {job.name!r} has other orders: {problem}; nothing was sent. Give the file of the "
             "job, or, for different orders only, another --job"
         )
-
-
-def _difference(known: Any, order: Any) -> str:
-    """Say in which fields two orders differ, with the values of those that may be shown."""
-    found = list[str]()
-    for field in attrs.fields(type(order)):
-        there, here = getattr(known, field.name), getattr(order, field.name)
-        if there == here:
-            continue
-        if field.repr and MODEL not in field.metadata:
-            first, second = to_text(there) or "empty", to_text(here) or "empty"
-            found.append(f"{field.name} {first} in the job, {second} here")
-        else:
-            found.append(f"{field.name} differs")
-    return "; ".join(found)
 
 
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
@@ -376,13 +361,11 @@ async def show(
         is_keyed = operation.kind is OperationClass.KEYED
         naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
         columns = ("index", "state", *naming, "reason")
-        rows, count = list[tuple[Any, ...]](), 0
+        rows, count = list[tuple[Any, ...]](), sum(status.counts[state] for state in IN_DOUBT)
         async for row in rows_of(journal, name):
-            if row.state in IN_DOUBT:
-                count += 1
-                if count <= _SHOWN:
-                    names = (str(getattr(row.order, column)) for column in naming)
-                    rows.append((row.index, str(row.state), *names, row.known.text))
+            if row.state in IN_DOUBT and len(rows) < _SHOWN:
+                names = (str(getattr(row.order, column)) for column in naming)
+                rows.append((row.index, str(row.state), *names, row.known.text))
     if json:
         in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
         print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})

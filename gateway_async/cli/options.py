@@ -46,22 +46,17 @@ def _usually(field: str) -> Parameter:
 
 def check_no_password(option: str, url: str | None, place: str) -> None:
     """Refuse a URL with a password in an option, where others could see it."""
-    if url is not None and _holds_password(url):
+    names = [unquote(name).lower() for name in _PARAMETER.findall(url or "")]
+    if _USER_AND_PASSWORD.search(url or "") or any(one.endswith("password") for one in names):
         raise ConfigurationError(
             f"--{option}: a password in an option shows in process lists; put the URL into {place}"
         )
 
 
-def _holds_password(url: str) -> bool:
-    names = [unquote(name).lower() for name in _PARAMETER.findall(url)]
-    is_among = any(name.endswith("password") for name in names)
-    return is_among or _USER_AND_PASSWORD.search(url) is not None
-
-
-def _duration(_: object, tokens: Sequence[Token]) -> timedelta:
+def _seconds(_: object, tokens: Sequence[Token]) -> float:
     """Read a duration as cyclopts does; the error says how one is written."""
     try:
-        return cast("timedelta", convert(timedelta, [token.value for token in tokens]))
+        return cast("timedelta", convert(timedelta, [tokens[0].value])).total_seconds()
     except CoercionError:
         raise ValueError(f"{tokens[0].value!r} is no duration, such as 90s or 15m") from None
 
@@ -70,8 +65,8 @@ _AtATime = Parameter(validator=Number(gte=1, lte=1000))
 Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
 Source = Annotated[Path, _PATH]
-Duration = Annotated[timedelta, Parameter(metavar="DURATION", converter=_duration)]
-"""As cyclopts reads it: 0.05s, 90s, 15m, 2h, 1h30m."""
+Duration = Annotated[float, Parameter(metavar="DURATION", converter=_seconds)]
+"""In seconds; as cyclopts reads it: 0.05s, 90s, 15m, 2h, 1h30m."""
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 Name = Annotated[str, Parameter(parse=False)]
@@ -121,11 +116,8 @@ class Config:
             for name in attrs.fields_dict(BatchPolicy)
             if (value := getattr(self, name, None)) is not None
         }
-        if (deadline := getattr(self, "deadline", None)) is not None:
-            policy["deadline_seconds"] = deadline.total_seconds()
-        rate = getattr(self, "rate", None)
-        given = self._given(Journaled)
-        return read_settings({**given, "policy": policy, "rate": rate}, os.environ)
+        beside = {"policy": policy, "rate": getattr(self, "rate", None)}
+        return read_settings({**self._given(Journaled), **beside}, os.environ)
 
     def _given(self, taken: "type[Config]") -> dict[str, Any]:
         """Return the settings that were given, as they mean the same in any directory."""
@@ -194,7 +186,8 @@ class Pace(Gateway):
     Attributes:
         concurrency: Requests in flight at most.
         rate: Requests a second at most; by default as many as it takes.
-        deadline: How long the whole may take, such as 90s, 15m or 2h; then nothing more is sent.
+        deadline_seconds: How long the whole may take, such as 90s, 15m or 2h; then nothing more is
+            sent.
         stop_after_unknown: After so many requests in a row without a readable reply, nothing more
             is sent.
         chunk_size: Orders in one request; by default as many as the gateway takes: 50 or 100, of
@@ -203,7 +196,7 @@ class Pace(Gateway):
 
     concurrency: Annotated[int | None, _AtATime, _usually("concurrency"), _PACE] = None
     rate: Annotated[PositiveFloat | None, _PACE] = None
-    deadline: Annotated[Duration | None, _PACE] = None
+    deadline_seconds: Annotated[Duration | None, Parameter(name="--deadline"), _PACE] = None
     stop_after_unknown: Annotated[PositiveInt | None, _usually("stop_after_unknown"), _PACE] = None
     chunk_size: Annotated[PositiveInt | None, _PACE] = None
 

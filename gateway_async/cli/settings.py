@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from aiolimiter import AsyncLimiter
@@ -41,19 +41,18 @@ from gateway_async.settings import (
 from gateway_async.signing import Credentials, HmacSigner
 from gateway_async.telemetry import Telemetry
 
+T = TypeVar("T")
 _ALLOWED_PLACES = (
     "the environment variable GATEWAY_SECRET, a file that secret_file (or --secret-file, or "
     "GATEWAY_SECRET_FILE) names, or a keyring whose service keyring (or --keyring, or "
     "GATEWAY_KEYRING) names"
 )
 _FORBIDDEN = frozenset({"secret", "password", "hmac_secret", "signing_secret", "key"})
-WHO = {
+_WHO = {
     "base_url": "the gateway's address, such as https://gateway.example",
     "merchant_id": "the merchant identifier that the gateway gave you",
     "account_id": "the merchant account identifier that the gateway gave you",
 }
-"""Settings without which nothing can be sent, and what each should hold."""
-
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
 _FILES = ("secret_file", "ca_file", "client_cert", "client_key")
 _positive = check(
@@ -106,11 +105,6 @@ VARIABLES = {
 """By setting, the environment variable that holds it."""
 
 
-def _are_states(states: Any) -> bool:
-    texts = (one if isinstance(one, list) else [one] for one in (states or {}).values())
-    return all(isinstance(text, str) for several in texts for text in several)
-
-
 @attrs.frozen(kw_only=True)
 class Reconcile:
     """How the words of a ledger and of the gateway correspond.
@@ -120,9 +114,7 @@ class Reconcile:
         refund_statuses: By `refund_status`, whether such a refund gave money back.
     """
 
-    states: Mapping[str, Any] | None = attrs.field(
-        default=None, validator=check(_are_states, "a text for each status, or a list of them")
-    )
+    states: Mapping[str, str | list[str]] | None = None
     refund_statuses: Mapping[str, bool] | None = None
 
 
@@ -179,8 +171,8 @@ class Settings(Network):
             if self.client_cert is not None:
                 context.load_cert_chain(self.client_cert, self.client_key, password=lambda: "")
         except OSError as error:
-            named = {name: getattr(self, name) for name in ("ca_file", "client_cert", "client_key")}
-            listed = ", ".join(f"{name}: {path}" for name, path in named.items() if path)
+            paths = {name: getattr(self, name) for name in _FILES[1:]}
+            listed = ", ".join(f"{name}: {path}" for name, path in paths.items() if path)
             raise ConfigurationError(
                 f"{listed}: cannot be used ({error.strerror}); expected certificates in PEM, and a "
                 "key without a password"
@@ -264,21 +256,20 @@ class Settings(Network):
         Raises:
             ConfigurationError: If address, merchant, account or secret are missing or wrong.
         """
-        in_variable = environment.get(VARIABLES["secret"], "").rstrip("\r\n")
+        secret = environment.get(VARIABLES["secret"], "").rstrip("\r\n")
         merchant_id, account_id = self.merchant_id, self.account_id
         missing = [
             f"  {VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML "
             "file)"
-            for name, text in WHO.items()
+            for name, text in _WHO.items()
             if getattr(self, name) is None
         ]
-        if not (self.secret_file or self.keyring or in_variable.strip()):
+        if not (self.secret_file or self.keyring or secret.strip()):
             missing.append(
                 f"  the secret that requests are signed with: put it into {_ALLOWED_PLACES}"
             )
         if missing or merchant_id is None or account_id is None:
             raise ConfigurationError("these settings are missing:\n" + "\n".join(missing))
-        secret = in_variable
         if self.secret_file is not None:
             secret = _secret_of_file(self.secret_file, warn)
         elif self.keyring is not None:
@@ -319,8 +310,7 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     merged.pop("secret", None)  # the variable is read last
     if "journal" not in given:
         locate(merged["journal"]).check_absolute()
-    settings: Settings = _structured(merged, Settings, "settings")
-    return settings
+    return _structured(merged, Settings, "settings")
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
@@ -369,7 +359,7 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     return document
 
 
-def _structured(document: Mapping[str, Any], kind: type[Any], source: str) -> Any:
+def _structured(document: Mapping[str, Any], kind: type[T], source: str) -> T:
     """Make settings of a document.
 
     Raises:
@@ -378,10 +368,8 @@ def _structured(document: Mapping[str, Any], kind: type[Any], source: str) -> An
     try:
         return _converter().structure(document, kind)
     except BaseValidationError as error:
-        problems = [
-            problem.rpartition(" @ ")
-            for problem in transform_error(error, path="", format_exception=_described)
-        ]
+        found = transform_error(error, path="", format_exception=_described)
+    problems = [problem.rpartition(" @ ") for problem in found]
     raise ConfigurationError(
         "\n".join(": ".join(filter(None, (source, at[1:], text))) for text, _, at in problems)
     )
@@ -403,6 +391,10 @@ def _converter() -> Converter:
         )
     converter.register_structure_hook(  # TOML has no None
         float | None, lambda value, _: None if value is False else converter.structure(value, float)
+    )
+    converter.register_structure_hook(
+        str | list[str],
+        lambda value, _: converter.structure(value, list[str] if isinstance(value, list) else str),
     )
 
     @converter.register_structure_hook_factory(attrs.has)
@@ -493,16 +485,14 @@ def _made(factory: object, secret: str) -> Any:
 
 
 def to_toml(value: Any) -> str:
-    """Write a value as TOML."""
-    if isinstance(value, Path):
-        return to_toml(str(value.absolute()))
-    if isinstance(value, str):  # JSON writes all that it must but this
-        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    """Write a value as TOML, which has no None."""
     if isinstance(value, Mapping):
-        pairs = ", ".join(f"{to_toml(name)} = {to_toml(one)}" for name, one in value.items())
-        return f"{{ {pairs} }}" if pairs else "{}"
-    if isinstance(value, AbstractSet):
-        return to_toml(sorted(value))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(to_toml, value))}]"
+        pairs = [f"{to_toml(name)} = {to_toml(one)}" for name, one in value.items()]
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, AbstractSet | list | tuple):
+        listed = sorted(value) if isinstance(value, AbstractSet) else value
+        return f"[{', '.join(map(to_toml, listed))}]"
+    if isinstance(value, str | Path):  # JSON writes all that it must but this
+        text = str(value.absolute()) if isinstance(value, Path) else str(value)
+        return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(False if value is None else value)

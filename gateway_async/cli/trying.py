@@ -144,7 +144,7 @@ class Trouble:
             (self.drop_reply, DropReply(probability=self.drop_reply)),
             (self.error_rate, Status(503, "1", probability=self.error_rate)),
             (self.missing_item, MissingItems(probability=self.missing_item)),
-            (self.latency, Latency(self.latency.total_seconds() if self.latency else 0.0)),
+            (self.latency, Latency(self.latency or 0.0)),
         )
         return [fault for is_wanted, fault in wanted if is_wanted]
 

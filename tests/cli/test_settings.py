@@ -157,7 +157,7 @@ def test_a_relative_path_in_the_file_begins_at_its_folder(write: Write) -> None:
         ("colour = 1", "colour: not known; there are: base_url"),
         ("rate = -1", "rate: expected a number above 0"),
         ("[reconcile]\nstates = 3", "reconcile.states: expected a table"),
-        ("[reconcile]\nstates = {3000 = [1]}", "Reconcile.states: expected a text for each status"),
+        ("[reconcile]\nstates = {3000 = [1]}", "reconcile.states['3000'][0]: expected a text, got"),
         ("[signer]\njoiner = 5", "signer: joiner: expected a text, got int"),
         ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
         ("[signer]\nfactory = 'nowhere_at_all:make'", "raised ModuleNotFoundError in "),
