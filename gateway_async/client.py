@@ -545,8 +545,9 @@ class GatewayClient:
         """Begin a hosted payment (section 4, row 3); errors as for `pay_direct`.
 
         Returns:
-            The page to send to the shopper, as it came. So is an error page of status 200: look at
-            its `title`, and at its `action`, which is None where no form posts.
+            The page to send to the shopper, as it came. So is an error page of status 200, and one
+            without its end, which no rule of the interface shows: look at its `title`, and at its
+            `action`, which is None where no form posts.
         """
         result: CheckoutPage = await self._pay("checkout", payment)
         return result
