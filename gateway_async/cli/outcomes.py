@@ -1,7 +1,7 @@
 """Outcomes as rows of a file: of a job as its journal has them, of look-ups as they were found."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any, TextIO
 
 import attrs
@@ -154,26 +154,28 @@ async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> No
     """
     columns = result_columns(file.operation)
     passed = [name for name in file.table.header if name not in columns]
-    write = csv_writer(out, [*passed, *columns]) if run.given.out else _line_writer(out)
+    write = csv_writer(out, [*passed, *columns]) if run.given.out else None
     for index, row in enumerate(file.table.rows()):
-        if (cells := found.get(index)) is not None:
-            write({**row.cells, **orjson.loads(cells), "line": row.line})
-            continue
-        outcome = Outcome[Any, Any](
-            order=file.order_of(row), index=index, status=OutcomeStatus.NOT_SENT, error=_NOT_SENT
-        )
-        run.report.see(outcome, row.line)
-        write({**row.cells, **result_cells(outcome, columns), "line": row.line})
+        if (kept := found.get(index)) is not None:
+            cells = orjson.loads(kept)
+        else:
+            outcome = Outcome[Any, Any](
+                order=file.order_of(row),
+                index=index,
+                status=OutcomeStatus.NOT_SENT,
+                error=_NOT_SENT,
+            )
+            run.report.see(outcome, row.line)
+            cells = result_cells(outcome, columns)
+        if write is None:
+            out.write(_shown(row.cells, cells, row.line))
+        else:
+            write({**row.cells, **cells})
 
 
-def _line_writer(out: TextIO) -> Callable[[Mapping[str, Any]], None]:
-    """Return what writes a row as a line to be read: the order, its status and what was found."""
-
-    def write(row: Mapping[str, Any]) -> None:
-        name = row.get("transaction_id") or row.get("order_no")
-        found = {one: row.get(f"record_{one}") for one in SHOWN} | {"error": row["error"]}
-        parts = [f"line {row['line']}: {name} {row['status']}"]
-        parts += [f"{one} {text}" for one, text in found.items() if text]
-        out.write(plain(", ".join(parts)) + "\n")
-
-    return write
+def _shown(given: Mapping[str, str], cells: Mapping[str, str], line: int) -> str:
+    """Return one row as a line to be read: its status, its order and what was found."""
+    found = {one: given.get(one) for one in ("order_no", "transaction_id")}
+    found |= {one: text for one in SHOWN if (text := cells.get(f"record_{one}"))}
+    named = (f"{one} {text}" for one, text in {**found, "error": cells["error"]}.items() if text)
+    return plain(f"line {line}: {', '.join((cells['status'], *named))}\n")

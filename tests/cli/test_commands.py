@@ -101,9 +101,9 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: 
         *[(first, "succeeded")] * 3,
     ]
     stranger, *others = (await shell("query orders.csv", 1)).stdout.splitlines()  # without a file
-    assert stranger == "line 2: stranger absent"
+    assert stranger == "line 2: absent, order_no stranger"
     assert len(others) == 3
-    assert others[0].startswith(f"line 3: {first} succeeded, order_no {first}, transaction_id ")
+    assert others[0].startswith(f"line 3: succeeded, order_no {first}, transaction_id ")
     assert ", amount 9.00, currency EUR, " in others[0]
 
 
