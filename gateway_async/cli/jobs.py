@@ -22,7 +22,7 @@ from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
-from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT
+from gateway_async.journal.states import DECISIONS, IN_DOUBT
 from gateway_async.operations import OPERATIONS, OperationClass
 
 _DIGITS = 16
@@ -55,7 +55,8 @@ class KnownJob:
     @property
     def is_done(self) -> bool:
         """Whether each of its orders succeeded or was declined: nothing is left to do."""
-        return self.status is not None and _is_done(self.status)
+        status = self.status
+        return status is not None and status.done and not status.counts[JobState.HELD]
 
     @property
     def states(self) -> dict[str, int]:
@@ -71,11 +72,6 @@ class KnownJob:
             return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}{made}"
         new = f"new job {self.name} in {self.place}"
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
-
-
-def _is_done(status: JobStatus) -> bool:
-    done = sum(status.counts[state] for state in FINAL)
-    return status.imported and done == status.total
 
 
 def _dated(status: JobStatus) -> str:
@@ -148,10 +144,10 @@ def find_job(
         asyncio.run(read())
     if not found:
         return KnownJob(name, settings.place, others=tuple(others))
-    if again and _is_done(found[-1]):
-        after = f"{name}-again-{len(found) + 1}"
-        return KnownJob(after, settings.place, before=tuple(found))
-    return KnownJob(found[-1].name, settings.place, found[-1], before=tuple(found[:-1]))
+    known = KnownJob(found[-1].name, settings.place, found[-1], before=tuple(found[:-1]))
+    if again and known.is_done:
+        return KnownJob(f"{name}-again-{len(found) + 1}", settings.place, before=tuple(found))
+    return known
 
 
 async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> None:
@@ -333,10 +329,11 @@ async def list_jobs(
     if not statuses:
         console.note(f"there are no jobs yet in {settings.place}")
     out = standard_output()
-    for shown in (_shown(status, settings) for status in statuses):
-        out.print(shown["job"])
-        out.print(f"  {shown['operation']} of {shown['created_at']}: {shown['states']}")
-        if shown["is_running"] != "no":
+    for status in statuses:
+        shown = _shown(status, settings)
+        out.print(status.name)
+        out.print(f"  {status.operation} of {shown['created_at']}: {shown['states']}")
+        if status.is_running:
             out.print(f"  {shown['is_running']}")
 
 
