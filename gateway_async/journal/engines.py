@@ -30,26 +30,17 @@ _MOST_SECONDS_BETWEEN = 0.02
 _NOT_THERE = "was deleted, moved or replaced while the journal was open"
 
 
-@functools.cache
-def _for_sqlite(statement: str) -> str:
-    """Write a statement as the driver wants it; SQLite has one writer, and locks no rows."""
-    text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
-    return text.replace("NOW_SECONDS", "((julianday('now') - 2440587.5) * 86400.0)")
-
-
 class Sqlite:
     """A file; once it goes by another name, no next run finds what is in it.
 
     Attributes:
         error: What its driver raises.
-        adapt: Writes a statement as the driver wants it.
 
     Args:
         path: Where it is.
     """
 
     is_sqlite = True
-    adapt: "Callable[[str], str]" = staticmethod(_for_sqlite)
 
     def __init__(self, path: str) -> None:
         import sqlite3  # noqa: PLC0415  # Python may be built without it
@@ -61,6 +52,13 @@ class Sqlite:
         self._file_number: tuple[int, int] | None = None
         self._log_number: tuple[int, int] | None = None
         self._lost_log = False
+
+    @staticmethod
+    @functools.cache
+    def adapt(statement: str) -> str:
+        """Write a statement as the driver wants it; SQLite has one writer, and locks no rows."""
+        text = re.sub(r"\sFOR (UPDATE|SHARE)\b.*", "", statement)
+        return text.replace("NOW_SECONDS", "((julianday('now') - 2440587.5) * 86400.0)")
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the disk.
@@ -149,27 +147,17 @@ _POSTGRES_CONNECTION: "dict[str, int | str]" = {
 }
 
 
-@functools.cache
-def _for_postgres(statement: str) -> str:
-    """Write a statement as the driver wants it."""
-    text = re.sub(r":([a-z_]+)", r"%(\1)s", statement.replace("%", "%%"))
-    now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
-    return text.replace("NOW_SECONDS", now)
-
-
 class Postgres:
     """A PostgreSQL database, which many processes share.
 
     Attributes:
         error: What its driver raises.
-        adapt: Writes a statement as the driver wants it.
 
     Args:
         url: Its URL, with its password.
     """
 
     is_sqlite = False
-    adapt: "Callable[[str], str]" = staticmethod(_for_postgres)
 
     def __init__(self, url: str) -> None:
         import psycopg  # noqa: PLC0415  # an extra
@@ -188,6 +176,14 @@ class Postgres:
             **chosen,
             "client_encoding": "utf8",
         }
+
+    @staticmethod
+    @functools.cache
+    def adapt(statement: str) -> str:
+        """Write a statement as the driver wants it."""
+        text = re.sub(r":([a-z_]+)", r"%(\1)s", statement.replace("%", "%%"))
+        now = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)"
+        return text.replace("NOW_SECONDS", now)
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the server's disk."""

@@ -16,7 +16,7 @@ from gateway_async.journal.database import Database
 from gateway_async.journal.engines import make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
-from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages
+from gateway_async.journal.reads import ANYWHERE, OF_MERCHANT, Orders, find_job, read_pages
 from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus
 from gateway_async.journal.states import DECISIONS, JobState
 from gateway_async.journal.writes import OrderChanges
@@ -161,8 +161,8 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        (status,) = await self.job(name).read(lambda tx, job: _statuses(tx, job.id, job.id))
-        return status
+        found = await self.job(name).read(lambda of: _statuses(of.transaction, of.job))
+        return found[0]
 
     async def slices(self, name: str) -> "list[SliceStatus]":
         """Return how far each slice of a job has come; none where the job is in one piece.
@@ -170,7 +170,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self.job(name).read(lambda tx, job: _slices(tx, job.id, 1, _MOST_SLICES))
+        return await self.job(name).read(lambda orders: _slices(orders, 1, _MOST_SLICES))
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield the outcome of each order of a job, in the order of the input.
@@ -188,12 +188,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        job = self.job(name)
-
-        def read(operation: "Callable[[Orders], list[Row]]") -> "asyncio.Future[list[Row]]":
-            return job.read(lambda tx, row: operation(Orders(tx, row)))
-
-        return read_pages(read, tuple(JobState), ANYWHERE)
+        return read_pages(self.job(name).read, tuple(JobState), ANYWHERE)
 
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
@@ -227,7 +222,7 @@ class Journal:
         named = order if isinstance(order, list | tuple | range) else [order]
         if not named:
             raise JournalError("no order is named that could be decided on", job=name)
-        statement = _OPEN if state is JobState.NEW else _WAKE  # which opens no finished one
+        reopens = state is JobState.NEW  # only then a finished slice has something to do again
 
         def decide(transaction: "Transaction") -> None:
             """Change all of them, or none; no lease is needed for that."""
@@ -238,7 +233,7 @@ class Journal:
                 transaction.run(leases.LOCK, **place)
             orders.resolve(positions, state, note)
             for place in slices:
-                transaction.run(statement, **place)
+                transaction.run(_WAKE, **place, reopens=reopens)
 
         name = self.job(name).name
         await self.database.run(f"cannot keep a decision on job {name!r}", decide)
@@ -280,10 +275,10 @@ class Job:
     name: str
     journal: "Journal"
 
-    def read(self, operation: "Callable[[Transaction, JobRow], T]") -> "asyncio.Future[T]":
+    def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read something of the job; it raises `JobNotFoundError` if there is no such job."""
         what, name = f"cannot read job {self.name!r}", self.name
-        return self.journal.database.run(what, lambda tx: operation(tx, find_job(tx, name)))
+        return self.journal.database.run(what, lambda tx: operation(Orders(tx, find_job(tx, name))))
 
     async def head(self) -> JobRow:
         """Return what the job is.
@@ -291,7 +286,7 @@ class Job:
         Raises:
             JobNotFoundError: If there is no such job.
         """
-        return await self.read(lambda _, job: job)
+        return await self.read(lambda orders: orders.job)
 
     async def slice(self, slice_number: int) -> SliceStatus:
         """Return how far a slice of the job has come.
@@ -301,7 +296,7 @@ class Job:
             JobNotFoundError: If there is no such job, or no such slice.
         """
         number = expect("slice_number", slice_number, _SLICE)
-        found = await self.read(lambda tx, job: _slices(tx, job.id, number, number))
+        found = await self.read(lambda orders: _slices(orders, number, number))
         if not found:
             raise JobNotFoundError(f"job {self.name!r} has no slice {number}", job=self.name)
         return found[0]
@@ -345,25 +340,25 @@ UNION ALL
 SELECT job_id, state, exceptions, last - first + 1 FROM gateway_chunks
 WHERE exceptions <> '' AND job_id BETWEEN :lowest AND :highest"""
 
-
 _SLICES = """
 SELECT slice, first, last, total, finished, expires_at > NOW_SECONDS FROM gateway_slices
 WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
-_DUE = """
+_DUE = f"""
 SELECT j.name, s.slice FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
 WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
-AND j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')
-ORDER BY s.due_at, s.job_id, s.slice LIMIT :most
+AND {OF_MERCHANT} ORDER BY s.due_at, s.job_id, s.slice LIMIT :most
 FOR UPDATE OF s SKIP LOCKED"""
 _POSTPONE = """
 UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
 WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
-_WAKE = f"UPDATE gateway_slices SET due_at = 0, tries = 0 {leases.OF_SLICE}"
-_OPEN = f"UPDATE gateway_slices SET due_at = 0, tries = 0, finished = FALSE {leases.OF_SLICE}"
+_WAKE = f"""
+UPDATE gateway_slices SET due_at = 0, tries = 0, finished = finished AND NOT :reopens
+{leases.OF_SLICE}"""
 
 
-def _statuses(transaction: "Transaction", lowest: int = 0, highest: int = 2**62) -> list[JobStatus]:
-    """Return how far jobs have come, the oldest first, by their numbers in the database."""
+def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[JobStatus]:
+    """Return how far a job has come, or every job, the oldest first."""
+    lowest, highest = (0, 2**62) if job is None else (job.id, job.id)
     edges = {"lowest": lowest, "highest": highest}
     jobs = transaction.run(_JOBS, **edges).fetchall()
     counts = {row[0]: dict.fromkeys(JobState, 0) for row in jobs}
@@ -376,24 +371,22 @@ def _statuses(transaction: "Transaction", lowest: int = 0, highest: int = 2**62)
         of_job[JobState(state)] += int(count)  # PostgreSQL adds decimals up
     return [
         JobStatus(
-            **{name: getattr(job, name) for name in ("name", *SUBJECT)},
-            created_at=job.created,
-            imported=bool(job.imported),
-            is_cut=bool(job.slice_size),
-            total=sum(counts[job.id].values()),
-            counts=counts[job.id],
+            **{name: getattr(found, name) for name in ("name", *SUBJECT)},
+            created_at=found.created,
+            imported=bool(found.imported),
+            is_cut=bool(found.slice_size),
+            total=sum(counts[found.id].values()),
+            counts=counts[found.id],
             is_running=bool(is_running),
         )
         for *row, is_running in jobs
-        for job in [JobRow(*row)]
+        for found in [JobRow(*row)]
     ]
 
 
-def _slices(
-    transaction: "Transaction", job_id: int, lowest: int, highest: int
-) -> list[SliceStatus]:
+def _slices(of: Orders, lowest: int, highest: int) -> list[SliceStatus]:
     """Return how far the slices of a job have come."""
-    found = transaction.run(_SLICES, job=job_id, lowest=lowest, highest=highest).fetchall()
+    found = of.transaction.run(_SLICES, job=of.job.id, lowest=lowest, highest=highest).fetchall()
     return [SliceStatus(*row) for row in found]
 
 

@@ -20,7 +20,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.reads import ANYWHERE, Orders, find_job, read_pages
+from gateway_async.journal.reads import ANYWHERE, find_job, read_pages
 from gateway_async.journal.rows import JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.journal.writes import OrderChanges
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
     from gateway_async.journal.database import Database, Transaction
+    from gateway_async.journal.reads import Orders
     from gateway_async.journal.rows import Merchant, Row
     from gateway_async.journal.states import JobState
 
@@ -124,7 +125,7 @@ class Lease:
                 self.job = job._replace(gateway=merchant.gateway)
                 transaction.run(_ADOPT, job=job.id, gateway=merchant.gateway)
             can_look_up = bool(OPERATIONS[job.operation].recovered_by)
-            self._changes(transaction).reopen(look_up=can_look_up)
+            self._orders(transaction).reopen(look_up=can_look_up)
 
         try:
             await self.run("take it", take)
@@ -235,7 +236,7 @@ class Lease:
 
         def change(transaction: "Transaction") -> T:
             self.verify(transaction, alive=alive)
-            return operation(self._changes(transaction))
+            return operation(self._orders(transaction))
 
         return self.run(what, change, is_change=True)
 
@@ -263,10 +264,7 @@ class Lease:
         """The slice, as parameters of a statement."""
         return {"job": self.job.id, "slice": self._slice_number}
 
-    def _orders(self, transaction: "Transaction") -> Orders:
-        return Orders(transaction, self.job, self._slice_number)
-
-    def _changes(self, transaction: "Transaction") -> OrderChanges:
+    def _orders(self, transaction: "Transaction") -> OrderChanges:
         return OrderChanges(transaction, self.job, self._slice_number)
 
     def _find(self, transaction: "Transaction", merchant: "Merchant | None") -> JobRow:

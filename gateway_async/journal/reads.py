@@ -54,13 +54,15 @@ _KEYS = f"""
 SELECT first, lookup_keys FROM gateway_orders
 WHERE job_id = :job AND first > :after ORDER BY first LIMIT {_KEYS_AT_ONCE}"""
 _JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
-_PAID_ELSEWHERE = """
-SELECT mine.position, mine.request_id, theirs.position, other.name FROM gateway_payout_keys mine
+# As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
+OF_MERCHANT = """
+j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')"""
+_PAID_ELSEWHERE = f"""
+SELECT mine.position, mine.request_id, theirs.position, j.name FROM gateway_payout_keys mine
 JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
-JOIN gateway_jobs other ON other.id = theirs.job_id
+JOIN gateway_jobs j ON j.id = theirs.job_id
 WHERE mine.job_id = :job AND mine.position BETWEEN :first AND :last
-AND theirs.job_id <> :job AND other.imported AND other.merchant_id = :merchant_id
-AND other.account_id = :account_id AND other.gateway IN (:gateway, '') ORDER BY mine.position"""
+AND theirs.job_id <> :job AND j.imported AND {OF_MERCHANT} ORDER BY mine.position"""
 
 
 def find_job(transaction: "Transaction", name: str) -> JobRow:

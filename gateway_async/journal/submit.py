@@ -5,6 +5,7 @@ wrong order, is dropped in pieces; an imported job is never written to again, on
 """
 
 import contextlib
+import functools
 import struct
 from array import array
 from itertools import groupby
@@ -45,14 +46,11 @@ VALUES (:name, :operation, :merchant_id, :account_id, :gateway, NOW_SECONDS, FAL
 ON CONFLICT (name) DO UPDATE SET operation = excluded.operation, merchant_id = excluded.merchant_id,
 account_id = excluded.account_id, gateway = excluded.gateway, slice_size = excluded.slice_size
 WHERE NOT gateway_jobs.imported"""
-_MAKE_LEASE = f"""
+_ADD_SLICE = """
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
-VALUES (:job, {_IMPORT_SLICE}, 0, -1, 0) ON CONFLICT (job_id, slice) DO NOTHING"""
+VALUES (:job, :slice, 0, :total - 1, :total) ON CONFLICT (job_id, slice) DO NOTHING"""
 _FINISH = "UPDATE gateway_jobs SET imported = TRUE, total = :total WHERE id = :job AND NOT imported"
-_WHOLE = """
-INSERT INTO gateway_slices (job_id, slice, first, last, total)
-VALUES (:job, 0, 0, :total - 1, :total)"""
-_LIST = """
+_ADD_SLICES = """
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
 SELECT job_id, slice, min(first), max(last), sum(last - first + 1) FROM gateway_chunks
 WHERE job_id = :job GROUP BY job_id, slice"""
@@ -135,7 +133,7 @@ class Submission:
         transaction.run(_MAKE, name=name, slice_size=self.slice_size, **subject)
         job = find_job(transaction, name)
         if not job.imported:
-            transaction.run(_MAKE_LEASE, job=job.id)
+            transaction.run(_ADD_SLICE, job=job.id, slice=_IMPORT_SLICE, total=0)
             lease.acquire(transaction, job)
         elif difference := job.difference(subject):
             raise self._conflict(difference)
@@ -217,17 +215,16 @@ class Submission:
                         "its own",
                         job=self.job.name,
                     )
-        transaction.run(_LIST if self.slice_size else _WHOLE, job=job.id, total=total)
+        add = _ADD_SLICES if self.slice_size else _ADD_SLICE
+        transaction.run(add, job=job.id, slice=0, total=total)
 
     # A job that is there
 
     async def _compare(self, job: JobRow, pages: "AsyncIterator[Sequence[Any]]") -> None:
-        def read(first: int, last: int) -> "asyncio.Future[list[str]]":
-            return self.job.read(lambda tx, job: Orders(tx, job).blocks(first, last))
-
         given, codec = 0, codec_of(self.operation.name)
         async for orders in pages:
-            blocks = await read(given, given + len(orders) - 1)
+            last = given + len(orders) - 1
+            blocks = await self.job.read(functools.partial(Orders.blocks, first=given, last=last))
             starts = range(0, len(orders), BLOCK)
             if blocks != [codec.encode(orders[at : at + BLOCK]) for at in starts]:
                 stored = [order for block in blocks for order in codec.decode(block, job.name)]
