@@ -15,22 +15,15 @@ from gateway_async import (
     InvalidOrderError,
     OrderRef,
     OutcomeStatus,
-    RecoveryPolicy,
     RefundOrder,
-    RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply
 from tests.memory import HeldReplies, MemoryTransport, all_done, client_over, sent, settle_down
-from tests.orders import MONEY_OPERATIONS, client_of, made_up, orders_for, references, refunds
-from tests.support.books import SUCCEEDED, UNKNOWN
+from tests.orders import MONEY_OPERATIONS, made_up, orders_for, references, refunds
+from tests.support.books import SUCCEEDED
 
 FIFTY = ("capture", "cancel", "refund")
 """Operations that take 50 orders a request; the others take 100."""
-
-
-async def _ask_all(single: Coalescer, operation: str, orders: list[Any]) -> list[Any]:
-    return await asyncio.gather(*(getattr(single, operation)(order) for order in orders))
 
 
 @pytest.mark.parametrize("operation", [*MONEY_OPERATIONS, "query", "search_refunds"])
@@ -76,30 +69,6 @@ async def test_operations_and_kinds_of_reference_do_not_share_a_request_nor_an_e
     assert "not captured" in str(declined.error)
     assert [type(precise), type(odd)] == [InvalidOrderError] * 2
     assert sandbox.requests == {"query": 2, "search_refunds": 1, "refund": 1}
-
-
-async def test_a_lost_reply_is_unknown_to_its_request_and_recovered(sandbox: Sandbox) -> None:
-    orders = orders_for("refund", sandbox.seed(100, status="captured"))
-    sandbox.faults.add("refund", DropReply(times=1))
-    recovery = RecoveryPolicy(record_baseline=True, settle_seconds=0)
-    async with client_of(sandbox, recovery=recovery) as gateway:
-        async with gateway.coalesced() as single:
-            outcomes = await _ask_all(single, "refund", orders)
-        statuses = [outcome.status for outcome in outcomes]
-        assert (statuses.count(UNKNOWN), statuses.count(SUCCEEDED)) == (50, 50)
-        assert (await gateway.recover(outcomes)).ok
-    assert {sandbox.ledger.effects("refund", o.transaction_id) for o in orders} == {1}
-
-
-async def test_equal_look_ups_share_an_answer_and_repeat_like_any_read(sandbox: Sandbox) -> None:
-    refs = [OrderRef(order_no=order.order_no) for order in sandbox.seed(3)]
-    sandbox.faults.add("query", DropReply(times=2))
-    retry = RetryPolicy(first_pause_seconds=0)
-    async with client_of(sandbox, retry=retry) as gateway, gateway.coalesced() as single:
-        outcomes = await _ask_all(single, "query", refs * 100)
-    assert [outcome.order for outcome in outcomes] == refs * 100
-    assert {outcome.status for outcome in outcomes} == {SUCCEEDED}
-    assert sandbox.requests["query"] == 3
 
 
 async def test_a_look_up_does_not_share_an_answer_that_may_be_older_than_the_question() -> None:

@@ -89,25 +89,3 @@ def test_every_entry_is_counted_once(
             for code, totals in summary.currencies.items():
                 expected = sum(getattr(e, name) for e in ledger if e.currency.upper() == code)
                 assert getattr(totals, f"ledger_{name}") == expected
-
-
-@settings(max_examples=25)
-@given(st.lists(ENTRIES, max_size=25))
-def test_books_that_fit_match(ledger: list[LedgerEntry]) -> None:
-    latest = {e.transaction_id or "": e for e in ledger}
-    books = Books(
-        transactions={
-            name: {"amount": str(e.amount), "currency": e.currency, "order_no": e.order_no}
-            for name, e in latest.items()
-        },
-        refunds={
-            name: [{"refund_amount": str(e.refunded), "currency": e.currency}]
-            for name, e in latest.items()
-        },
-    )
-    result = _run([*latest.values()], books)
-    assert result.ok
-    for totals in result.summary.currencies.values():
-        assert totals.ledger_amount == totals.gateway_amount
-        assert totals.ledger_refunded == totals.gateway_refunded
-        assert totals.ledger_count == totals.gateway_count
