@@ -1,15 +1,12 @@
 """Reading records from replies, however sloppy."""
 
 import copy
-import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-import attrs
 import orjson
 import pytest
-from hypothesis import given, strategies as st
 
 from gateway_async import (
     DeliveryInformation,
@@ -72,6 +69,7 @@ async def test_what_is_no_record_is_one_that_cannot_be_read() -> None:
     records = await page_of(TRANSACTION, None, 7)
     assert [record.order_no for record in records] == ["ORD-1", None, None]
     assert [one.unreadable for one in records[1:]] == [{"record": "null"}, {"record": "7"}]
+    assert len({*records}) == 3
 
 
 SLOPPY: list[tuple[str, object, object]] = [
@@ -152,38 +150,6 @@ async def test_a_payout_result_repeats_the_request() -> None:
     first, *others = beneficiary.person_documents
     assert (first.labels, first.unreadable) == (None, {"labels": '["a",1,{"b":2}]'})
     assert [one.labels for one in others] == [None, ("passport",), ("d", "1")]
-
-
-_leaves = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=30)
-    | st.sampled_from(["20230516123012", "2023-05-16", "2024-01-31T10:00:00+02:00", "1e99", "sNaN"])
-)
-_json = st.recursive(
-    _leaves,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-_ODD: st.SearchStrategy[Any] = _json | st.sampled_from(
-    ["", " ", [], {}, [{}], 7, 1.5, True, None, "1.50", ["a", {}]]
-)
-_NAMES = st.sampled_from([field.name for field in attrs.fields(TransactionRecord)])
-
-
-@given(_NAMES | st.text(max_size=9), _ODD)
-async def test_an_odd_field_changes_no_other_one(name: str, odd: object) -> None:
-    record, other, alone = await page_of(TRANSACTION, {**TRANSACTION, name: odd}, odd)
-    assert repr(pickle.loads(pickle.dumps(other))) == repr(other)  # noqa: S301  # our own
-    assert hash(other) == hash(attrs.evolve(other, extra={}))
-    for field in set(attrs.fields_dict(TransactionRecord)) - {name, "extra", "unreadable"}:
-        assert getattr(other, field) == getattr(record, field)
-    assert set(other.extra) | set(other.unreadable) <= {name}
-    assert type(alone) is TransactionRecord
 
 
 async def test_records_with_nothing_unusual_share_what_is_empty() -> None:
