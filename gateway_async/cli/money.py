@@ -6,7 +6,8 @@ it was, and sends nothing that may have been sent.
 """
 
 import contextlib
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
 
 import attrs
@@ -25,7 +26,9 @@ from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
-from gateway_async.wire.encode import encode_chunk, encode_fields, written_fields
+from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
+
+_REQUESTS_SHOWN = 3
 
 
 def send(
@@ -103,7 +106,7 @@ def look_up(
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
-    """Show what would be sent: totals, and the first order, unsigned; no network at all.
+    """Show what would be sent: totals, and the first requests, unsigned; no network at all.
 
     Of a job that has begun, only its journal knows which orders are new: they are counted.
     """
@@ -112,7 +115,8 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
     left = states.get("new", 0) if states else totals.orders
-    count, first = -(-left // size), {} if states else _written(file, settings.dialect)
+    written = _written(file, settings.dialect, size)
+    count, first = -(-left // size), [*itertools.islice(written, 0 if states else _REQUESTS_SHOWN)]
     if run.given.json:
         amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
         job = {"command": run.command, "job": known.name, "states": states, "url": url}
@@ -121,25 +125,27 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
         print_json({"dry_run": True, **job, **sent})
         return
     out = standard_output().print
-    if first:
-        out("the first order, as a request has it, without identity and signature:")
-    for name, text in first.items():
-        out(f"{name} = {text}")
+    for number, body in enumerate(first, 1):
+        out(f"request {number}, without identity and signature:")
+        for name, text in body.items():
+            out(f"{name} = {text}")
     out(str(known))
     out(file.question(settings.address))
     out(f"{left:,} to send: at least {counted(count, 'request')} to {url}")
     out("nothing was sent")
 
 
-def _written(file: OrderFile, dialect: Dialect) -> Mapping[str, str]:
-    """Write the first order of a file as it is sent, masked as in a repr."""
-    operation, order = file.operation, _masked(next(file.orders()))
-    if operation.list_field is None:
-        fields: Mapping[str, str] = encode_fields(order, dialect)
-    else:
-        fields = encode_chunk(operation, (order,), dialect).fields
+def _written(file: OrderFile, dialect: Dialect, size: int) -> Iterator[dict[str, str]]:
+    """Write the orders of a file in chunks of a size, masked as in a repr."""
+    operation, orders = file.operation, map(_masked, file.orders())
     body_format = dialect.body_formats.get(operation.name, operation.body)
-    return written_fields(fields, body_format, dialect)
+    while chunk := tuple(itertools.islice(orders, size)):
+        if operation.list_field is None:
+            fields: Mapping[str, str] = encode_fields(chunk[0], dialect)
+        else:
+            fields = encode_chunk(operation, chunk, dialect).fields
+        written = written_fields(fields, body_format, dialect)
+        yield {name: _laid_out(text) for name, text in written.items()}
 
 
 def _masked(value: Any) -> Any:
@@ -154,6 +160,14 @@ def _masked(value: Any) -> Any:
         if (found := getattr(value, field.name)) is not None
     }
     return attrs.evolve(value, **shown)
+
+
+def _laid_out(text: str) -> str:
+    """Give each order of a list a line of its own."""
+    value = orjson.loads(text.encode()) if isinstance(text, JsonText) else text
+    if not isinstance(value, list):
+        return text
+    return "[\n  " + ",\n  ".join(orjson.dumps(one).decode() for one in value) + "\n]"
 
 
 # A ledger

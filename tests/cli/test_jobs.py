@@ -177,7 +177,7 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
     assert journal.read_bytes() == before
     assert "3 orders, EUR" in again.stdout
     assert "\n0 to send: at least 0 requests" in again.stdout
-    assert "the first order" not in again.stdout
+    assert "request 1" not in again.stdout
     facts = json.loads((await dry("--json")).stdout)
     assert (facts["job"], facts["states"], facts["requests"]) == ("night", {"succeeded": 3}, 0)
 
