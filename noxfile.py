@@ -130,9 +130,9 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def workers(session: nox.Session) -> None:
-    """Let faults strike workers and broker: `REFUNDS=20000 nox -s workers`."""
+    """Let faults strike workers and broker: `nox -s workers -- --refunds 20000`."""
     session.install("-e", EVERYTHING, *_group("tests"))
-    session.run("pytest", "tests/workers/test_faults.py", *session.posargs)
+    session.run("python", "-m", "tests.workers", *session.posargs)
 
 
 @nox.session

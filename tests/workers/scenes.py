@@ -6,6 +6,7 @@ The sandbox is in this process, the workers in theirs, and the queue in a Rabbit
 import asyncio
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gateway_async.sandbox.faults import Latency
 from gateway_async.workers import WorkerPolicy, Workers
 from tests.orders import seeded
 from tests.postgres import postgres_url
-from tests.support.books import Books, Problem, check_conserved, effects, judge, told_of
+from tests.support.books import Books, Wrong, check_conserved, effects, judge, statuses, told_of
 from tests.support.processes import Process, write_start
 from tests.workers.app import make_workers
 from tests.workers.rabbit import Node, own_node
@@ -97,6 +98,22 @@ FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
 }
 
 
+@attrs.frozen
+class Verdict:
+    """What the gateway's books say of a job, beside what it came to."""
+
+    problems: Counter[Wrong]  # how many orders are wrong, by what is wrong with them
+    counts: Counter[str]  # what became of the orders, as the job says
+    seconds: dict[str, float]  # from each fault to the end of the job
+    # how long each fault lasted: until a frozen process goes on, or RabbitMQ answers
+    lasted: dict[str, float]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every refund was made once, and is told so."""
+        return not self.problems and [*self.counts] == ["succeeded"]
+
+
 async def play(
     faults: dict[str, float],
     *,
@@ -104,23 +121,34 @@ async def play(
     latency_seconds: float,
     policy: WorkerPolicy,
     folder: Path,
-) -> list[Problem]:
-    """Run one job, with each of these faults once that share of it was asked of the gateway.
+) -> Verdict:
+    """Run one job, with each of these faults once that share of it was asked of the gateway."""
+    clock = asyncio.get_running_loop().time
+    struck, lasted = dict[str, float](), dict[str, float]()
 
-    Return what is wrong with it by the gateway's books; every refund is to be made once.
-    """
+    async def strike(name: str) -> None:
+        struck[name] = clock()
+        await FAULTS[name](scene)
+        lasted[name] = clock() - struck[name]
+
     async with _scene(refunds, latency_seconds, policy, folder) as scene:
         assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
             for name, share in faults.items():
                 while scene.sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.01)
-                striking.create_task(FAULTS[name](scene))
+                striking.create_task(strike(name))
         result = await scene.jobs.result("job")
+        seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, scene.orders)
-    assert result.ok
     told = [attrs.evolve(told_of(outcome), reference="") for outcome in result]
-    return judge(Books(done=effects(scene.sandbox, scene.orders)), told, told)
+    found = judge(Books(done=effects(scene.sandbox, scene.orders)), told, told)
+    return Verdict(
+        problems=Counter(kind for kind, _ in found),
+        counts=Counter(map(str, statuses(result))),
+        seconds=seconds,
+        lasted=lasted,
+    )
 
 
 @contextlib.asynccontextmanager
