@@ -222,16 +222,13 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
 
 
 def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | None = None) -> int:
-    """Run a job, and write the outcomes of all of its orders.
+    """Run a job, write the outcomes of all of its orders, and return the exit code.
 
     Args:
         run: Takes in what it comes to.
         known: The job.
         question: What a person is asked, unless the job is done; nothing is asked if it is empty.
         file: The file that it is made from; None where the journal has its orders.
-
-    Returns:
-        The exit code.
 
     Raises:
         ConfigurationError: If workers alone run it, or the answer was no.
@@ -343,8 +340,6 @@ async def show(
 ) -> None:
     """Show how far a job has come, and its orders in doubt, with index and reason.
 
-    Nothing is sent.
-
     Example: `gateway-async jobs show NAME`
 
     Args:
@@ -421,9 +416,7 @@ async def resolve(
     given: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> None:
-    """Decide the outcome of orders that are in doubt: of all that are named, or of none.
-
-    Nothing is sent.
+    """Decide on orders that are in doubt, on all that are named or on none; nothing is sent.
 
     Example: `gateway-async jobs resolve NAME 17 151-199 succeeded --note "seen in the portal"`
 
