@@ -16,6 +16,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -116,7 +117,9 @@ class Table:
                         wrong = [*_problems(begins, header, cells)]
                         yield Row(begins, dict(zip(header, cells, strict=False)), wrong)
                     else:
-                        self.header = header = _checked(begins, cells)
+                        if wrong := [*_header_problems(begins, cells)]:
+                            raise TableError(wrong)
+                        self.header = header = cells
             except csv.Error as error:
                 broken = Problem(line, None, f"not CSV from here on: {error}")
                 if not header:
@@ -138,21 +141,18 @@ def _problems(line: int, header: list[str], cells: list[str]) -> Iterator[Proble
             yield Problem(line, column, "a NUL byte; the file is damaged, or is not text")
 
 
-def _checked(line: int, header: list[str]) -> list[str]:
-    """Return a header that can be used."""
+def _header_problems(line: int, header: list[str]) -> Iterator[Problem]:
+    """Yield why a header cannot be used."""
     if "\0" in (text := "".join(header)) or not is_encodable(text):
         reason = "is not UTF-8, or is no text; save the file as CSV in UTF-8"
-        raise TableError([Problem(line, None, reason)])
-    for mark, name in _SEPARATORS.items() if len(header) == 1 else ():
-        if mark in header[0]:
-            reason = f"there are {name} between the columns; commas are expected"
-            raise TableError([Problem(line, None, reason)])
-    if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
-        raise TableError(
-            Problem(line, name or None, f"more than one column has {'this' if name else 'no'} name")
-            for name in twice
-        )
-    return header
+        yield Problem(line, None, reason)
+    for mark, name in _SEPARATORS.items():
+        if len(header) == 1 and mark in text:
+            yield Problem(line, None, f"there are {name} between the columns; commas are expected")
+    for name, count in Counter(header).items():
+        if count > 1:
+            reason = f"more than one column has {'this' if name else 'no'} name"
+            yield Problem(line, name or None, reason)
 
 
 @contextlib.contextmanager
@@ -170,11 +170,9 @@ def open_table(path: Path, advice: str = "") -> Iterator[Table]:
     with contextlib.ExitStack() as opened:
         try:
             copy = opened.enter_context(tempfile.TemporaryFile())
-            if path == STDIO:
-                shutil.copyfileobj(sys.stdin.buffer, copy)
-            else:
-                with path.open("rb") as file:
-                    shutil.copyfileobj(file, copy)
+            is_stdin = path == STDIO
+            source = sys.stdin.buffer if is_stdin else opened.enter_context(path.open("rb"))
+            shutil.copyfileobj(source, copy)
             copy.flush()  # a full disk shows here, or else when the copy is read
         except OSError as error:
             with contextlib.suppress(OSError):  # closing would raise it once more
@@ -229,28 +227,22 @@ def out_file(path: Path, warn: Callable[[str], None], *, option: str = "") -> It
         ConfigurationError: If it cannot be written.
         OSError: If it takes no more, or cannot be put in place.
     """
-    if path == STDIO:
-        output = _Patient(sys.stdout.buffer, "standard output")
-        try:
-            yield output
-            output.finish()
-        finally:
-            with contextlib.suppress(OSError):
-                output.detach()
-        return
-    if path.exists() and not path.is_file():
+    is_stdout = path == STDIO
+    if not is_stdout and path.exists() and not path.is_file():
         raise ConfigurationError(f"{option}{path} is no file; name one")
     try:
-        file = _Patient(tempfile.TemporaryFile(dir=path.parent), path)  # noqa: SIM115  # below
+        raw = sys.stdout.buffer if is_stdout else tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115  # below
     except OSError as error:
         raise ConfigurationError(f"{option}cannot write {path}: {error.strerror}") from None
+    file = _Patient(raw, "standard output" if is_stdout else path)
     try:
         yield file
         file.finish()
-        _put_in_place(_path_of(file), path, warn)
+        if not is_stdout:
+            _put_in_place(_path_of(file), path, warn)
     finally:
         with contextlib.suppress(OSError):  # what a full disk takes no more of
-            file.close()
+            (file.detach if is_stdout else file.close)()
 
 
 def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> None:
