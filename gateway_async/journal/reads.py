@@ -205,12 +205,11 @@ class Orders:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
         found = [row.index for row in self.of({identity}) if is_key or row.order == order]
-        if len(found) != 1:
-            shown = (
-                f"{shown}: name one by its index: {', '.join(map(str, found))}" if found else shown
-            )
-            count = f"{len(found)} orders" if found else "no order"
-            raise JournalError(f"job {job!r} has {count} {shown}", job=job)
+        if not found:
+            raise JournalError(f"job {job!r} has no order {shown}", job=job)
+        if len(found) > 1:
+            shown += f": name one by its index: {', '.join(map(str, found))}"
+            raise JournalError(f"job {job!r} has {len(found)} orders {shown}", job=job)
         return found[0]
 
     def paid_elsewhere(self, first: int, last: int) -> "Iterator[tuple[int, str, str, Known]]":

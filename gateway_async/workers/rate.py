@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from gateway_async.journal.database import Transaction
-    from gateway_async.journal.location import Location
 
 __all__ = ["SharedRate", "shared_rate"]
 
@@ -148,23 +147,19 @@ def shared_rate(
     if not is_duration(seconds) or not 1 <= seconds * 1000 < math.inf:
         raise ConfigurationError(f"seconds: expected a number of 0.001 or more, got {seconds!r}")
     window = seconds + min(seconds * _LATE_SHARE, _LATE_SECONDS)
-    return _sharing(location, name, requests, window)
-
-
-@contextlib.asynccontextmanager
-async def _sharing(
-    location: "Location", name: str, requests: int, window: float
-) -> "AsyncIterator[SharedRate]":
-    database = Database(make_engine(location))
-    rate = SharedRate(database, name, requests, window)
 
     def make(transaction: "Transaction") -> None:
         # PostgreSQL lets two that make a table "if it does not exist" stumble over each other.
         transaction.lock(_LOCK_OF_TABLE)
         transaction.run(_MAKE)
 
-    try:
-        await database.run(f"the shared rate {name!r} cannot be opened", make)
-        yield rate
-    finally:
-        await database.aclose()
+    @contextlib.asynccontextmanager
+    async def sharing() -> "AsyncIterator[SharedRate]":
+        database = Database(make_engine(location))
+        try:
+            await database.run(f"the shared rate {name!r} cannot be opened", make)
+            yield SharedRate(database, name, requests, window)
+        finally:
+            await database.aclose()
+
+    return sharing()
