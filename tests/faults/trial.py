@@ -63,8 +63,8 @@ class Trial:
         async with self.client(base_url, **settings) as gateway:
             return await self.run_with(gateway)
 
-    async def run_with(self, gateway: GatewayClient, orders: list[Any] | None = None) -> Result:
-        orders = orders or self.orders()
+    async def run_with(self, gateway: GatewayClient) -> Result:
+        orders = self.orders()
         result = await gateway.batch(self.operation, orders)
         check_conserved(result, orders)
         for outcome in result:

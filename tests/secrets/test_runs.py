@@ -28,7 +28,7 @@ from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.support.calls import SINGLES, paid_by_card
 from tests.support.collaborators import Diary, Limiter, Verifier, raising
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
-from tests.support.interruptions import WAYS, Way, asked
+from tests.support.interruptions import WAYS, Way, asked, beside_a_failure, timed_out
 from tests.support.servers import bind, body_of, read_message, serving
 from tests.telemetry.recording import Recorder
 
@@ -190,9 +190,13 @@ async def test_an_interruption(
     policy, names = BatchPolicy(chunk_size=2, drain_seconds=0), _some(WAYS.index(way))
     async with _client(sandbox, policy=policy, **settings) as client:
         calls = [way(_call(name, client, sandbox), asked(sandbox)) for name in names]
-        ends = await asyncio.gather(*calls, return_exceptions=True)
+        ends: list[Any] = [*await asyncio.gather(*calls, return_exceptions=True)]
+    kinds: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
+    assert {type(end) for end in ends} == {kinds.get(way, asyncio.CancelledError)}
     for name, end in zip(names, ends, strict=True):
-        assert isinstance(end, asyncio.CancelledError | TimeoutError | ExceptionGroup)
+        assert way is not timed_out or type(end.__cause__) is asyncio.CancelledError
+        if way is beside_a_failure and not settings:
+            assert [type(error) for error in end.exceptions] == [LookupError]
         net.catch(name, end)
 
 

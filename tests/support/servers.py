@@ -59,10 +59,7 @@ async def serving(
 
 @contextlib.asynccontextmanager
 async def answering(
-    answer: Callable[[web.Request], Awaitable[web.Response]],
-    method: str = "POST",
-    *,
-    tls: ssl.SSLContext | None = None,
+    answer: Callable[[web.Request], Awaitable[web.Response]], method: str = "POST"
 ) -> AsyncIterator[str]:
     """Answer each request of a method, or of `*` any, by a function, and yield the URL."""
     app = web.Application()
@@ -70,8 +67,8 @@ async def answering(
     runner = web.AppRunner(app)
     await runner.setup()
     try:
-        await web.TCPSite(runner, LOOPBACK, 0, ssl_context=tls).start()
-        yield f"{'https' if tls else 'http'}://{LOOPBACK}:{runner.addresses[0][1]}"
+        await web.TCPSite(runner, LOOPBACK, 0).start()
+        yield f"http://{LOOPBACK}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
