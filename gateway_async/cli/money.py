@@ -23,7 +23,7 @@ from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import MASK
-from gateway_async.operations import OPERATIONS, OperationClass
+from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
@@ -63,8 +63,6 @@ def send(
         question = ""
         if file.operation.confirms or (known.before and known.status is None):
             question = file.question(settings.address)
-            if file.operation.kind is OperationClass.KEYED and given.again:
-                question += "; payouts that other jobs have are paid again"
         if file.unread and (given.yes or not question):
             console.note(f"columns that are not sent: {file.unread}")
         return run_job(run, known, "" if given.yes else question, file)

@@ -225,9 +225,12 @@ class Resuming(Files, Running):
     """The options of a command that runs one job.
 
     Attributes:
+        again: Hold neither refunds alike nor payouts that other jobs have: for a job that was made
+            by --again.
         yes: Do not ask before money leaves, or before orders are sent again.
     """
 
+    again: Annotated[bool, _JOB] = False
     yes: Annotated[bool, _SAFETY] = False
 
 
@@ -240,8 +243,8 @@ class Sending(Resuming):
         job: A name for the job, in place of the one that is made of the operation, the merchant,
             the gateway and the orders.
         again: Make a job that is done once more: all of its orders are sent again. What was done
-            before is shown, and refunds alike are not held. A job with held orders is not done.
-            After a kill, give the line without this option.
+            before is shown, and neither refunds alike nor payouts that other jobs have are held. A
+            job with held orders is not done. After a kill, go on with `jobs resume NAME --again`.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other. No request_id may stand in a file twice.
         dry_run: Show what would be sent, and send nothing: nothing leaves this machine.

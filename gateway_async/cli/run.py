@@ -35,10 +35,6 @@ _REASONS_SHOWN = 3
 _DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
 """What the error of an order names whose reply was accepted, and has a value without a meaning."""
 
-_MAY_HOLD = (
-    " (an order is held where the gateway lists a refund like it, or another job has the payout; "
-    "`jobs resolve` lets the next run send it)"
-)
 _REFUSED = (
     "every order was declined for the same reason; if a setting is the cause, this shows it, and "
     "the line is then given once more with --again"
@@ -55,7 +51,7 @@ class Run:
         given: The options: where the results go, and what the next command needs.
         settings: Name gateway and journal; by default as the options and the environment say.
         source: The input; None where it is a journal.
-        again: Whether the same line, once the job is done, would send its orders once more.
+        again: Whether alike refunds, and payouts that other jobs have, are sent.
         job: The name of the job, if it is one.
         gateway: The address of the gateway that has the orders; empty where it is not known, and
             None for that of the settings.
@@ -241,10 +237,10 @@ class Run:
         unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
         is_open = unknown or new or self.failure if job else self.exit_code == Exit.UNSETTLED
         line = self.given.line
-        go_on, then = self.console.line, ""
-        if job and (self.again or self.source in (None, STDIO)):
-            then = _MAY_HOLD * self.again
-            go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
+        go_on = self.console.line
+        if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
+            words = "jobs", "resume", job, *["--again"] * self.again, "--out", str(self.given.out)
+            go_on = line(*words, taken=Journaled)
         doubt = f"{held:,} held for your decision and {unknown:,} unknown; see them with"
         check, show = line("check", taken=Gateway), line("jobs", "show", job)
         decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
@@ -257,7 +253,7 @@ class Run:
         advice = (
             (self._has_no_answer, "no reply was accepted; see why with", check),
             (self._is_refused, _REFUSED, check),
-            (is_open, f"not all is done; go on with{then}", go_on),
+            (is_open, "not all is done; go on with", go_on),
             (held or unknown, doubt, show),
             (held, how, decide),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),

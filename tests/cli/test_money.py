@@ -52,7 +52,7 @@ async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: She
     line = f"refund orders.csv --out out.csv {KEPT}"
     shell.sandbox.faults.add("refund", DropReply(times=1))
     stopped = await shell(f"{line} --again --yes {STOPPING}", 3)
-    assert "lets the next run send it):\n  gateway-async jobs resume refund-" in stopped.stderr
+    assert re.search(r"go on with:\n  gateway-async jobs resume refund-\S+ --again", stopped.stderr)
     await shell(f"{line} --again --yes")  # not again: it was not done
     assert shell.effects() == {1}
     asked = await shell(f"{line} --again", 2)
@@ -65,7 +65,7 @@ async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: She
     (shell.folder / "out.csv").unlink()  # as after a kill, when all was sent
     plain = await shell(f"{line} --yes")
     assert re.search(
-        r"-again-2 of .* \(made by --again: job refund-.*60 succeeded\);", plain.stderr
+        r"-again-2 of .* \(made by --again: job refund-.*60 succeeded; .* are held\);", plain.stderr
     )
     assert {row["in_job"].endswith("-again-2") for row in shell.rows()} == {True}
     assert shell.effects() == {2}
@@ -87,7 +87,10 @@ async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named:
     go_on = f"jobs resume {job} --out out.csv --yes {KEPT}" if named else line
     await shell(go_on, 3)
     assert shell.statuses() == {"succeeded": 50, "not_sent": 10}
-    await shell(f"jobs resolve {job} not_sent --state held --note again {KEPT}")
+    decide = f"jobs resolve {job} not_sent --state held --note again {KEPT}"
+    asked = await shell(decide, 2)
+    assert "10 orders, EUR 10.00 not_sent; the next run of the job sends them" in asked.stderr
+    await shell(f"{decide} --yes")
     await shell(go_on)
     assert shell.effects() == {2}
     (shell.folder / "jobs.db").write_bytes(copy)

@@ -88,9 +88,13 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
     listed = (await shell(f"jobs list {KEPT}")).stdout  # what was refused left no job
     assert (listed.count("payout-"), "december" in listed) == (1, False)
     assert paid(shell, 5) == [1, 1, 1, 0, 0]
-    await shell(f"{LINE} --again")
-    assert paid(shell, 2) == [1, 1]
-    assert shell.sandbox.requests["payout"] == 6
+    dead = (await shell(f"{LINE} --again", 3, env={"GATEWAY_PROXY": "http://127.0.0.1:9"})).stderr
+    (go_on,) = re.findall(r"^  gateway-async (jobs resume .*)$", dead, re.MULTILINE)
+    asked = await shell(go_on, 2)
+    assert "EUR 30.00 at http" in asked.stderr
+    assert "; payouts that other jobs have are paid again: there is no terminal" in asked.stderr
+    await shell(f"{go_on} --yes")
+    assert paid(shell, 5) == [1, 1, 2, 1, 1]
 
 
 async def test_a_wrong_secret_and_a_dead_gateway_are_told_as_they_are(shell: Shell) -> None:

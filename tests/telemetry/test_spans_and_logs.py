@@ -195,7 +195,7 @@ SCENES: dict[Act, str] = {
         WARNING requests: refund of 2 orders: outcome unknown: LOST
         WARNING requests: refund of 2 orders: outcome unknown: LOST
         WARNING batches: refund sends nothing more: 2 earlier requests in a row had no readable \
-reply (stop_after_unknown); the last of them: LOST
+reply (stop_after_unknown), and the batch stopped
         INFO batches: refund ended after N s: 4 unknown; 2 requests, 0 retries
         """,
     _lacks_items: """
