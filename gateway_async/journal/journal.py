@@ -360,8 +360,8 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
     """Return how far a job has come, or every job, the oldest first."""
     lowest, highest = (0, 2**62) if job is None else (job.id, job.id)
     edges = {"lowest": lowest, "highest": highest}
-    jobs = transaction.run(_JOBS, **edges).fetchall()
-    counts = {row[0]: dict.fromkeys(JobState, 0) for row in jobs}
+    jobs = [(JobRow(*row), flag) for *row, flag in transaction.run(_JOBS, **edges).fetchall()]
+    counts = {found.id: dict.fromkeys(JobState, 0) for found, _ in jobs}
     for job_id, state, exceptions, count in transaction.run(_COUNTS, **edges).fetchall():
         if (of_job := counts.get(job_id)) is None:
             continue  # it was made in between
@@ -379,8 +379,7 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
             counts=counts[found.id],
             is_running=bool(is_running),
         )
-        for *row, is_running in jobs
-        for found in [JobRow(*row)]
+        for found, is_running in jobs
     ]
 
 
