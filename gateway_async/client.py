@@ -25,6 +25,7 @@ from gateway_async.settings import (
     check_alone,
     checked_base_url,
     checked_proxy,
+    choose,
     expect,
     setting,
 )
@@ -348,12 +349,8 @@ class GatewayClient:
             ConfigurationError: If there is no such operation, or it takes no batch.
         """
         self._check_open()
-        row, policy = OPERATIONS.get(operation), self._batch_policy(policy)
-        if row is None or not row.takes_batch:
-            names = [each.name for each in OPERATIONS.values() if each.takes_batch]
-            raise ConfigurationError(
-                f"operation: expected one of {', '.join(names)}, got {operation!r}"
-            )
+        taken = {name: row for name, row in OPERATIONS.items() if row.takes_batch}
+        row, policy = choose("operation", operation, taken), self._batch_policy(policy)
         if job is None:
             return plain_batch(self._session, row, orders, policy)
         from gateway_async.jobs import job_batch

@@ -41,7 +41,7 @@ from gateway_async.operations import (
     ReplyFormat,
 )
 from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
-from gateway_async.settings import FLAG, expect
+from gateway_async.settings import FLAG, choose, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import RequestSpan
 from gateway_async.transport import HttpResponse
@@ -180,24 +180,20 @@ def custom_request(
             f"path: expected a path such as '/v1/subscription/cancel', got {path!r}"
         )
     expect("repeatable", repeatable, FLAG)
-    for name, value, choices in (("body", body, _BODIES), ("reply", reply, _READERS)):
-        if value not in [*choices]:  # whatever it is: not all can be hashed
-            raise ConfigurationError(
-                f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}"
-            )
+    body_format, read_body = choose("body", body, _BODIES), choose("reply", reply, _READERS)
     if not isinstance(fields, Mapping):
         raise ConfigurationError(f"fields: expected a mapping, got {type(fields).__name__}")
     kind = OperationClass.READ if repeatable else OperationClass.MONEY
 
     def read(raw: HttpResponse) -> Reply:
-        data = _READERS[reply](raw.body)
+        data = read_body(raw.body)
         for part in signed_parts(data):
             found = part[SIGNATURE_FIELD]  # what is no text signs nothing
             part[SIGNATURE_FIELD] = SignatureText(found if isinstance(found, str) else "")
         return Reply(status=raw.status, headers=raw.headers, data=data)
 
     return Request(
-        operation=Operation(name="call", path=path, kind=kind, body=_BODIES[body]),
+        operation=Operation(name="call", path=path, kind=kind, body=body_format),
         fields=dict(_text_field(name, value) for name, value in fields.items()),
         decode=read,
         is_verbatim=reply == "text",

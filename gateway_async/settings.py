@@ -90,6 +90,23 @@ def expect(name: str, value: T, kind: "Kind | type") -> T:
     return value
 
 
+def choose(name: str, value: object, choices: "Mapping[str, T]") -> T:
+    """Return what a text stands for.
+
+    Args:
+        name: Its name, for the error.
+        value: The text.
+        choices: By text, what it stands for.
+
+    Raises:
+        ConfigurationError: If it is none of these texts.
+    """
+    if isinstance(value, str) and value in choices:
+        return choices[value]
+    expected = ", ".join(repr(str(choice)) for choice in choices)
+    raise ConfigurationError(f"{name}: expected one of {expected}, got {value!r}")
+
+
 def are_texts(value: object) -> bool:
     """Say whether a value is a set or tuple of texts."""
     return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
-from gateway_async.errors import ConfigurationError, InvalidOrderError, JournalError
+from gateway_async.errors import InvalidOrderError, JournalError
 from gateway_async.models.values import MODEL, converter_of, to_amount, to_identifier, to_text
 from gateway_async.operations import OPERATIONS, identity_of
+from gateway_async.settings import choose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,13 +136,8 @@ def job_operation(name: str) -> "Operation":
     Raises:
         ConfigurationError: For an operation that moves no money in a batch.
     """
-    operation = OPERATIONS.get(name)
-    if operation is None or not operation.takes_jobs:
-        allowed = (known for known, operation in OPERATIONS.items() if operation.takes_jobs)
-        raise ConfigurationError(
-            f"operation: expected one of {', '.join(allowed)} for a job, got {name!r}"
-        )
-    return operation
+    jobs = {known: operation for known, operation in OPERATIONS.items() if operation.takes_jobs}
+    return choose("operation of a job", name, jobs)
 
 
 @functools.cache

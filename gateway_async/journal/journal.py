@@ -21,7 +21,7 @@ from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus
 from gateway_async.journal.states import DECISIONS, JobState
 from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.settings import DEFAULT_LEASE_SECONDS, expect, is_count, is_duration
+from gateway_async.settings import DEFAULT_LEASE_SECONDS, choose, expect, is_count, is_duration
 
 if TYPE_CHECKING:
     import asyncio
@@ -213,12 +213,7 @@ class Journal:
         """
         if not (isinstance(note, str) and note.strip()):  # type: ignore[redundant-expr]  # likewise
             raise ConfigurationError("note: expected a text that says why")
-        try:
-            state = DECISIONS[OutcomeStatus(status)]
-        except (ValueError, KeyError):
-            raise ConfigurationError(
-                f"status: expected one of {', '.join(DECISIONS)}, got {status!r}"
-            ) from None
+        state = choose("status", status, DECISIONS)
         named = order if isinstance(order, list | tuple | range) else [order]
         if not named:
             raise JournalError("no order is named that could be decided on", job=name)

@@ -55,7 +55,7 @@ MAY_BE_LISTED = MAY_BE_DONE - {JobState.HELD}
 Not what is held: it may never have been sent, and would excuse a refund that was made elsewhere.
 """
 
-DECISIONS: Mapping[OutcomeStatus, JobState] = MappingProxyType(
+DECISIONS: Mapping[str, JobState] = MappingProxyType(
     {
         OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
         OutcomeStatus.DECLINED: JobState.DECLINED,

@@ -148,7 +148,7 @@ async def test_what_a_call_is_given_is_checked(sandbox: Sandbox, gateway: Gatewa
         with pytest.raises(InvalidOrderError, match="got RefundOrder"):
             await getattr(gateway, method)(*refunds(1))
     for name in ("adjust", "checkout"):
-        with pytest.raises(ConfigurationError, match=f"one of query, capture, .*got '{name}'"):
+        with pytest.raises(ConfigurationError, match=f"one of 'query', 'capture', .*got '{name}'"):
             gateway.batch(name, refunds(1))
     assert sandbox.requests.total() == 0
 

@@ -150,7 +150,7 @@ async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, ur
     await jobs.submit("refund", orders, job="cut")
     await jobs.submit("refund", [], job="nothing")
     assert len(await jobs.result("nothing")) == 0
-    with pytest.raises(ConfigurationError, match="operation: expected one of capture"):
+    with pytest.raises(ConfigurationError, match="operation of a job: expected one of 'capture'"):
         await jobs.submit("query", orders, job="job")
     async with Journal.open(url) as journal, make_client(sandbox) as gateway:
         job = journal.job("cut")
