@@ -23,7 +23,6 @@ from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.states import DECISIONS, IN_DOUBT
-from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS, OperationClass
 
 _DIGITS = 16
@@ -410,13 +409,12 @@ def outcomes(
 
 
 @jobs.command
-def resolve(
+async def resolve(
     name: str,
     /,
     *which: str,
     note: str,
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
-    yes: bool = False,
     given: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> None:
@@ -431,7 +429,6 @@ def resolve(
             unknown, or not_sent, which lets the next run send them.
         note: Why, such as "seen in the merchant portal"; it is kept.
         state: In place of names: all orders of the job that are in this state; may be repeated.
-        yes: Do not ask before orders are made not_sent, so that the next run sends them.
     """
     *words, decision = which or ("",)
     if decision not in DECISIONS or bool(words) == bool(state):
@@ -440,32 +437,13 @@ def resolve(
             f"{wrong}name the orders and then their outcome, such as `17 151-199 succeeded`, or "
             f"`declined --state held`; the outcome is one of {', '.join(DECISIONS)}"
         )
-    settings, is_sent = given.settings(), decision == OutcomeStatus.NOT_SENT
-    then = "; the next run of the job sends them" * is_sent
-
-    async def read() -> tuple[list[int | str], Totals]:
-        async with settings.open_journal(create=False) as journal:
-            status = await journal.status(name)
-            totals = Totals(OPERATIONS[status.operation], settings.dialect)
-            meant = [one for text in words for one in _named(text, status)]
-            named = {str(one).lower() for one in meant}
-            if state or is_sent:
-                async for row in rows_of(journal, name):
-                    if row.state in state:
-                        meant.append(row.index)
-                    request_id = str(getattr(row.order, "request_id", "")).lower()
-                    if row.state in state or named & {str(row.index), request_id}:
-                        totals.add(row.order)
-        return meant, totals
-
-    async def decide() -> None:
-        async with settings.open_journal(create=False) as journal:
-            await journal.resolve(name, meant, decision, note)
-
-    meant, totals = asyncio.run(read())
-    if is_sent and totals.orders and not yes:
-        console.confirm(f"job {name}: {totals} not_sent{then}, perhaps a second time")
-    asyncio.run(decide())
+    async with given.settings().open_journal(create=False) as journal:
+        status = await journal.status(name)
+        meant = [one for text in words for one in _named(text, status)]
+        if state:
+            meant += [row.index async for row in rows_of(journal, name) if row.state in state]
+        await journal.resolve(name, meant, decision, note)
+    then = "; the next run of the job sends them" if decision == "not_sent" else ""
     console.note(f"job {name}: {counted(len(meant), 'order')} {decision}{then}")
 
 

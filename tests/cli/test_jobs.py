@@ -68,7 +68,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     kept = {name: facts[name] for name in facts if name not in ("in_doubt", "in_doubt_count")}
     assert json.loads((await jobs("list --json")).stdout) == [kept]
 
-    await jobs("resolve night 7 not_sent --note 'seen in the portal' --yes")
+    await jobs("resolve night 7 not_sent --note 'seen in the portal'")
     written = await jobs("outcomes night --state held --out -")
     assert len(written.stdout.splitlines()) == 1 + 49
     refused = await jobs("resume night --out end.csv", 2)
