@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import inspect
 import io
+import logging
 import re
 import tomllib
 import types
@@ -60,6 +61,8 @@ class Reader:
         self._made: list[GatewayClient] = []
         self._given: dict[str, Any] = {}
         self._closing = contextlib.ExitStack()
+        log = logging.getLogger("gateway_async.requests")  # whose level a page sets
+        self._closing.callback(log.setLevel, log.level)
         self._runner = self._closing.enter_context(asyncio.Runner())
         self._gateway = self._closing.enter_context(sandbox_client(sandbox))
         self._journal = Journal.open(f"sqlite:///{folder}/journal.db")
