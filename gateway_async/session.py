@@ -90,7 +90,6 @@ class Gate:
         drain_seconds: How long a request that has left may take beyond the deadline.
         paused_until: Loop time before which no request leaves.
         stopped_because: The reason of `stop`; None if it was not stopped.
-        places: Bounds the requests that are under way, where more tasks than that prepare some.
     """
 
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
@@ -98,7 +97,6 @@ class Gate:
         self.drain_seconds = drain_seconds
         self.paused_until: float = -math.inf
         self.stopped_because: str | None = None
-        self.places: asyncio.Semaphore | None = None
         self._stopped = asyncio.Event()
 
     @property
@@ -413,8 +411,7 @@ class Attempts(Generic[T]):
         self._began_at = None  # its turn has not come
         try:
             await self._gate.wait_open()
-            is_simple = self._session.limiter is None and self._intent is None
-            if is_simple and self._gate.places is None:
+            if self._session.limiter is None and self._intent is None:
                 response = await self._send(message, tracker)
             else:
                 response = await self._send_in_turn(message, tracker)
@@ -433,9 +430,8 @@ class Attempts(Generic[T]):
             await self._gate.wait_open()
             if self._intent is not None:
                 await self._intent.keep()
-            async with self._gate.places or contextlib.nullcontext():
-                await self._gate.wait_open()
-                return await self._send(message, tracker)
+                self._gate.check()
+            return await self._send(message, tracker)
         # A limiter may swallow errors.
         raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
 

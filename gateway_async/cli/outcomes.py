@@ -178,4 +178,5 @@ def _shown(given: Mapping[str, str], cells: Mapping[str, str], line: int) -> str
     found = {one: given.get(one) for one in ("order_no", "transaction_id")}
     found |= {one: text for one in SHOWN if (text := cells.get(f"record_{one}"))}
     named = (f"{one} {text}" for one, text in {**found, "error": cells["error"]}.items() if text)
-    return plain(f"line {line}: {', '.join((cells['status'], *named))}\n")
+    text = plain(f"line {line}: {', '.join((cells['status'], *named))}")
+    return text.replace("\n", "\\n") + "\n"  # none of its values begins a line

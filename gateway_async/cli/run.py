@@ -37,7 +37,7 @@ _DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
 
 _REFUSED = (
     "every order was declined for the same reason; if a setting is the cause, this shows it, and "
-    "the line is then given once more with --again"
+    "the file is then given once more with --again, or under another --job"
 )
 
 

@@ -47,7 +47,6 @@ T = TypeVar("T")
 _log = logging.getLogger("gateway_async.jobs")
 
 _READ_AT_ONCE = 1000
-_PLACES_AN_INTENT_AHEAD = 8
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
 _CLOCKS_DIFFER_SECONDS = 0.1
@@ -250,11 +249,6 @@ class JobWork:
         # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        if self._operation.recovered_by:
-            # The commit of an intent takes no request's place: some are recorded ahead.
-            most = policy.concurrency
-            self._gate.places = asyncio.Semaphore(most)
-            policy = attrs.evolve(policy, concurrency=most + most // _PLACES_AN_INTENT_AHEAD)
         # The same payout may have been let in twice while the dialect said that this is harmless.
         is_once = self._session.dialect.pays_each_once(self._operation)
         in_doubt = frozenset[JobState]() if is_open else IN_DOUBT

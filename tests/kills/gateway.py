@@ -83,7 +83,7 @@ class Gateway:
             "timeouts": Timeouts(connect_seconds=20, reply_seconds=20, total_seconds=30),
             "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.02),
             "policy": BatchPolicy(
-                concurrency=8,  # so that one intent is recorded ahead
+                concurrency=4,
                 chunk_size=plan.chunk_size,
                 stop_after_unknown=1000,
                 duplicates="serialize" if plan.shared else "reject",
