@@ -266,8 +266,8 @@ def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "
         problem = f"the reply has no readable {field}{shown}; it should be one of {fields}"
     else:
         problem = (
-            f"{said}: this status has no meaning in the Dialect; ask the gateway, and list it in "
-            f"{fields}"
+            f"{said}: this status has no meaning in the Dialect; ask the gateway, and for later "
+            f"replies list it in {fields}"
         )
     return _unreadable(problem, code=code, text=text)
 

@@ -109,7 +109,7 @@ class Sender:
             references: By transaction, the references of its earlier refunds, where known.
 
         Returns:
-            The error if there was no readable reply; else None.
+            The error if there was no readable reply, or one that names none of the orders.
         """
         task, observer = asyncio.current_task(), self._session.observer
         results = self._results
@@ -126,7 +126,7 @@ class Sender:
                 what = "nothing was sent: the request could not be written"
                 self._add(chunk.failed(problem or NotSentError(what)))
         result: AnsweredChunk | FailedChunk | None = None
-        judgement, is_cut = None, False
+        judgement, is_cut, silence = None, False, None
         with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
             try:
                 span.begin()
@@ -139,6 +139,7 @@ class Sender:
                         if is_cut:
                             return await self._send_halves(chunk, references)
                         results.add_unexpected(judgement.unexpected, len(reply))
+                        silence = _find_silence(judgement)
                     result = AnsweredChunk(
                         chunk.indices,
                         chunk.orders,
@@ -161,7 +162,7 @@ class Sender:
                         self._add(result)
                     else:
                         await intent.conclude(result, judgement, self._add)
-        return attempts.error
+        return attempts.error or silence
 
     def _attempts(
         self, chunk: "Chunk", references: "References", intent: "ChunkIntent | None"
@@ -258,6 +259,13 @@ class Sender:
             marker_prefix=self._marker_prefix,
             alone=self._alone,
         )
+
+
+def _find_silence(judgement: Judgement) -> ReplyUnreadableError | None:
+    """Return the error of a reply that names none of its orders, and does not decline them."""
+    _, error = judgement.verdicts[0]
+    is_silent = not any(judgement.items) and isinstance(error, ReplyUnreadableError)
+    return error if is_silent else None  # type: ignore[return-value]  # checked above
 
 
 def _find_refusal(reading: Reading) -> RejectedError | None:

@@ -252,7 +252,8 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
     if question and not known.is_done:
         run.console.confirm(f"{known}: {question}")
     else:
-        run.console.note(f"{known}{'; nothing is sent' * known.is_done}")
+        tell = run.console.say if known.others else run.console.note  # what may be sent once more
+        tell(f"{known}{'; nothing is sent' * known.is_done}")
     reasons = Kept()
 
     async def work(_: TextIO, stop: Stop) -> None:

@@ -195,8 +195,9 @@ def reconcile(
             console.note(f"columns that are not read: {file.unread}")
         if "refunded" not in table.header:
             console.note("the ledger has no column refunded, the sum of its refunds: 0 is assumed")
-        if words.states and "state" not in table.header:
-            console.warn("the ledger has no column state, so no state is compared")
+        if bool(words.states) != ("state" in table.header):
+            lacking = "no column state" if words.states else "states; reconcile.states is not set"
+            console.warn(f"the ledger has {lacking}, so no state is compared")
 
         async def work(out: TextIO, stop: Stop) -> None:
             async with run.client() as client:

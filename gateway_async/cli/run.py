@@ -35,10 +35,7 @@ _REASONS_SHOWN = 3
 _DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
 """What the error of an order names whose reply was accepted, and has a value without a meaning."""
 
-_REFUSED = (
-    "every order was declined for the same reason; if a setting is the cause, this shows it, and "
-    "the file is then given once more with --again, or under another --job"
-)
+_REFUSED = "every order got the same answer; if a setting is the cause, this shows it"
 
 
 @attrs.define(kw_only=True)
@@ -241,14 +238,16 @@ class Run:
         if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
             words = "jobs", "resume", job, *["--again"] * self.again, "--out", str(self.given.out)
             go_on = line(*words, taken=Journaled)
-        doubt = f"{held:,} held for your decision and {unknown:,} unknown; see them with"
+        in_doubt = (f"{held:,} held for your decision", f"{unknown:,} not known yet")
+        counts = [text for count, text in zip((held, unknown), in_doubt, strict=True) if count]
+        doubt = f"{' and '.join(counts)}; see them with"
         check, show = line("check", taken=Gateway), line("jobs", "show", job)
         decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
         write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
         how = (
             "look into each, then decide on it by its index (or on all at once: --state held in "
             "place of INDEX); OUTCOME is not_sent (the next run sends it, perhaps a second time), "
-            "declined or succeeded (never sent)"
+            "declined or succeeded (never sent, also where another run made it)"
         )
         advice = (
             (self._has_no_answer, "no reply was accepted; see why with", check),
@@ -271,15 +270,17 @@ class Run:
         is_answered = counts["succeeded"] or counts["declined"] or counts["absent"]
         is_read = any(_DIALECT_FIELD.search(reason) for *_, reason in self.report.reasons)
         is_open = counts["unknown"] or counts["not_sent"] > held
-        return bool(is_open and getattr(self.left, "requests", 0)) and not (is_answered or is_read)
+        made = getattr(self.left, "requests", 0) + getattr(self.left, "retries", 0)
+        return bool(is_open and made) and not (is_answered or is_read)
 
     @property
     def _is_refused(self) -> bool:
-        """Whether requests of one order each were all declined, and for the same reason."""
+        """Whether requests of one order each got the same answer, and none succeeded."""
         if self.books is not None or OPERATIONS[self.operation].list_field is not None:
             return False
-        declined, orders = self.report.counts["declined"], self.report.counts.total()
-        return 0 < declined == orders and len(self.report.reasons) == 1
+        counts = self.report.counts
+        is_alike = len(self.report.reasons) == 1
+        return is_alike and counts.total() in (counts["declined"], counts["unknown"])
 
     def _head(self, started: datetime, next_lines: tuple[str, ...]) -> Head:
         left: Any = self.books or self.left

@@ -2,9 +2,9 @@
 
 An intent is durable before the first byte of its request, and an outcome before the caller sees it.
 While an outcome is written, its worker prepares the next chunk, so that outcome and next intent
-share a commit. No intent is recorded before it is its request's turn: after a kill, its orders would
-be held for a person, though they never left. This module does not know how a chunk is sent, or how
-the journal stores it.
+share a commit. No intent is recorded before it is its request's turn: after a kill, its orders
+would be held for a person, though they never left. This module does not know how a chunk is sent,
+or how the journal stores it.
 """
 
 import asyncio

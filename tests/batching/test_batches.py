@@ -17,6 +17,7 @@ import gateway_async
 from gateway_async import (
     Batch,
     BatchPolicy,
+    Dialect,
     DuplicateOrderError,
     InvalidOrderError,
     OrderRef,
@@ -286,6 +287,19 @@ async def test_a_readable_reply_starts_the_count_of_those_without_one_anew() -> 
     policy = attrs.evolve(TEN, stop_after_unknown=3)
     result = await client_over(MemoryTransport(answer), policy=policy).refund(iter(refunds(300)))
     assert (result.requests, len(result.succeeded)) == (30, 100)
+
+
+async def test_a_batch_stops_after_replies_that_name_no_order() -> None:
+    """As a gateway may answer a wrong signature."""
+    refusal = {"return_status": "9", "return_message": "encryption_data does not match"}
+    policy = attrs.evolve(TEN, stop_after_unknown=3)
+    orders = orders_for("capture", made_up(100))
+    gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy)
+    result = await gateway.capture(orders)
+    assert (result.requests, len(result.unknown), len(result.not_sent)) == (3, 30, 70)
+    certain = Dialect(nothing_done_return_statuses=frozenset({"9"}))
+    gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy, dialect=certain)
+    assert len((await gateway.capture(orders)).declined) == 100
 
 
 async def test_a_reply_takes_a_time_in_proportion_to_its_size() -> None:
