@@ -242,12 +242,12 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         )
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
         policy, recovery = run.settings.policy, run.settings.recovery
-        recovery = attrs.evolve(recovery, hold_alike_hours=None)
-        what = "refunds that the gateway lists are made again"
+        # Refunds since the job began are its own, where the journal is an old copy.
+        hours = None if known.status is None else 0.0
+        recovery = attrs.evolve(recovery, hold_alike_hours=hours)
         if OPERATIONS[run.operation].kind is OperationClass.KEYED:
             policy = attrs.evolve(policy, duplicates="allow")
-            what = "payouts that other jobs have are paid again"
-        question += f"; {what}" if question else ""
+        question += "; what other jobs did is done again" if question else ""
         run.settings = attrs.evolve(run.settings, recovery=recovery, policy=policy)
     if question and not known.is_done:
         run.console.confirm(f"{known}: {question}")

@@ -225,8 +225,8 @@ class Resuming(Files, Running):
     """The options of a command that runs one job.
 
     Attributes:
-        again: Hold neither refunds alike nor payouts that other jobs have: for a job that was made
-            by --again.
+        again: Hold neither refunds from before the job nor payouts that other jobs have: for a job
+            that was made by --again.
         yes: Do not ask before money leaves, or before orders are sent again.
     """
 

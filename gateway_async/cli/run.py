@@ -35,6 +35,7 @@ _REASONS_SHOWN = 3
 _DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
 """What the error of an order names whose reply was accepted, and has a value without a meaning."""
 
+_HOLDS = " (what other jobs did is then held for you; add --again to do that once more, too)"
 _REFUSED = "every order got the same answer; if a setting is the cause, this shows it"
 
 
@@ -236,8 +237,7 @@ class Run:
         line = self.given.line
         go_on = self.console.line
         if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
-            words = "jobs", "resume", job, *["--again"] * self.again, "--out", str(self.given.out)
-            go_on = line(*words, taken=Journaled)
+            go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
         in_doubt = (f"{held:,} held for your decision", f"{unknown:,} not known yet")
         counts = [text for count, text in zip((held, unknown), in_doubt, strict=True) if count]
         doubt = f"{' and '.join(counts)}; see them with"
@@ -252,7 +252,7 @@ class Run:
         advice = (
             (self._has_no_answer, "no reply was accepted; see why with", check),
             (self._is_refused, _REFUSED, check),
-            (is_open, "not all is done; go on with", go_on),
+            (is_open, f"not all is done; go on with{_HOLDS * self.again}", go_on),
             (held or unknown, doubt, show),
             (held, how, decide),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),

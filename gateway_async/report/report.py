@@ -265,13 +265,11 @@ class Report:
     @property
     def reasons(self) -> list[tuple[int, str, str]]:
         """How many have each kind and reason, the most frequent first."""
-        found = [
-            (group.count, step.kind, str(group))
-            for step in self.steps.values()
-            for group in step.groups.values()
-            if str(group)
-        ]
-        return sorted(found, key=lambda one: -one[0])
+        found = Counter[tuple[str, str]]()
+        for step in self.steps.values():
+            for group in step.groups.values():
+                found[step.kind, str(group)] += group.count
+        return [(count, *named) for named, count in found.most_common() if named[1]]
 
     def see(self, outcome: Outcome[Any, Any], line: int | None = None) -> None:
         """Take in the outcome of one order; once each.
@@ -379,7 +377,7 @@ def _listed(record: object) -> Iterable[tuple[str | None, Decimal | None]]:
 
 
 def _cut(value: object) -> str:
-    text = str(value)
+    text = " ".join(str(value).split())  # a gateway's line break begins no line
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
 
 

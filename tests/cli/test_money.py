@@ -52,7 +52,8 @@ async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: She
     line = f"refund orders.csv --out out.csv {KEPT}"
     shell.sandbox.faults.add("refund", DropReply(times=1))
     stopped = await shell(f"{line} --again --yes {STOPPING}", 3)
-    assert re.search(r"go on with:\n  gateway-async jobs resume refund-\S+ --again", stopped.stderr)
+    then = "add --again to do that once more, too):\n  gateway-async jobs resume refund-"
+    assert then in stopped.stderr
     await shell(f"{line} --again --yes")  # not again: it was not done
     assert shell.effects() == {1}
     asked = await shell(f"{line} --again", 2)
@@ -92,6 +93,26 @@ async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named:
     assert shell.effects() == {2}
     (shell.folder / "jobs.db").write_bytes(copy)
     await shell(go_on, 3)
+    assert shell.effects() == {2}
+
+
+async def test_again_goes_on_with_its_job_and_not_past_an_old_journal(shell: Shell) -> None:
+    shell.refunds(60)
+    line = f"refund orders.csv --out out.csv --yes {KEPT}"
+    await shell(line)
+    shell.sandbox.faults.add("refund", DropReply(times=1))
+    await shell(f"{line} --again {STOPPING}", 3)
+    (job,) = {row["in_job"] for row in shell.rows()}
+    copy = (shell.folder / "jobs.db").read_bytes()
+    go_on = f"jobs resume {job} --again --out out.csv {KEPT}"
+    asked = await shell(go_on, 2)
+    assert "EUR 10.00 at http" in asked.stderr
+    assert "; what other jobs did is done again: there is no terminal" in asked.stderr
+    shell.sandbox.clock = lambda: datetime.now(UTC) + timedelta(seconds=10)  # in whole seconds
+    await shell(f"{go_on} --yes")
+    assert shell.effects() == {2}
+    (shell.folder / "jobs.db").write_bytes(copy)
+    await shell(f"{go_on} --yes", 3)
     assert shell.effects() == {2}
 
 

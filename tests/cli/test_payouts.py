@@ -90,9 +90,10 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
     assert paid(shell, 5) == [1, 1, 1, 0, 0]
     dead = (await shell(f"{LINE} --again", 3, env={"GATEWAY_PROXY": "http://127.0.0.1:9"})).stderr
     (go_on,) = re.findall(r"^  gateway-async (jobs resume .*)$", dead, re.MULTILINE)
+    go_on += " --again"
     asked = await shell(go_on, 2)
     assert "EUR 30.00 at http" in asked.stderr
-    assert "; payouts that other jobs have are paid again: there is no terminal" in asked.stderr
+    assert "; what other jobs did is done again: there is no terminal" in asked.stderr
     await shell(f"{go_on} --yes")
     assert paid(shell, 5) == [1, 1, 2, 1, 1]
 

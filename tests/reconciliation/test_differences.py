@@ -53,7 +53,7 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
 
 async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) -> None:
     euro = pay(sandbox, "N1", amount="10.10", refunds=["0.30", "0.03"])
-    yen = pay(sandbox, "N2", currency="JPY", amount="1000")
+    yen = pay(sandbox, "N2", currency="JPY", amount="1000", refunds=["100"])
     entries = [entry_of(euro, amount="10.20"), entry_of(yen), entry_of(yen, transaction_id="gone")]
     summary = (await reconcile(gateway, entries)).summary
     assert summary.currencies["EUR"] == CurrencyTotals(
@@ -70,8 +70,8 @@ async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) ->
         "amount: 1",
         "EUR ledger: 1 payment of 10.20, refunded 0.33",
         "EUR gateway: 1 payment of 10.10, refunded 0.33",
-        "JPY ledger: 2 payments of 2000, refunded 0",
-        "JPY gateway: 1 payment of 1000.00, refunded 0",
+        "JPY ledger: 2 payments of 2000, refunded 200",
+        "JPY gateway: 1 payment of 1000.00, refunded 100.00",
     ]
 
 
