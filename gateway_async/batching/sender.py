@@ -139,7 +139,7 @@ class Sender:
                         if is_cut:
                             return await self._send_halves(chunk, references)
                         results.add_unexpected(judgement.unexpected, len(reply))
-                        silence = _find_silence(judgement)
+                        silence = _find_silence(self._operation, judgement)
                     result = AnsweredChunk(
                         chunk.indices,
                         chunk.orders,
@@ -261,10 +261,14 @@ class Sender:
         )
 
 
-def _find_silence(judgement: Judgement) -> ReplyUnreadableError | None:
-    """Return the error of a reply that names none of its orders, and does not decline them."""
+def _find_silence(operation: "Operation", judgement: Judgement) -> ReplyUnreadableError | None:
+    """Return the error of a reply that names none of its orders, and does not decline them.
+
+    A look-up leaves no order in doubt: it goes on.
+    """
     _, error = judgement.verdicts[0]
-    is_silent = not any(judgement.items) and isinstance(error, ReplyUnreadableError)
+    is_silent = not (operation.is_look_up or any(judgement.items))
+    is_silent = is_silent and isinstance(error, ReplyUnreadableError)
     return error if is_silent else None  # type: ignore[return-value]  # checked above
 
 

@@ -35,8 +35,11 @@ _REASONS_SHOWN = 3
 _DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
 """What the error of an order names whose reply was accepted, and has a value without a meaning."""
 
-_HOLDS = " (what other jobs did is then held for you; add --again to do that once more, too)"
-_REFUSED = "every order got the same answer; if a setting is the cause, this shows it"
+_HOLDS = (
+    " (refunds and payouts that other jobs made are then held for you; add --again to make them "
+    "once more, too)"
+)
+_REFUSED = "every order ended for the same reason; if a setting is the cause, this shows it"
 
 
 @attrs.define(kw_only=True)
@@ -275,7 +278,7 @@ class Run:
 
     @property
     def _is_refused(self) -> bool:
-        """Whether requests of one order each got the same answer, and none succeeded."""
+        """Whether requests of one order each ended for the same reason, and none succeeded."""
         if self.books is not None or OPERATIONS[self.operation].list_field is not None:
             return False
         counts = self.report.counts

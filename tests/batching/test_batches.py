@@ -297,6 +297,8 @@ async def test_a_batch_stops_after_replies_that_name_no_order() -> None:
     gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy)
     result = await gateway.capture(orders)
     assert (result.requests, len(result.unknown), len(result.not_sent)) == (3, 30, 70)
+    found = await gateway.query(orders_for("query", made_up(100)))
+    assert len(found.unknown) == 100  # which leaves no order in doubt
     certain = Dialect(nothing_done_return_statuses=frozenset({"9"}))
     gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy, dialect=certain)
     assert len((await gateway.capture(orders)).declined) == 100

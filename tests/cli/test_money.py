@@ -52,7 +52,7 @@ async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: She
     line = f"refund orders.csv --out out.csv {KEPT}"
     shell.sandbox.faults.add("refund", DropReply(times=1))
     stopped = await shell(f"{line} --again --yes {STOPPING}", 3)
-    then = "add --again to do that once more, too):\n  gateway-async jobs resume refund-"
+    then = "add --again to make them once more, too):\n  gateway-async jobs resume refund-"
     assert then in stopped.stderr
     await shell(f"{line} --again --yes")  # not again: it was not done
     assert shell.effects() == {1}
