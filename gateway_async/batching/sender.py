@@ -267,9 +267,8 @@ def _find_silence(operation: "Operation", judgement: Judgement) -> ReplyUnreadab
     A look-up leaves no order in doubt: it goes on.
     """
     _, error = judgement.verdicts[0]
-    is_silent = not (operation.is_look_up or any(judgement.items))
-    is_silent = is_silent and isinstance(error, ReplyUnreadableError)
-    return error if is_silent else None  # type: ignore[return-value]  # checked above
+    is_answer = operation.is_look_up or any(judgement.items)
+    return None if is_answer or not isinstance(error, ReplyUnreadableError) else error
 
 
 def _find_refusal(reading: Reading) -> RejectedError | None:

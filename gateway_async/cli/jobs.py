@@ -242,8 +242,9 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         )
     if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
         policy, recovery = run.settings.policy, run.settings.recovery
-        # Refunds since the job began are its own, where the journal is an old copy.
-        hours = None if known.status is None else 0.0
+        # Where the journal is an old copy, refunds since the job began are its own; dates of the
+        # gateway have whole seconds.
+        hours = None if known.status is None else 1 / 3600
         recovery = attrs.evolve(recovery, hold_alike_hours=hours)
         if OPERATIONS[run.operation].kind is OperationClass.KEYED:
             policy = attrs.evolve(policy, duplicates="allow")

@@ -123,7 +123,7 @@ class Run:
             "counts": counts,
             "orders": counts.total(),
             "held": self.states[JobState.HELD],
-            "reasons": {reason: count for count, _, reason in reasons},
+            "reasons": dict(sum((Counter({text: n}) for n, _, text in reasons), Counter())),
             "out": None if self.misplaced else head.out,
             "seconds": self.seconds,
         }
@@ -250,7 +250,7 @@ class Run:
         how = (
             "look into each, then decide on it by its index (or on all at once: --state held in "
             "place of INDEX); OUTCOME is not_sent (the next run sends it, perhaps a second time), "
-            "declined or succeeded (never sent, also where another run made it)"
+            "or declined or succeeded (it is never sent: another run may have made it)"
         )
         advice = (
             (self._has_no_answer, "no reply was accepted; see why with", check),

@@ -257,9 +257,9 @@ def identifier(value: object) -> str | None:
 
 
 def message(value: object) -> str | None:
-    """Read a code or text that users see: as `identifier`, with card numbers masked."""
+    """Read a code or text that users see: as `identifier`, on one line, card numbers masked."""
     text = identifier(value)
-    return None if text is None else mask_cards(text)
+    return None if text is None else mask_cards(" ".join(text.splitlines()))
 
 
 def shown(value: object) -> str:

@@ -76,6 +76,10 @@ ITEMS: dict[str, Row] = {
     "done and a nested text": ({"text": {"a": 1}}, UNKNOWN, UNREADABLE, ()),
     "declined, with a reason": ({"status": "0", "text": "2001:no"}, DECLINED, RejectedError, ()),
     "declined as a number": ({"status": 0, "text": "2001:no"}, DECLINED, RejectedError, ()),
+    "declined in two lines": (
+        *({"status": "0", "text": "2001:no\r\ngo on with"}, DECLINED, RejectedError),
+        ("code 2001: no go on with",),
+    ),
     "pending": (
         *({"status": "3", "text": "P1:wait"}, UNKNOWN, OutcomeUnknownError),
         ("the gateway is not done", "_status '3'", "wait"),

@@ -98,8 +98,10 @@ async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named:
 
 async def test_again_goes_on_with_its_job_and_not_past_an_old_journal(shell: Shell) -> None:
     shell.refunds(60)
+    shell.sandbox.clock = lambda: datetime.now(UTC) - timedelta(minutes=1)
     line = f"refund orders.csv --out out.csv --yes {KEPT}"
     await shell(line)
+    shell.sandbox.clock = lambda: datetime.now(UTC)
     shell.sandbox.faults.add("refund", DropReply(times=1))
     await shell(f"{line} --again {STOPPING}", 3)
     (job,) = {row["in_job"] for row in shell.rows()}
@@ -108,7 +110,6 @@ async def test_again_goes_on_with_its_job_and_not_past_an_old_journal(shell: She
     asked = await shell(go_on, 2)
     assert "EUR 10.00 at http" in asked.stderr
     assert "; what other jobs did is done again: there is no terminal" in asked.stderr
-    shell.sandbox.clock = lambda: datetime.now(UTC) + timedelta(seconds=10)  # in whole seconds
     await shell(f"{go_on} --yes")
     assert shell.effects() == {2}
     (shell.folder / "jobs.db").write_bytes(copy)
