@@ -271,7 +271,7 @@ class Dialect:
                     f"Dialect.{one}: {value!r} also stands in {other}; it can have one meaning only"
                 )
 
-    def pays_each_once(self, operation: Operation) -> bool:
+    def must_send_once(self, operation: Operation) -> bool:
         """Say whether a payout may never be sent twice: the gateway would pay it twice."""
         return operation.kind is OperationClass.KEYED and not self.payout_deduplicates
 

@@ -520,8 +520,8 @@ class Attempts(Generic[T]):
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
         is_keyed, dialect = operation.kind is OperationClass.KEYED, self._session.dialect
-        is_paid_once = is_keyed and not dialect.pays_each_once(operation)  # by the gateway
-        is_safe = is_paid_once or operation.kind is OperationClass.READ
+        is_deduplicated = is_keyed and not dialect.must_send_once(operation)  # by the gateway
+        is_safe = is_deduplicated or operation.kind is OperationClass.READ
         return (
             is_safe
             and isinstance(error, OutcomeUnknownError)

@@ -245,7 +245,7 @@ class OrderFeed:
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
         self._order_classes = {operation.order_class}
-        self._pays_once = dialect.pays_each_once(operation)
+        self._pays_once = dialect.must_send_once(operation)
         duplicates = "reject" if self._pays_once else policy.duplicates
         # A job's payouts may have been let in under a dialect by which the gateway deduplicates.
         self._is_checked = orders.is_stored and not self._pays_once

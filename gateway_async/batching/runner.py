@@ -522,8 +522,8 @@ class WorkerPool:
             self._stop(f"an earlier request ended the batch: {error}")
         elif failed >= self._policy.stop_after_unknown:
             self._stop(
-                f"{failed} earlier requests in a row had no readable reply (stop_after_unknown), "
-                "and the batch stopped"
+                f"{failed} earlier requests in a row had no reply about their orders "
+                "(stop_after_unknown), and the batch stopped"
             )
 
     def _stop(self, reason: str) -> None:

@@ -109,7 +109,7 @@ class Sender:
             references: By transaction, the references of its earlier refunds, where known.
 
         Returns:
-            The error if there was no readable reply, or one that names none of the orders.
+            The error if there was no readable reply, or one that `_find_silence` finds.
         """
         task, observer = asyncio.current_task(), self._session.observer
         results = self._results
@@ -262,13 +262,15 @@ class Sender:
 
 
 def _find_silence(operation: "Operation", judgement: Judgement) -> ReplyUnreadableError | None:
-    """Return the error of a reply that names none of its orders, and does not decline them.
+    """Return the error of a reply that lists none of its orders, and does not decline them.
 
-    A look-up leaves no order in doubt: it goes on.
+    None for a look-up, which may so be told that there is nothing, and for a payout, of which one
+    may be refused so.
     """
-    _, error = judgement.verdicts[0]
-    is_answer = operation.is_look_up or any(judgement.items)
-    return None if is_answer or not isinstance(error, ReplyUnreadableError) else error
+    if operation.kind is not OperationClass.MONEY or any(judgement.items):
+        return None
+    _, error = judgement.verdicts[0]  # without items, all are alike
+    return error if isinstance(error, ReplyUnreadableError) else None
 
 
 def _find_refusal(reading: Reading) -> RejectedError | None:

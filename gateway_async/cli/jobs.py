@@ -184,7 +184,7 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
     """
     whose = (file.operation.name, settings.merchant_id, settings.account_id)
     is_allowed = settings.policy.duplicates == "allow"
-    must_differ = settings.dialect.pays_each_once(file.operation) and not is_allowed
+    must_differ = settings.dialect.must_send_once(file.operation) and not is_allowed
     left = _LOOKED_THROUGH
     for job in reversed(await journal.jobs()):
         is_ours = (job.operation, job.merchant_id, job.account_id) == whose
@@ -244,11 +244,12 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         policy, recovery = run.settings.policy, run.settings.recovery
         # Where the journal is an old copy, refunds since the job began are its own; dates of the
         # gateway have whole seconds.
-        hours = None if known.status is None else 1 / 3600
+        is_off = known.status is None or recovery.hold_alike_hours is None
+        hours = None if is_off else 1 / 3600
         recovery = attrs.evolve(recovery, hold_alike_hours=hours)
         if OPERATIONS[run.operation].kind is OperationClass.KEYED:
             policy = attrs.evolve(policy, duplicates="allow")
-        question += "; what other jobs did is done again" if question else ""
+        question += "; refunds and payouts that other jobs made are made again" if question else ""
         run.settings = attrs.evolve(run.settings, recovery=recovery, policy=policy)
     if question and not known.is_done:
         run.console.confirm(f"{known}: {question}")
@@ -473,14 +474,15 @@ def _named(text: str, job: JobStatus) -> Iterable[int | str]:
 
 
 async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
-    """Return how far a job has come, and what is left of it to be sent."""
+    """Return how far a job has come, and what may be sent of it."""
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
         operation = OPERATIONS[status.operation]
         totals = Totals(operation, settings.dialect)
+        sent = {JobState.NEW, *(IN_DOUBT if settings.recovery.resend_absent else ())}
         if operation.confirms:
             async for row in rows_of(journal, name):
-                if row.state is JobState.NEW:
+                if row.state in sent:
                     totals.add(row.order)
     return status, totals
 

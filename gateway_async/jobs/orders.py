@@ -51,7 +51,7 @@ async def submit_feed(  # noqa: PLR0913  # as `submit_orders`
         merchant=Merchant.of(session.credentials, session.gateway),
         chunk_size=feed.chunk_size,
         slice_size=slice_size,
-        repeats=not session.dialect.pays_each_once(operation) or policy.duplicates == "allow",
+        repeats=not session.dialect.must_send_once(operation) or policy.duplicates == "allow",
     )
     return await submission.carry_out(_pages(feed))
 

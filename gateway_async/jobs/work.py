@@ -250,7 +250,7 @@ class JobWork:
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         # The same payout may have been let in twice while the dialect said that this is harmless.
-        is_once = self._session.dialect.pays_each_once(self._operation)
+        is_once = self._session.dialect.must_send_once(self._operation)
         in_doubt = frozenset[JobState]() if is_open else IN_DOUBT
         states = MAY_BE_DONE if is_once else in_doubt
         recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)

@@ -65,6 +65,10 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     kept = {name: facts[name] for name in facts if name not in ("in_doubt", "in_doubt_count")}
     assert json.loads((await jobs("list --json")).stdout) == [kept]
 
+    config = (shell.folder / "config.toml").read_text() + "resend_absent = true\n"
+    (shell.folder / "resending.toml").write_text(config)
+    resent = await shell("jobs resume night --out end.csv --config resending.toml", 2)
+    assert "refund 50 orders, EUR 50.00 at" in resent.stderr
     await jobs("resolve night 7 not_sent --note 'seen in the portal'")
     written = await jobs("outcomes night --state held --out -")
     assert len(written.stdout.splitlines()) == 1 + 49

@@ -109,7 +109,10 @@ async def test_again_goes_on_with_its_job_and_not_past_an_old_journal(shell: She
     go_on = f"jobs resume {job} --again --out out.csv {KEPT}"
     asked = await shell(go_on, 2)
     assert "EUR 10.00 at http" in asked.stderr
-    assert "; what other jobs did is done again: there is no terminal" in asked.stderr
+    assert (
+        "; refunds and payouts that other jobs made are made again: there is no terminal"
+        in asked.stderr
+    )
     await shell(f"{go_on} --yes")
     assert shell.effects() == {2}
     (shell.folder / "jobs.db").write_bytes(copy)

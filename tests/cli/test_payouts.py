@@ -93,7 +93,10 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
     go_on += " --again"
     asked = await shell(go_on, 2)
     assert "EUR 30.00 at http" in asked.stderr
-    assert "; what other jobs did is done again: there is no terminal" in asked.stderr
+    assert (
+        "; refunds and payouts that other jobs made are made again: there is no terminal"
+        in asked.stderr
+    )
     await shell(f"{go_on} --yes")
     assert paid(shell, 5) == [1, 1, 2, 1, 1]
 

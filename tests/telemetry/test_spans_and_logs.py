@@ -194,8 +194,8 @@ SCENES: dict[Act, str] = {
         INFO batches: refund began: 4 orders
         WARNING requests: refund of 2 orders: outcome unknown: LOST
         WARNING requests: refund of 2 orders: outcome unknown: LOST
-        WARNING batches: refund sends nothing more: 2 earlier requests in a row had no readable \
-reply (stop_after_unknown), and the batch stopped
+        WARNING batches: refund sends nothing more: 2 earlier requests in a row had no reply \
+about their orders (stop_after_unknown), and the batch stopped
         INFO batches: refund ended after N s: 4 unknown; 2 requests, 0 retries
         """,
     _lacks_items: """
