@@ -118,6 +118,10 @@ async def test_again_goes_on_with_its_job_and_not_past_an_old_journal(shell: She
     (shell.folder / "jobs.db").write_bytes(copy)
     await shell(f"{go_on} --yes", 3)
     assert shell.effects() == {2}
+    (shell.folder / "jobs.db").write_bytes(copy)
+    (shell.folder / "off.toml").write_text("[recovery]\nhold_alike_hours = false\n")
+    await shell(f"{go_on} --yes --config off.toml")  # which is what was asked for
+    assert shell.effects() == {2, 3}
 
 
 async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell) -> None:
