@@ -17,6 +17,7 @@ import pytest
 
 from gateway_async import (
     BatchPolicy,
+    GatewayClient,
     HmacSigner,
     NotSentError,
     OutcomeStatus,
@@ -25,11 +26,11 @@ from gateway_async import (
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked, HeldReplies, MemoryTransport, client_over
 from tests.orders import client_at, client_of, direct_payment, make_client, refunds, seeded
 from tests.recovery.books import AGAIN
 from tests.support.books import effects
-from tests.support.interruptions import until
+from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out, until
 from tests.support.servers import bind
 
 PAIRS = [(first, first + gap) for gap in (1, 2, 3, 5) for first in range(0, 40, 2)]
@@ -113,6 +114,33 @@ async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_do
         with pytest.raises(RuntimeError, match="other code cancelled a task of the batch"):
             async for _ in batch:
                 pass
+
+
+CALLS: dict[str, Callable[[GatewayClient], Call]] = {
+    "payment": lambda client: client.pay_direct(direct_payment()),
+    "refund": lambda client: client.refund(refunds(6)),
+    "page": lambda client: client.recent_transactions(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_call_ends_with_what_holds_it(way: Way, name: str) -> None:
+    """The gateway takes every request, carries it out, and says nothing."""
+    held, task = HeldReplies(), asyncio.current_task()
+    client = held.client(policy=BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0))
+    expected: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
+    with pytest.raises(expected.get(way, asyncio.CancelledError)) as caught:
+        await way(CALLS[name](client), held.asked.wait())
+    assert task is not None
+    if way is timed_out:
+        assert type(caught.value.__cause__) is asyncio.CancelledError
+        assert task.cancelling() == 0
+    if isinstance(caught.value, ExceptionGroup):
+        assert [type(error) for error in caught.value.exceptions] == [LookupError]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {task}
 
 
 # One client over several event loops

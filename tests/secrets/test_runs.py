@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+import aiohttp
 import attrs
 import pytest
 
@@ -148,6 +149,13 @@ async def test_what_is_given(net: Dragnet, sandbox: Sandbox, number: int) -> Non
     if isinstance(diary := settings.get("telemetry"), Diary):
         assert diary.is_closed
         net.catch("told", [*diary.batches, *diary.requests, *diary.settled])
+
+
+async def test_a_session_of_the_caller(net: Dragnet, sandbox: Sandbox) -> None:
+    sandbox.faults.add("*", faults.DropReply(probability=0.5))
+    async with aiohttp.ClientSession() as session:
+        await _drive(net, sandbox, USUAL, session=session)
+    assert len(await _drive(net, sandbox, ("pay_direct",), session=session)) == 1  # it is closed
 
 
 async def test_what_cannot_be_sent(net: Dragnet, sandbox: Sandbox) -> None:
