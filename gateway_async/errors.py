@@ -185,6 +185,10 @@ class RejectedError(_CodedError):
     """
 
 
+NOTHING_SENT = (NotSentError, ConfigurationError, InvalidOrderError)
+"""What an order that was not sent may have as its error."""
+
+
 class NotificationError(GatewayError):
     """A notification cannot be read, or names no order; the message quotes nothing of it."""
 

@@ -102,9 +102,9 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
             pattern = re.compile(_BETWEEN_DIGITS.join(card))
             result = _without_card(result, pattern, mask_card(card))
         session.check_owner(result)
-        silence = find_missing_result(operation, result, dialect)
-        if silence is not None:
-            raise silence
+        problem = find_missing_result(operation, result, dialect)
+        if problem is not None:
+            raise problem
         contradiction = find_contradiction(operation, result, sent, dialect)
         if contradiction is not None:
             raise ReplyUnreadableError(contradiction)

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import attrs
 
 from gateway_async.errors import (
+    NOTHING_SENT,
     CertificateError,
     ConfigurationError,
     EvidenceError,
     GatewayError,
-    InvalidOrderError,
     JournalError,
     NotSentError,
     OutcomeUnknownError,
@@ -63,10 +63,6 @@ _REDIRECTS = range(300, 400)
 _MOST_DOUBLINGS = 60
 _SHORTEST_SIGNATURE = 16
 """A shorter signature may be part of any text; it is masked only in a field of its name."""
-
-_BEFORE_SENDING = (NotSentError, ConfigurationError, InvalidOrderError, EvidenceError)
-"""Errors that stay as they are if the request was never asked to write its body."""
-
 
 _BEGAN = time.time() - time.monotonic()
 """The wall-clock time at which the monotonic clock stood at 0, as computed at import."""
@@ -574,7 +570,7 @@ def _proved(error: GatewayError, *, sent: bool) -> GatewayError:
     if sent and not isinstance(error, OutcomeUnknownError):
         name = type(error).__name__
         return OutcomeUnknownError(f"the request was sent, and then {name} was raised: {error}")
-    if sent or isinstance(error, _BEFORE_SENDING):
+    if sent or isinstance(error, (*NOTHING_SENT, EvidenceError)):
         return error
     return NotSentError(f"nothing was sent: {type(error).__name__} was raised before: {error}")
 

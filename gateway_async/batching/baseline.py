@@ -17,7 +17,8 @@ from gateway_async.batching.alike import (
     not_looked_up,
     problem_of,
 )
-from gateway_async.batching.feed import Chunk, check_order
+from gateway_async.batching.chunks import Chunk, FailedChunk
+from gateway_async.batching.feed import check_order
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Sender
 from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async.batching.alike import References
-    from gateway_async.batching.chunks import FailedChunk
     from gateway_async.batching.recorder import Recorder
     from gateway_async.batching.results import BatchResult
     from gateway_async.session import Gate, Session

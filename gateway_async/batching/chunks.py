@@ -1,7 +1,7 @@
-"""The outcomes of a chunk: kept as the bytes of its reply, and made when they are read. Pure.
+"""The orders of one request, and their outcomes once it has ended. Pure.
 
-The bytes take a third of the memory of the decoded reply. They are decoded, and judged again where
-needed, when outcomes are read.
+Outcomes are kept as the bytes of the reply, which take a third of the memory of the decoded reply.
+The bytes are decoded, and judged again where needed, when outcomes are read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.judge import SUCCEEDED, Judgement, all_echoed, judge
-from gateway_async.errors import (
-    ConfigurationError,
-    GatewayError,
-    InvalidOrderError,
-    NotSentError,
-    RejectedError,
-    ReplyUnreadableError,
-)
-from gateway_async.models.orders import OutcomeStatus, status_codes, statuses_of
+from gateway_async.errors import NOTHING_SENT, GatewayError, RejectedError, ReplyUnreadableError
+from gateway_async.models.orders import OutcomeStatus, status_codes, statuses_of, whole_marker
 from gateway_async.outcomes import (
     EchoingReply,
     Exchange,
@@ -31,6 +24,7 @@ from gateway_async.outcomes import (
     make_outcomes,
 )
 from gateway_async.wire.decode import decode_json
+from gateway_async.wire.encode import EncodedChunk, encode_chunk
 
 if TYPE_CHECKING:
     from gateway_async.batching.judge import Overall, Verdict
@@ -39,7 +33,47 @@ if TYPE_CHECKING:
 
 _SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
 _WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
-_NOT_SENT = (NotSentError, ConfigurationError, InvalidOrderError)
+
+
+@attrs.define(eq=False, weakref_slot=False)
+class Chunk:
+    """The orders of one request.
+
+    Attributes:
+        indices: Their positions in the input, ascending.
+        orders: The orders.
+        encoded: The orders as they go out; None if they are not encoded yet.
+    """
+
+    indices: "Sequence[int]"
+    orders: "Sequence[Any]"
+    encoded: EncodedChunk | None = attrs.field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def halves(self) -> "tuple[Chunk, Chunk]":
+        """Return the chunk as two, neither empty."""
+        middle = len(self.orders) // 2
+        return self.part(range(middle)), self.part(range(middle, len(self.orders)))
+
+    def part(self, places: "Iterable[int]") -> "Chunk":
+        """Return the orders at some places."""
+        picked = sorted(places)
+        return Chunk([self.indices[n] for n in picked], tuple(self.orders[n] for n in picked))
+
+    def encode(
+        self, operation: "Operation", dialect: "Dialect", marker_prefix: str | None
+    ) -> EncodedChunk:
+        """Write the orders as they go out; their markers begin with `marker_prefix`."""
+        if marker_prefix is None:
+            return encode_chunk(operation, self.orders, dialect)
+        markers = [whole_marker(marker_prefix, n) for n in self.indices]
+        return encode_chunk(operation, self.orders, dialect, markers)
+
+    def failed(self, error: GatewayError) -> "FailedChunk":
+        """Return one outcome for all orders of the chunk."""
+        return FailedChunk(indices=self.indices, orders=self.orders, error=error)
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)
@@ -65,7 +99,7 @@ class FailedChunk:
         """The status of each."""
         if isinstance(self.error, RejectedError):
             return OutcomeStatus.DECLINED
-        is_sent = not isinstance(self.error, _NOT_SENT)
+        is_sent = not isinstance(self.error, NOTHING_SENT)
         return OutcomeStatus.UNKNOWN if is_sent else OutcomeStatus.NOT_SENT
 
     @property

@@ -10,14 +10,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-import attrs
-
-from gateway_async.batching.chunks import FailedChunk
+from gateway_async.batching.chunks import Chunk, FailedChunk
 from gateway_async.errors import DuplicateOrderError, GatewayError, InvalidOrderError, NotSentError
-from gateway_async.models.orders import OutcomeStatus, count_status, whole_marker
+from gateway_async.models.orders import OutcomeStatus, count_status
 from gateway_async.models.values import describe
 from gateway_async.operations import identity_of
-from gateway_async.wire.encode import EncodedChunk, check_amounts, encode_chunk, selection_fields
+from gateway_async.wire.encode import check_amounts, selection_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,47 +61,6 @@ def _check_values(operation: "Operation", orders: "Sequence[Any]", dialect: "Dia
         selection_fields(orders, dialect)
     else:
         check_amounts(orders, dialect)
-
-
-@attrs.define(eq=False, weakref_slot=False)
-class Chunk:
-    """The orders of one request.
-
-    Attributes:
-        indices: Their positions in the input, ascending.
-        orders: The orders.
-        encoded: The orders as they go out; None if they are not encoded yet.
-    """
-
-    indices: "Sequence[int]"
-    orders: "Sequence[Any]"
-    encoded: EncodedChunk | None = attrs.field(default=None, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.orders)
-
-    def halves(self) -> "tuple[Chunk, Chunk]":
-        """Return the chunk as two, neither empty."""
-        middle = len(self.orders) // 2
-        return self.part(range(middle)), self.part(range(middle, len(self.orders)))
-
-    def part(self, places: "Iterable[int]") -> "Chunk":
-        """Return the orders at some places."""
-        picked = sorted(places)
-        return Chunk([self.indices[n] for n in picked], tuple(self.orders[n] for n in picked))
-
-    def encode(
-        self, operation: "Operation", dialect: "Dialect", marker_prefix: str | None
-    ) -> EncodedChunk:
-        """Write the orders as they go out; their markers begin with `marker_prefix`."""
-        if marker_prefix is None:
-            return encode_chunk(operation, self.orders, dialect)
-        markers = [whole_marker(marker_prefix, n) for n in self.indices]
-        return encode_chunk(operation, self.orders, dialect, markers)
-
-    def failed(self, error: GatewayError) -> FailedChunk:
-        """Return one outcome for all orders of the chunk."""
-        return FailedChunk(indices=self.indices, orders=self.orders, error=error)
 
 
 class Source(Protocol):

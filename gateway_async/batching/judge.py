@@ -117,7 +117,7 @@ def _judge_money(
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     found, conflicts, unexpected = _match_by_identity(orders, listed)
-    denial = payload if _find_refusal(payload, dialect) else None
+    denial = payload if _find_denial(payload, dialect) else None
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, found, strict=True)):
         if position in conflicts:
@@ -155,7 +155,7 @@ def _shown_overall(payload: "Item") -> str:
     return f"return_status {code or ''!r}, return_message {text or ''!r}"
 
 
-def _find_refusal(payload: "Item", dialect: "Dialect") -> RejectedError | None:
+def _find_denial(payload: "Item", dialect: "Dialect") -> RejectedError | None:
     """Return the error of a reply whose overall result means that nothing was done; else None."""
     code, text = overall_of(payload)
     if code not in dialect.nothing_done_return_statuses:
@@ -206,7 +206,7 @@ def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
     """Judge an order that the reply does not list."""
     if overall_of(payload)[0] in dialect.done_return_statuses:
         return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
-    if (refusal := _find_refusal(payload, dialect)) is not None:
+    if (refusal := _find_denial(payload, dialect)) is not None:
         return OutcomeStatus.DECLINED, refusal
     said = _shown_overall(payload)
     return _unreadable(
@@ -357,7 +357,7 @@ def find_missing_result(
     if any(result.get(name) for name in operation.result_fields):
         return None
     said = _shown_overall(result)
-    return _find_refusal(result, dialect) or ReplyUnreadableError(
+    return _find_denial(result, dialect) or ReplyUnreadableError(
         f"the reply does not say whether it was done: {said}"
     )
 
@@ -366,16 +366,16 @@ def _judge_result(
     operation: "Operation", order: object, payload: "Item", dialect: "Dialect"
 ) -> Judgement:
     """Judge a payout, which has a request of its own: the reply is its one item."""
-    silence = find_missing_result(operation, payload, dialect)
-    if isinstance(silence, RejectedError):
-        return Judgement([(OutcomeStatus.DECLINED, silence)], [()], [])
-    if silence is not None:
-        verdict: Verdict = OutcomeStatus.UNKNOWN, silence
+    problem = find_missing_result(operation, payload, dialect)
+    if isinstance(problem, RejectedError):
+        return Judgement([(OutcomeStatus.DECLINED, problem)], [()], [])
+    if problem is not None:
+        verdict: Verdict = OutcomeStatus.UNKNOWN, problem
     else:
-        denial = payload if _find_refusal(payload, dialect) else None
+        denial = payload if _find_denial(payload, dialect) else None
         verdict = _judge_items(operation, (payload,), order, denial, dialect)
     explain(verdict[1], operation, order, dialect)
-    return Judgement([verdict], [() if silence is not None else (payload,)], [])
+    return Judgement([verdict], [() if problem is not None else (payload,)], [])
 
 
 def explain(

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
-    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
     from gateway_async.batching.judge import Judgement
     from gateway_async.errors import AlikeRefundError
 

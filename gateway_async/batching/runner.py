@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from gateway_async.batching.alike import References
-    from gateway_async.batching.feed import Chunk, Source
+    from gateway_async.batching.chunks import Chunk
+    from gateway_async.batching.feed import Source
     from gateway_async.batching.results import BatchResult, Progress
     from gateway_async.operations import Operation
     from gateway_async.outcomes import ChunkResult
@@ -359,7 +360,7 @@ class WorkerPool:
             operation,
             gate,
             run.results,
-            self._finish,
+            self._add_and_release,
             self._recorder,
             marker_prefix=sent_prefix,
             alone=policy.duplicates == "reject",
@@ -373,7 +374,7 @@ class WorkerPool:
                 session,
                 gate,
                 run.results,
-                add=self._finish,
+                add=self._add_and_release,
                 recorder=self._recorder,
                 since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
                 counts_made=not is_job and policy.duplicates != "reject",
@@ -460,7 +461,7 @@ class WorkerPool:
         try:
             while (chunk := await self._next_chunk()) is not None:
                 if (reason := gate.stop_reason) is not None:
-                    self._finish(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
+                    self._add_and_release(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
                     await asyncio.sleep(0)  # let other tasks run, however long the input is
                     continue
                 rest: Chunk | None = chunk
@@ -534,7 +535,7 @@ class WorkerPool:
         gate.stop(reason)
         self._withdraw_unsent()
 
-    def _finish(self, chunk: "ChunkResult") -> None:
+    def _add_and_release(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk, and let orders that waited for it follow."""
         self._add(chunk)
         if self._feed.is_serial:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async.batching.alike import References
-    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.judge import Overall
     from gateway_async.batching.recorder import ChunkIntent
     from gateway_async.operations import Operation
@@ -109,7 +109,7 @@ class Sender:
             references: By transaction, the references of its earlier refunds, where known.
 
         Returns:
-            The error if there was no readable reply, or one that `_find_silence` finds.
+            The error if there was no readable reply, or one that `_find_none_listed` finds.
         """
         task, observer = asyncio.current_task(), self._session.observer
         results = self._results
@@ -126,7 +126,7 @@ class Sender:
                 what = "nothing was sent: the request could not be written"
                 self._add(chunk.failed(problem or NotSentError(what)))
         result: AnsweredChunk | FailedChunk | None = None
-        judgement, is_cut, silence = None, False, None
+        judgement, is_cut, none_listed = None, False, None
         with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
             try:
                 span.begin()
@@ -139,7 +139,7 @@ class Sender:
                         if is_cut:
                             return await self._send_halves(chunk, references)
                         results.add_unexpected(judgement.unexpected, len(reply))
-                        silence = _find_silence(self._operation, judgement)
+                        none_listed = _find_none_listed(self._operation, judgement)
                     result = AnsweredChunk(
                         chunk.indices,
                         chunk.orders,
@@ -162,7 +162,7 @@ class Sender:
                         self._add(result)
                     else:
                         await intent.conclude(result, judgement, self._add)
-        return attempts.error or silence
+        return attempts.error or none_listed
 
     def _attempts(
         self, chunk: "Chunk", references: "References", intent: "ChunkIntent | None"
@@ -261,7 +261,7 @@ class Sender:
         )
 
 
-def _find_silence(operation: "Operation", judgement: Judgement) -> ReplyUnreadableError | None:
+def _find_none_listed(operation: "Operation", judgement: Judgement) -> ReplyUnreadableError | None:
     """Return the error of a reply that lists none of its orders, and does not decline them.
 
     None for a look-up, which may so be told that there is nothing, and for a payout, of which one

@@ -34,8 +34,7 @@ from gateway_async.wire.records import storable_item
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
-    from gateway_async.batching.chunks import AnsweredChunk
-    from gateway_async.batching.feed import Chunk
+    from gateway_async.batching.chunks import AnsweredChunk, Chunk
     from gateway_async.batching.judge import Judgement
     from gateway_async.errors import AlikeRefundError
     from gateway_async.journal.leases import Lease

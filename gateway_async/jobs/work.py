@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.chunks import FailedChunk
-from gateway_async.batching.feed import Chunk, GivenOrders, OrderFeed, is_cancelled
+from gateway_async.batching.chunks import Chunk, FailedChunk
+from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,

@@ -225,6 +225,19 @@ async def test_a_failure_behind_a_request_loses_no_order(breaks: str, streamed: 
     assert [outcome.sending is None for outcome in outcomes] == [False] * 20 + [True] * 20
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_deadline_that_ends_every_request_ends_no_worker(streamed: bool) -> None:
+    """Each worker waits for the limiter then; the orders after its chunk still get an outcome."""
+    limiter = Limiter(lambda _: asyncio.Event().wait())
+    policy = attrs.evolve(TEN, concurrency=2, deadline_seconds=0.01)
+    transport, orders = MemoryTransport(), refunds(60)
+    batch = client_over(transport, policy=policy, limiter=limiter).refund(iter(orders))
+    outcomes = await read(batch, streamed=streamed)
+    assert statuses(outcomes) == [NOT_SENT] * 60
+    assert batch.result.exhausted
+    assert not transport.asked
+
+
 async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome() -> None:
     """It was judged on the shallow stack of a worker, and is read again on a deep one."""
     nested = "[" * 850 + "]" * 850
