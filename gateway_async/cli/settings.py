@@ -230,17 +230,15 @@ class Settings(Network):
         """Make the journal; in messages, it has its whole path.
 
         Args:
-            create: Whether one is made where there is none; its file is for this user alone.
+            create: Whether one is made where there is none.
 
         Raises:
             ConfigurationError: If the settings name one that cannot be.
         """
         path = self.journal_file
-        if create and path is not None:
+        if create and path is not None and self.journal == default_journal(os.environ):
             with contextlib.suppress(OSError):  # the journal then says what is wrong
-                if self.journal == default_journal(os.environ):
-                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                path.touch(mode=0o600)
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         url = locate(self.journal).absolute_url
         return Journal.open(url, lease_seconds=self.journal_lease_seconds, create=create)
 

@@ -50,7 +50,7 @@ def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
         async with shared as limiter, settings.client(credentials, limiter=limiter) as made:
             yield made
 
-    settings.open_journal()  # makes its folder and file, for this user alone
+    settings.open_journal()  # makes the folder of the usual one, for this user alone
     policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
     return Workers(broker, client, locate(settings.journal).absolute_url, policy=policy)
 

@@ -1,8 +1,9 @@
-"""Where a journal is: its URL, checked before anything is opened. Pure.
+"""Where a journal is: its URL and its file, checked before anything is opened.
 
 A password is in no message and in no repr.
 """
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -63,7 +64,7 @@ class Location:
             )
 
     def check_file(self, *, create: bool) -> None:
-        """Refuse a file that is not there, or cannot be made.
+        """Refuse a file that is not there, or cannot be made; make one for this user alone.
 
         Args:
             create: Whether it is made where there is none.
@@ -78,6 +79,9 @@ class Location:
             raise JournalError(
                 f"cannot open the journal {self.shown}: the folder {path.parent} does not exist"
             )
+        if self.is_sqlite and not path.exists():
+            with contextlib.suppress(OSError):  # the database then says what is wrong
+                path.touch(mode=0o600)
 
     def missing(self) -> JournalError:
         """Return the error that says that there is no journal."""

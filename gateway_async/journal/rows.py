@@ -303,7 +303,7 @@ def _error_of(row: Row) -> GatewayError | None:
         said_by_gateway = "" if known.proof == BY_OPERATOR else known.text
         error = RejectedError(text, code=known.code, text=said_by_gateway)
     elif row.state is JobState.NEW:
-        error = NotSentError(f"not sent yet: {known.text or 'the job has not come to it'}")
+        error = NotSentError(known.text or "the job has not come to it yet")
     elif row.state is JobState.INTENT:
         error = OutcomeUnknownError("it was in flight when its process ended, or still is")
     elif known.proof == NEVER_SENT and row.operation.kind is OperationClass.KEYED:

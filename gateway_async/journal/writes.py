@@ -176,8 +176,8 @@ class OrderChanges(Orders):
             is_begun = known.state in MAY_BE_DONE and known.proof != NEVER_SENT
             if is_begun and self.known_at(index).proof != BY_OPERATOR:
                 held = never_sent(
-                    f"not sent: job {name!r} has the request_id {request_id!r}, too, which is "
-                    f"{known.state} there"
+                    f"job {name!r} has the request_id {request_id!r}, too, which is {known.state} "
+                    "there"
                 )
                 self.hold({index: held})
                 return held.text

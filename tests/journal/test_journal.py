@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -150,8 +151,8 @@ async def test_no_such_job(journal: Journal) -> None:
 
 
 KNOWN: list[tuple[str, dict[str, str], str, type[Exception | None], str]] = [
-    ("new", {}, "not_sent", NotSentError, "not sent yet"),
-    ("new", {"text": "withdrawn"}, "not_sent", NotSentError, "not sent yet: withdrawn"),
+    ("new", {}, "not_sent", NotSentError, "the job has not come to it yet"),
+    ("new", {"text": "withdrawn"}, "not_sent", NotSentError, "withdrawn"),
     ("intent", {}, "unknown", OutcomeUnknownError, "in flight when its process ended"),
     ("succeeded", {}, "succeeded", type(None), ""),
     ("declined", {"code": "V1", "text": "no"}, "declined", RejectedError, "no"),
@@ -184,7 +185,7 @@ async def test_outcomes_are_read_in_input_order(journal: Journal, tables: Tables
 DECISIONS: list[tuple[str, str, str]] = [
     ("succeeded", "succeeded", "None"),
     (OutcomeStatus.DECLINED, "declined", "decided by a person: seen in the portal"),
-    ("not_sent", "new", "not sent yet: decided by a person: seen in the portal"),
+    ("not_sent", "new", "decided by a person: seen in the portal"),
     ("unknown", "held", "decided by a person: seen in the portal"),
 ]
 
@@ -250,6 +251,13 @@ async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables)
         await submitted(journal)
     async with Journal.open(url, create=False) as journal:
         assert [status.name for status in await journal.jobs()] == ["job"]
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_file_that_is_made_is_for_its_user_alone(journal: Journal, url: str) -> None:
+    await submitted(journal)
+    for path in (url.removeprefix("sqlite:///"), f"{url.removeprefix('sqlite:///')}-wal"):
+        assert os.stat(path).st_mode & 0o777 == 0o600  # noqa: PTH116  # a Path may not be used here
 
 
 def test_a_relative_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
