@@ -22,7 +22,7 @@ import attrs
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, print_json, standard_output
-from gateway_async.cli.outcomes import SHOWN
+from gateway_async.cli.outcomes import shown
 from gateway_async.cli.settings import Settings, to_toml
 from gateway_async.cli.tables import out_file
 from gateway_async.client import GatewayClient
@@ -303,7 +303,7 @@ def describe_order(
         seen = f"{outcome.status}: {outcome.error}"
         yield Finding(check, UNKNOWN, seen, advice["unknown"])
     for record in records:
-        yield Finding(check, OK, _shown(record))
+        yield Finding(check, OK, shown(record))
     for status, seen, field in dict.fromkeys(_misfits(records, dialect, now)):
         question = QUESTIONS["dialect"].get(field, "")
         yield Finding(check, status, seen, question, (field,))
@@ -350,12 +350,6 @@ def _misfits(
 def _values(records: tuple[Any, ...], name: str) -> set[Any]:
     """Return the values that records have of a field."""
     return {value for one in records if (value := getattr(one, name, None)) not in (None, "")}
-
-
-def _shown(record: Any) -> str:
-    """Show a record: what names and counts it, and nothing that may be personal."""
-    values = ((name, getattr(record, name, None)) for name in SHOWN)
-    return ", ".join(f"{name} {value}" for name, value in values if value not in (None, ""))
 
 
 def excerpt(body: bytes, signature: str) -> str:

@@ -20,6 +20,7 @@ from rich.text import Text
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OutcomeStatus
+from gateway_async.report.report import Totals
 from gateway_async.signing import HmacSigner
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
@@ -110,15 +111,22 @@ def in_toml(text: str) -> str:
     return _CLASS.sub(lambda found: _NAMES[found[0]], text)
 
 
-def listed(counts: Mapping[str, int]) -> str:
-    """Return how many have each status, or are in each state, that any has."""
+def listed(counts: Mapping[str, int], totals: Mapping[str, Totals] | None = None) -> str:
+    """Return how many have each status, or are in each state, that any has, and how much money."""
     order = [*OutcomeStatus, *sorted({*counts} - {*OutcomeStatus})]
-    return ", ".join(f"{counts[name]:,} {name}" for name in order if counts.get(name))
+    money = {name: f" ({one.money})" for name, one in (totals or {}).items() if one.money}
+    return ", ".join(
+        f"{counts[name]:,} {name}{money.get(name, '')}" for name in order if counts.get(name)
+    )
 
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural but for one."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 @attrs.define(kw_only=True)
@@ -131,6 +139,7 @@ class Console:
         is_verbose: Whether everything that the library logs is said.
         rich: Where it is said.
         has_begun: Whether the command may have sent something.
+        waits_until: Until when a job waits, as the library logs it: seconds since the epoch.
     """
 
     line: str = ""
@@ -140,6 +149,7 @@ class Console:
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
     has_begun: bool = attrs.field(default=False, init=False)
+    waits_until: float = attrs.field(default=0.0, init=False)
     _alike: dict[tuple[str, str], tuple[int, str]] = attrs.field(factory=dict, init=False)
     """By logger and kind of warning, how many there were beyond the first, and the last."""
 
@@ -171,11 +181,13 @@ class Console:
         requests: int | None,
         retries: int | None,
         seconds: float,
+        *,
+        totals: Mapping[str, Totals] | None = None,
     ) -> None:
         """Say what a run of orders came to."""
         made = "" if requests is None else f"; {counted(requests, 'request')} sent"
         made += f", {counted(retries, 'attempt')} repeated" if retries else ""
-        orders = [counted(sum(counts.values()), "order"), *filter(None, [listed(counts)])]
+        orders = [counted(sum(counts.values()), "order"), *filter(None, [listed(counts, totals)])]
         self.say(f"{what}: {', '.join(orders)}{made}; {seconds:.1f} s")
 
     def note(self, message: str) -> None:
@@ -209,6 +221,9 @@ class Console:
 
     def _pass_on(self, record: logging.LogRecord) -> None:
         kind, text = (record.name, str(record.msg)), record.getMessage()
+        if (seconds := getattr(record, "wait_seconds", 0)) > 0:
+            self.waits_until = time.time() + seconds
+            text += f" (until {_clock(self.waits_until)})"
         if kind in self._alike:
             self._alike[kind] = self._alike[kind][0] + 1, text
         else:
@@ -256,6 +271,8 @@ async def progress(
         nonlocal said
         count, counts = look()
         rate = f"{(count - before) / max(time.monotonic() - started, 1):,.0f}/s"
+        if console.waits_until > time.time():
+            rate = f"waits until {_clock(console.waits_until)}"
         parts = (f"{name}: {count:,} of {total:,}", rate, listed(counts))
         text = ", ".join(filter(None, parts))
         if not bar.disable:

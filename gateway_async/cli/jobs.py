@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import itertools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
@@ -16,14 +16,17 @@ from cyclopts import App
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, standard_output
-from gateway_async.cli.orders import OrderFile, Totals
+from gateway_async.cli.orders import OrderFile, input_columns, value_of
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
+from gateway_async.cli.tables import to_text
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.states import DECISIONS, IN_DOUBT
+from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, OperationClass
+from gateway_async.report.report import Totals
 
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
@@ -155,7 +158,8 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
     """Refuse a file of other orders than those of the job that is to go on with it.
 
     Raises:
-        ConfigurationError: Naming the first line that differs, and its fields that do.
+        ConfigurationError: Naming the first line that differs, its columns that do, and both values
+            of the first of them.
     """
     if job.operation != file.operation.name:
         return  # the journal refuses it, and says whose the job is
@@ -163,9 +167,7 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
     async for row in rows_of(journal, job.name):
         line, order = next(orders, (0, row.order))
         if row.order != order:
-            there, here = (attrs.asdict(one, recurse=False) for one in (row.order, order))
-            names = ", ".join(name for name in here if here[name] != there[name])
-            problem = f"line {line} has another {names}"
+            problem = f"line {line} has another {_difference(row.order, order)}"
             break
     if not problem and job.total != file.totals.orders:
         problem = f"it has {job.total:,}, and the file {file.totals.orders:,}"
@@ -174,6 +176,18 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
             f"job {job.name!r} has other orders: {problem}; nothing was sent. Give the file of the "
             "job, or, for different orders only, another --job"
         )
+
+
+def _difference(there: Any, here: Any) -> str:
+    """Name the columns in which two orders differ, and what the first of them holds, masked."""
+    columns, shown = list[str](), list[str]()
+    for column, field in input_columns(type(here)):
+        values = [value_of(one, column) for one in (here, there)]
+        if values[0] != values[1]:
+            columns.append(column)
+            shown += [to_text(one) if field.repr else MASK for one in values]
+    first = f": {shown[0]!r} here, {shown[1]!r} in the job" if shown else ""
+    return f"{', '.join(columns)}{first}"
 
 
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
@@ -235,7 +249,9 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         ConfigurationError: If workers alone run it, or the answer was no.
     """
     run.job = known.name
-    if known.status is not None and known.status.is_cut and known.status.imported:
+    is_cut = known.status is not None and known.status.is_cut and known.status.imported
+    is_over = is_cut and known.is_done and file is None
+    if is_cut and not is_over:
         raise ConfigurationError(
             f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
             f"  {options.worker_line(run.given)}"
@@ -259,6 +275,9 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
     reasons = Kept()
 
     async def work(_: TextIO, stop: Stop) -> None:
+        if is_over:  # no process can take it: there are only its outcomes
+            run.has_begun = True
+            return
         async with run.settings.open_journal() as journal, run.client() as client:
             job = journal.job(known.name)
             if file is None:
@@ -361,16 +380,21 @@ async def show(
         naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
         columns = ("index", "state", *naming, "reason")
         rows, count = list[tuple[Any, ...]](), sum(status.counts[state] for state in IN_DOUBT)
+        totals = defaultdict[str, Totals](lambda: Totals(dialect=settings.dialect))
         async for row in rows_of(journal, name):
+            totals[row.state].add(operation.moved_by(row.order))
             if row.state in IN_DOUBT and len(rows) < _SHOWN:
                 names = (str(getattr(row.order, column)) for column in naming)
                 rows.append((row.index, str(row.state), *names, row.known.text))
     if json:
         in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
-        print_json({**_facts(status), "in_doubt": in_doubt, "in_doubt_count": count})
+        amounts = {str(state): one.amounts for state, one in totals.items()}
+        more = {"amounts": amounts, "in_doubt": in_doubt, "in_doubt_count": count}
+        print_json({**_facts(status), **more})
         return
     out = standard_output()
-    for field, value in _shown(status, settings).items():
+    states = {"states": listed(states_of(status), totals) or "no orders"}
+    for field, value in {**_shown(status, settings), **states}.items():
         out.print(f"{field:<12} {value}")
     if count:
         out.print(f"\nindex  state    {'  '.join(naming)}")
@@ -478,12 +502,12 @@ async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
     async with settings.open_journal(create=False) as journal:
         status = await journal.status(name)
         operation = OPERATIONS[status.operation]
-        totals = Totals(operation, settings.dialect)
+        totals = Totals(dialect=settings.dialect)
         sent = {JobState.NEW, *(IN_DOUBT if settings.recovery.resend_absent else ())}
         if operation.confirms:
             async for row in rows_of(journal, name):
                 if row.state in sent:
-                    totals.add(row.order)
+                    totals.add(operation.moved_by(row.order))
     return status, totals
 
 

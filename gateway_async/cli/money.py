@@ -5,7 +5,6 @@ under a name that is made of them. The same file, given again after whatever hap
 it was, and sends nothing that may have been sent.
 """
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
@@ -16,15 +15,13 @@ import orjson
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, in_toml, plain, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
-from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
-from gateway_async.cli.outcomes import Kept, result_cells, write_found
+from gateway_async.cli.orders import LEDGER, OrderFile, open_orders
+from gateway_async.cli.outcomes import Found
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import MASK
-from gateway_async.operations import OPERATIONS
-from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
@@ -83,24 +80,17 @@ def look_up(
             identifiers is looked up by its transaction_id.
     """
     run = Run(command=name, console=console, given=given, source=orders)
-    columns = result_columns(OPERATIONS[run.operation])
-    with (
-        open_orders(orders, run.operation, run.settings) as file,
-        contextlib.closing(Kept()) as found,
-    ):
+    with open_orders(orders, run.operation, run.settings) as file:
         run.check(needs_out=given.json)
-
-        def keep(outcome: Outcome[Any, Any]) -> None:
-            run.report.see(outcome, file.lines[outcome.index])
-            found[outcome.index] = orjson.dumps(result_cells(outcome, columns))
+        found = Found(run, file)
 
         async def work(_: TextIO, stop: Stop) -> None:
             async with run.client() as client:
                 policy = attrs.evolve(run.settings.policy, duplicates="allow")  # it does no harm
                 batch = client.batch(run.operation, file.orders(), policy=policy)
-                await drive(batch, run, stop, total=file.totals.orders, see=keep)
+                await drive(batch, run, stop, total=file.totals.orders, see=found.keep)
 
-        return run.carry_out(work, lambda out: write_found(run, file, found, out))
+        return run.carry_out(work, found.write)
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
@@ -116,11 +106,9 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
     written = _written(file, settings.dialect, size)
     count, first = -(-left // size), [*itertools.islice(written, 0 if states else _REQUESTS_SHOWN)]
     if run.given.json:
-        amounts = {code: str(amount) for code, amount in sorted(totals.amounts.items())}
         job = {"command": run.command, "job": known.name, "states": states, "url": url}
-        job["others"] = known.others
-        sent = {"orders": totals.orders, "amounts": amounts, "requests": count, "first": first}
-        print_json({"dry_run": True, **job, **sent})
+        sent = {"orders": totals.orders, "amounts": totals.amounts, "requests": count}
+        print_json({"dry_run": True, **job, "others": known.others, **sent, "first": first})
         return
     out = standard_output().print
     for number, body in enumerate(first, 1):

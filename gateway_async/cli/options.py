@@ -170,8 +170,8 @@ class Files(Config):
             none.
         report: The file for a report on the run, one page of HTML for a browser. A file that is
             there already, of either option, is kept under another name.
-        json: Print one JSON object at the end: counts, job, files and the next commands; it needs
-            --out with a file.
+        json: Print one JSON object at the end: counts, amounts, job, files and the next commands;
+            it needs --out with a file.
     """
 
     out: Annotated[Path | None, _PATH, _FILES] = None

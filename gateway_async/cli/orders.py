@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import re
 from array import array
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -20,14 +19,14 @@ import orjson
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, columns_of
-from gateway_async.cli.console import counted
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import Problem, Row, Table, TableError, open_table
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText, written_amount
+from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
+from gateway_async.report.report import Totals
 
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
@@ -67,6 +66,13 @@ def input_columns(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
             yield f"{path}{field.name}", field
 
 
+def value_of(order: Any, column: str) -> Any:
+    """Return what an order has in a column; None where it lacks the part with that field."""
+    for name in column.split("."):
+        order = getattr(order, name, None)
+    return order
+
+
 def result_columns(operation: Operation) -> tuple[str, ...]:
     """Return the columns that are written beside those of the input.
 
@@ -91,38 +97,6 @@ class _WrongCellError(Exception):
     def __init__(self, column: str | None, reason: str) -> None:
         super().__init__(reason)
         self.column, self.reason = column, reason
-
-
-class Totals:
-    """What the orders of one operation add up to.
-
-    Args:
-        operation: The operation.
-        dialect: Says how many decimal places an amount is shown with.
-
-    Attributes:
-        orders: How many orders.
-        amounts: By currency, the sum of what would be moved.
-    """
-
-    def __init__(self, operation: Operation, dialect: Dialect) -> None:
-        self.orders: int = 0
-        self.amounts: dict[str, Decimal] = defaultdict(Decimal)
-        self._operation = operation
-        self._dialect = dialect
-
-    def add(self, order: Any) -> None:
-        """Take one order in, with what it moves."""
-        self.orders += 1
-        if (moved := self._operation.moved_by(order)) is not None:
-            self.amounts[moved[0].upper()] += moved[1]
-
-    def __str__(self) -> str:
-        sums = [
-            f"{code or 'without currency'} {written_amount(amount, self._dialect.places(code))}"
-            for code, amount in sorted(self.amounts.items())
-        ]
-        return ", ".join([counted(self.orders, "order"), *sums])
 
 
 class OrderFile:
@@ -155,7 +129,7 @@ class OrderFile:
         self.table = table
         self.operation = operation
         self._inputs = dict(input_columns(operation.order_class))
-        self.totals: Totals = Totals(operation, dialect or Dialect())
+        self.totals: Totals = Totals(dialect=dialect or Dialect())
         self.lines: array[int] = array("L")
         self._dialect = dialect
         self._repeats = repeats
@@ -234,7 +208,7 @@ class OrderFile:
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
-            self.totals.add(order)
+            self.totals.add(self.operation.moved_by(order))
             if self.operation.takes_jobs:
                 digest.update(orjson.dumps(_plain(order)))
         if not self.lines and not wrong:

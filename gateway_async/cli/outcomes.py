@@ -1,7 +1,8 @@
 """Outcomes as rows of a file: of a job as its journal has them, of look-ups as they were found."""
 
+import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from typing import Any, TextIO
 
 import attrs
@@ -16,15 +17,17 @@ from gateway_async.cli.orders import (
     OrderFile,
     input_columns,
     result_columns,
+    value_of,
 )
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, to_text
-from gateway_async.errors import NotSentError, OutcomeUnknownError, RejectedError
+from gateway_async.errors import NotSentError, OutcomeUnknownError
 from gateway_async.journal import JobState, Journal
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
+from gateway_async.report.report import reason_of
 
 SHOWN = (
     *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
@@ -39,16 +42,12 @@ _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: l
 def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[str, str]:
     """Return the result cells of one order; those of several records of it are joined by `;`."""
     records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
-    error = outcome.error
-    text = "" if error is None else str(error)
-    if isinstance(error, RejectedError):
-        text = error.text or text
     read = [{**cells_of(one), **cells_of(one, RECORD)} for one in records]
     found = {column: ";".join(to_text(one.get(column)) for one in read) for column in columns}
     said = {
         "status": str(outcome.status),
-        "code": getattr(error, "code", ""),
-        "error": in_toml(text),
+        "code": getattr(outcome.error, "code", ""),
+        "error": in_toml(reason_of(outcome.error)),
     }
     return {**found, **said}
 
@@ -132,51 +131,59 @@ async def write_job(
 
 def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
     """Return the cells of an order that no file has: its fields, those in its parts with dots."""
-    found: dict[str, Any] = {"index": row.index}
-    for column in fields:
-        value = row.order
-        for name in column.split("."):
-            value = getattr(value, name, None)
-        found[column] = cell_of(value)
-    return found
+    return {"index": row.index, **{one: cell_of(value_of(row.order, one)) for one in fields}}
 
 
-async def write_found(run: Run, file: OrderFile, found: Kept, out: TextIO) -> None:
-    """Write every row with what was found; those that the run did not come to were not sent.
-
-    Without a file for them, write a line for each, to be read.
+class Found:
+    """What look-ups found, kept until their rows are written, in the order of the file.
 
     Args:
-        run: Counts those, too.
-        file: The orders that were looked up.
-        found: The result cells of each that was, as JSON.
-        out: Where they are written.
+        run: Counts them; without a file for them, a line for each record is written, to be read.
+        file: The orders that are looked up.
     """
-    columns = result_columns(file.operation)
-    passed = [name for name in file.table.header if name not in columns]
-    write = csv_writer(out, [*passed, *columns]) if run.given.out else None
-    for index, row in enumerate(file.table.rows()):
-        if (kept := found.get(index)) is not None:
-            cells = orjson.loads(kept)
+
+    def __init__(self, run: Run, file: OrderFile) -> None:
+        self._run = run
+        self._file = file
+        self._columns = result_columns(file.operation)
+        self._kept = Kept()
+
+    def keep(self, outcome: Outcome[Any, Any]) -> None:
+        """Count an outcome, and keep it as it is written."""
+        line = self._file.lines[outcome.index]
+        self._run.report.see(outcome, line)
+        if self._run.given.out is None:
+            self._kept[outcome.index] = lines_of(outcome, line).encode()
         else:
-            outcome = Outcome[Any, Any](
-                order=file.order_of(row),
-                index=index,
-                status=OutcomeStatus.NOT_SENT,
-                error=_NOT_SENT,
-            )
-            run.report.see(outcome, row.line)
-            cells = result_cells(outcome, columns)
-        if write is None:
-            out.write(_shown(row.cells, cells, row.line))
-        else:
-            write({**row.cells, **cells})
+            self._kept[outcome.index] = orjson.dumps(result_cells(outcome, self._columns))
+
+    async def write(self, out: TextIO) -> None:
+        """Write every row with what was found; those that the run did not come to were not sent."""
+        passed = [name for name in self._file.table.header if name not in self._columns]
+        is_read = self._run.given.out is None
+        write = None if is_read else csv_writer(out, [*passed, *self._columns])
+        with contextlib.closing(self._kept):
+            for index, row in enumerate(self._file.table.rows()):
+                if self._kept.get(index) is None:
+                    order, status = self._file.order_of(row), OutcomeStatus.NOT_SENT
+                    self.keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
+                kept = self._kept.get(index) or b""
+                if write is None:
+                    out.write(kept.decode())
+                else:
+                    write({**row.cells, **orjson.loads(kept)})
 
 
-def _shown(given: Mapping[str, str], cells: Mapping[str, str], line: int) -> str:
-    """Return one row as a line to be read: its status, its order and what was found."""
-    found = {one: given.get(one) for one in ("order_no", "transaction_id")}
-    found |= {one: text for one in SHOWN if (text := cells.get(f"record_{one}"))}
-    named = (f"{one} {text}" for one, text in {**found, "error": cells["error"]}.items() if text)
-    text = plain(f"line {line}: {', '.join((cells['status'], *named))}")
-    return text.replace("\n", "\\n") + "\n"  # none of its values begins a line
+def lines_of(outcome: Outcome[Any, Any], line: int) -> str:
+    """Return an outcome as lines to be read, one for each record: status, order, and error."""
+    error = f", error {reason_of(outcome.error)}" if outcome.error else ""
+    found = [shown(one) for one in outcome.record or [outcome.order]]
+    texts = [plain(f"line {line}: {outcome.status}, {one}{error}") for one in found]
+    # None of their values begins a line.
+    return "".join(text.replace("\n", "\\n") + "\n" for text in texts)
+
+
+def shown(record: Any) -> str:
+    """Show what names and counts an order or a record, and nothing that may be personal."""
+    texts = ((name, to_text(getattr(record, name, None))) for name in SHOWN)
+    return ", ".join(f"{name} {text}" for name, text in texts if text)

@@ -121,6 +121,7 @@ class Run:
         found = attrs.asdict(head) | {
             "journal": None if self.job is None else self.settings.place,
             "counts": counts,
+            "amounts": {kind: one.amounts for kind, one in self.report.totals.items()},
             "orders": counts.total(),
             "held": self.states[JobState.HELD],
             "reasons": dict(sum((Counter({text: n}) for n, _, text in reasons), Counter())),
@@ -209,9 +210,9 @@ class Run:
         head = self._head(started, tuple(command for _, command in advice))
         console.sum_up()
         if self.books is None:
-            console.say_summary(
-                self.command, self.report.counts, head.requests, head.retries, self.seconds
-            )
+            counts, totals = self.report.counts, self.report.totals
+            made = head.requests, head.retries, self.seconds
+            console.say_summary(self.command, counts, *made, totals=totals)
         else:
             console.say(str(self.books))
         reasons = self.report.reasons

@@ -238,7 +238,7 @@ class JobWork:
             busy = error
         seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
         said = "job %r waits %.1f s: another process has its lease, and may have died"
-        _log.info(said, self._job.name, seconds)
+        _log.info(said, self._job.name, seconds, extra={"wait_seconds": seconds})
         await self._until_left(asyncio.sleep(seconds))
         if self._gate.is_too_late and not self._run.is_leaving:
             raise busy  # the time of the batch was over before that of the other's lease

@@ -9,7 +9,7 @@ import hashlib
 import math
 import re
 from base64 import b64encode
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -160,6 +160,48 @@ class Sum:
 
 
 @attrs.define(kw_only=True)
+class Totals:
+    """How many orders, and how much money by currency.
+
+    Attributes:
+        dialect: Says how many decimal places an amount has at least.
+        orders: How many orders.
+        sums: By currency, their amounts.
+    """
+
+    dialect: Dialect = attrs.field(factory=Dialect)
+    orders: int = 0
+    sums: dict[str, Sum] = attrs.field(factory=dict)
+
+    def add(self, moved: tuple[str, Decimal] | None) -> None:
+        """Count an order, with the currency and the amount that it moves, if it moves any."""
+        self.orders += 1
+        if moved is not None:
+            self.add_sum(moved[0].upper(), Sum(1, moved[1]))
+
+    def add_sum(self, currency: str, other: Sum) -> None:
+        """Add amounts of a currency."""
+        self.sums.setdefault(currency, Sum()).add(other.count, other.amount)
+
+    @property
+    def amounts(self) -> dict[str, str]:
+        """By currency, the sum with all of its decimal places, and no separators."""
+        return {code: f"{one.amount:f}" for code, one in sorted(self.sums.items())}
+
+    @property
+    def money(self) -> str:
+        """The sums as people read them; empty where nothing is moved."""
+        return ", ".join(
+            f"{code or 'without currency'} {written_amount(one.amount, self.dialect.places(code))}"
+            for code, one in sorted(self.sums.items())
+        )
+
+    def __str__(self) -> str:
+        count = f"{self.orders:,} order{'s' * (self.orders != 1)}"
+        return ", ".join(filter(None, [count, self.money]))
+
+
+@attrs.define(kw_only=True)
 class Example:
     """One order or entry, by its index from 0, and by its line if it comes from a file."""
 
@@ -198,28 +240,18 @@ class Group:
 
 
 @attrs.define(kw_only=True)
-class Step:
+class Step(Totals):
     """All orders of one status, or differences of one kind, with the same thing to do.
 
     Attributes:
         kind: The status, or the kind of difference.
         advice: What to do, as the template names it; empty for nothing.
-        count: How many.
-        money: Their amounts by currency.
         groups: By code and folded reason.
     """
 
     kind: str
     advice: str
-    count: int = 0
-    money: dict[str, Sum] = attrs.field(factory=dict)
     groups: dict[tuple[str, str], Group] = attrs.field(factory=dict)
-
-    def add_money(self, currency: str | None, amount: Decimal | None) -> None:
-        """Add an amount, if its currency is a code of three letters: that bounds their number."""
-        code = (currency or "").upper()
-        if is_summable(amount) and (code in self.money or _CURRENCY.fullmatch(code)):
-            self.money.setdefault(code, Sum()).add(1, amount)
 
     def keep(self, code: str, example: Example) -> None:
         """Count an order in the group of its reason; after a hundred groups, in that of others."""
@@ -258,9 +290,19 @@ class Report:
     steps: dict[tuple[str, str], Step] = attrs.field(factory=dict, init=False)
 
     @property
+    def totals(self) -> dict[str, Totals]:
+        """By status, or by kind of difference, how many and how much."""
+        found = defaultdict[str, Totals](lambda: Totals(dialect=self.dialect))
+        for step in self.steps.values():
+            found[step.kind].orders += step.orders
+            for code, one in step.sums.items():
+                found[step.kind].add_sum(code, one)
+        return found
+
+    @property
     def counts(self) -> Counter[str]:
         """Orders by status, or differences by kind."""
-        return sum((Counter({s.kind: s.count}) for s in self.steps.values()), Counter())
+        return Counter({kind: one.orders for kind, one in self.totals.items()})
 
     @property
     def reasons(self) -> list[tuple[int, str, str]]:
@@ -281,14 +323,12 @@ class Report:
         order, error, moved = outcome.order, outcome.error, _moved_by(outcome.order)
         step = self._step(str(outcome.status), self._advise(str(outcome.status), error))
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
-            step.add_money(currency, amount)
+            self._add_amount(step, currency, amount)
         if not step.advice:
             return
         currency, amount = moved or (None, None)
         references = _references(order)
-        reason = "" if error is None else str(error)
-        if isinstance(error, RejectedError):
-            reason = error.text or reason
+        reason = reason_of(error)
         code = "" if (found := _cut(getattr(error, "code", ""))) in reason else found
         example = Example(
             index=outcome.index,
@@ -312,7 +352,7 @@ class Report:
             ledger, gateway = Decimal(str(difference.ledger)), Decimal(str(difference.gateway))
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
-        step.add_money(entry.currency, amount)
+        self._add_amount(step, entry.currency, amount)
         example = Example(
             index=difference.index,
             line=line,
@@ -338,9 +378,16 @@ class Report:
         )
 
     def _step(self, kind: str, advice: str) -> Step:
-        step = self.steps.setdefault((kind, advice), Step(kind=kind, advice=advice))
-        step.count += 1
+        made = Step(kind=kind, advice=advice, dialect=self.dialect)
+        step = self.steps.setdefault((kind, advice), made)
+        step.orders += 1
         return step
+
+    def _add_amount(self, step: Step, currency: str | None, amount: Decimal | None) -> None:
+        """Add an amount, if its currency is a code of three letters: that bounds their number."""
+        code = (currency or "").upper()
+        if is_summable(amount) and (code in step.sums or _CURRENCY.fullmatch(code)):
+            step.add_sum(code, Sum(1, amount))
 
     def _advise(self, status: str, error: Exception | None) -> str:
         if status == "succeeded":
@@ -356,6 +403,12 @@ class Report:
         if status == "not_sent" and self._job is not None:
             return "not_sent_in_job"
         return "alike" if isinstance(error, AlikeRefundError) else status
+
+
+def reason_of(error: Exception | None) -> str:
+    """Return why an order did not succeed: what the gateway said, or else the client."""
+    said = error.text if isinstance(error, RejectedError) else ""
+    return said or ("" if error is None else str(error))
 
 
 def _references(value: object) -> dict[str, Any]:
@@ -407,10 +460,10 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
         "words": lambda name: name.replace("_", " "),
     }
     steps = [step for step in report.steps.values() if step.advice]
-    steps.sort(key=lambda step: (*(step.kind != kind for kind in _URGENCY), -step.count))
+    steps.sort(key=lambda step: (*(step.kind != kind for kind in _URGENCY), -step.orders))
     for group in (group for step in steps for group in step.groups.values()):
         group.examples.sort(key=lambda one: one.index)
-    money = {} if summary is not None else _totals(report.steps.values())
+    money = {} if summary is not None else _by_currency(report.totals)
     kinds = [kind for kind in OutcomeStatus if any(kind in row for row in money.values())]
     shape = "%Y-%m-%d %H:%M:%S"
     lasted = _duration((head.ended_at - head.started_at).total_seconds())
@@ -436,8 +489,7 @@ def _headline(report: Report) -> str:
     share = f"All {total:,}" if 1 < done == total else f"{done:,} of {total:,}"
     done_words = "found" if noun == "look-ups" else "done"
     text = f"{share} {noun if total > 1 else noun[:-1]} {done_words}"
-    step = report.steps.get(("succeeded", ""))
-    money = sorted(step.money.items()) if step is not None else []
+    money = sorted(report.totals["succeeded"].sums.items())
     sums = [f"{code}\u00a0{report.shown(one.amount, code)}" for code, one in money]
     return f"{text}: {_listing(sums)}" if sums else text
 
@@ -460,15 +512,14 @@ def _books_headline(report: Report, summary: Summary) -> str:
     return f"{share} {summary.entries:,} {match}, and {money}{early}"
 
 
-def _totals(steps: Iterable[Step]) -> Mapping[str, Mapping[str, Sum]]:
+def _by_currency(totals: Mapping[str, Totals]) -> Mapping[str, Mapping[str, Sum]]:
     """Return sums by currency and status, and by currency alone under ``"all"``."""
-    totals: dict[str, dict[str, Sum]] = {}
-    for step in steps:
-        for code, one in step.money.items():
-            row = totals.setdefault(code, {})
-            for kind in (step.kind, "all"):
-                row.setdefault(kind, Sum()).add(one.count, one.amount)
-    return dict(sorted(totals.items()))
+    found = defaultdict[str, dict[str, Sum]](dict)
+    for kind, total in totals.items():
+        for code, one in total.sums.items():
+            found[code][kind] = one
+            found[code].setdefault("all", Sum()).add(one.count, one.amount)
+    return dict(sorted(found.items()))
 
 
 def _listing(words: list[str]) -> str:

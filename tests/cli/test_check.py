@@ -310,7 +310,7 @@ LATER = datetime(2026, 11, 23, 20)  # noqa: DTZ001  # as the wire has it
         (JPY, {"currency_places": {"JPY": 0}}, "ok", "", "amount 100"),
         (paid(unreadable={"transaction_date": "23.11.2026"}), {}, "wrong", "", "transaction_date"),
         (paid(transaction_date=LATER), {}, "wrong", "utc_offset_hours", "2026-11-23 20:00:00"),
-        (paid(transaction_date=LATER), {"utc_offset_hours": 8}, "ok", "", "2026-11-23 20:00:00"),
+        (paid(transaction_date=LATER), {"utc_offset_hours": 8}, "ok", "", "2026-11-23T20:00:00"),
     ],
 )
 def test_what_does_not_fit_names_the_field_of_the_dialect(

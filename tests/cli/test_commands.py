@@ -94,6 +94,12 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: 
         for source, to in (("out.csv", "found.csv"), ("found.csv", "again.csv")):  # as input again
             await shell(f"{command} {source} --out {to}")
             assert [row[column] for row in shell.rows(to)] == [value] * 2
+    shown = (await shell("search-refunds orders.csv")).stdout.splitlines()  # a line a record
+    assert [line.partition(", ")[0] for line in shown] == [
+        *["line 2: succeeded"] * 2,
+        *["line 3: succeeded"] * 2,
+    ]
+    assert all(line.count("refund_amount 1.00") == 1 for line in shown)
     write(orders, ("order_no",), [("stranger",), *[(first,)] * 3])  # it does no harm to ask twice
     await shell("query orders.csv --out found.csv", 1)
     assert [(row["order_no"], row["status"]) for row in shell.rows("found.csv")] == [

@@ -48,7 +48,8 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert re.fullmatch(rf"night\n  refund of {at}: 10 succeeded, 50 held\n", listed.stdout)
     shown = await jobs("show night")
     fields = r"job +night\noperation +refund\nmerchant_id +M1\naccount_id +A1\n"
-    assert re.match(rf"{fields}created_at +{at}\norders +60\nstates +10 succ", shown.stdout)
+    assert re.match(rf"{fields}created_at +{at}\norders +60\n", shown.stdout)
+    assert "\nstates       10 succeeded (EUR 10.00), 50 held (EUR 50.00)\n" in shown.stdout
     row = shell.rows("orders.csv")[7]
     (line,) = [line for line in shown.stdout.splitlines() if row["transaction_id"] in line]
     assert line.split()[:2] == ["7", "held"]
@@ -62,7 +63,9 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert (facts["job"], facts["orders"], facts["in_doubt_count"]) == ("night", 60, 50)
     assert facts["states"] == {"succeeded": 10, "held": 50}
     assert facts["in_doubt"][7]["transaction_id"] == row["transaction_id"]
+    assert facts["amounts"] == {"succeeded": {"EUR": "10.00"}, "held": {"EUR": "50.00"}}
     kept = {name: facts[name] for name in facts if name not in ("in_doubt", "in_doubt_count")}
+    del kept["amounts"]
     assert json.loads((await jobs("list --json")).stdout) == [kept]
 
     config = (shell.folder / "config.toml").read_text() + "resend_absent = true\n"
@@ -91,7 +94,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     told = "jobs outcomes night --state held --out held.csv --report held.html"
     elsewhere = {"GATEWAY_BASE_URL": "http://me:hush/hush@gateway.example"}  # not that of the job
     ended = await shell(f"{told} {CONFIGURED}", env=elsewhere)
-    assert ended.stderr.startswith("jobs outcomes: 50 orders, 50 not_sent; 0.0 s\n")
+    assert ended.stderr.startswith("jobs outcomes: 50 orders, 50 not_sent (EUR 50.00); 0.0 s\n")
     report = (shell.folder / "held.html").read_text(encoding="utf-8")
     assert f"<bdi>{shell.sandbox.base_url.partition('//')[2]}</bdi>" in report
     assert "gateway.example" not in report

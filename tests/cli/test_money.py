@@ -140,7 +140,9 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell
         for more in ("", "--deadline 0.001s"):  # which is over before the orders are compared
             differing = await shell(f"{line} --job '{name}' {more}", 2)
             assert differing.stderr.startswith(f"gateway-async: job {name!r} has other orders: ")
-            assert "line 2 has another transaction_id, order_no" in differing.stderr
+            here = shell.rows("orders.csv")[0]["transaction_id"]
+            columns = f"line 2 has another transaction_id, order_no: {here!r} here, '"
+            assert columns in differing.stderr
             assert "worker" not in differing.stderr
             assert (shell.sandbox.requests["refund"], names(shell.folder)) == (before, there)
 
@@ -164,6 +166,8 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     line = f"refund orders.csv --json --out out.csv --yes {KEPT} {STOPPING}"
     facts = json.loads((await shell(line, 3)).stdout)
     assert facts["counts"].keys() <= {"succeeded", "unknown", "not_sent"}
+    counts = facts["counts"].items()
+    assert facts["amounts"] == {status: {"EUR": f"{count}.00"} for status, count in counts}
     assert (facts["orders"], facts["source"], facts["out"]) == (60, "orders.csv", "out.csv")
     assert facts["next"] == [f"gateway-async {line}"]
     assert all(re.fullmatch(UTC_TEXT, facts[name]) for name in ("started_at", "ended_at"))

@@ -99,10 +99,19 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
     )
     await shell(f"{go_on} --yes")
     assert paid(shell, 5) == [1, 1, 2, 1, 1]
+    other = "GB82WEST12345698765432"
+    write_payouts(shell, cells(0), (*cells(1)[:-1], other), cells(2))
+    differing = (await shell(f"{LINE} --job payout-{shell.sandbox.merchant_id}-november", 2)).stderr
+    values = "beneficiary.bank_details.iban: '***' here, '***' in the job; nothing was sent"
+    assert f"line 3 has another {values}" in differing
 
 
 async def test_a_wrong_secret_and_a_dead_gateway_are_told_as_they_are(shell: Shell) -> None:
     write_payouts(shell, *map(cells, range(2)))
+    unclear = (await shell(f"{LINE} --job unclear", 3, env={"GATEWAY_SECRET": "wrong"})).stderr
+    assert "2 x unknown: such as ask the gateway" in unclear
+    assert "if a setting is the cause, this shows it:\n  gateway-async check\n" in unclear
+    write_payouts(shell, *map(cells, range(2, 4)))
     dialect = '[dialect]\npayout_declined_statuses = ["FAILED"]\n'
     (shell.folder / "config.toml").write_text(dialect)
     line = f"{LINE} --config config.toml --merchant-id M1"
@@ -111,4 +120,4 @@ async def test_a_wrong_secret_and_a_dead_gateway_are_told_as_they_are(shell: She
     assert "if a setting is the cause, this shows it:\n  gateway-async check --merchant-id" in told
     dead = f"{LINE} --again --base-url http://127.0.0.1:9 --concurrency 1"
     assert "; 0 requests sent, 6 attempts repeated; " in (await shell(dead, 3)).stderr
-    assert paid(shell, 2) == [0, 0]
+    assert paid(shell, 4) == [0] * 4

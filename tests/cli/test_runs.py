@@ -103,7 +103,7 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
         assert is_done or row["status"] == "not_sent"
         assert done == (is_done and "refund" in line), said
     assert advice.format(left=left, line=line) in said
-    in_job = "not sent yet: the job has not come"
+    in_job = "the job has not come to it yet"
     last = in_job if "--job" in line else "nothing was sent: the run ended"
     assert rows[-1]["error"].startswith(last)
     page = (shell.folder / "night.html").read_text(encoding="utf-8")
@@ -141,6 +141,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
         while b"waits" not in (stderr := (shell.folder / "stderr").read_bytes()):
             assert not ended.done(), stderr
             await asyncio.wait({ended}, timeout=0.01)
+        assert b" (until " in stderr
         process.send_signal(signal.SIGINT)
         assert await ended == 2
         assert b"stopped before anything was sent" in (shell.folder / "stderr").read_bytes()
