@@ -9,8 +9,8 @@ and what became of it. The one by hand is what aiosqlite's users write: a row a 
 and a commit each, by the same PRAGMAs. What either adds is what it takes more than the requests
 alone: the event loop then waits only for the journal, and what runs after a wait runs slower.
 
-Whole jobs are measured beside the same batch without a journal; their refunds go out with markers,
-so that both send the same requests.
+Whole jobs are measured beside the same batch without a journal; both capture, since a job of
+refunds also looks up earlier ones.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import uuid
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,46 +30,48 @@ import orjson
 
 from benchmarks import refund_batch
 from benchmarks.figures import Figure, alternate, at_most, median_of, ratio_of, show
-from benchmarks.refund_batch import CONCURRENCY, REQUESTS, made_orders
-from benchmarks.replies import ORDERS
+from benchmarks.refund_batch import CONCURRENCY, REQUESTS
+from benchmarks.replies import ORDERS, names
 from benchmarks.stub import stub
-from gateway_async import RecoveryPolicy
+from gateway_async import CaptureOrder
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import DONE, Merchant
 from gateway_async.journal.submit import Submission
-from gateway_async.operations import REFUND
+from gateway_async.operations import CAPTURE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from gateway_async import RefundOrder
     from gateway_async.journal import Job
 
 ROUNDS = 9
 LATENCY_SECONDS = 0.05
 SLOW_ROUNDS = 5
 TOTAL = REQUESTS * ORDERS
-MARKERS = RecoveryPolicy(refund_evidence="marker")
+MADE = [
+    CaptureOrder(**names(number), currency="EUR", amount=Decimal("100.00"))
+    for number in range(ORDERS)
+]
 REFERENCES = [f"T{number:020}-01" for number in range(ORDERS)]
 SUCCEEDED = [DONE] * ORDERS
 
 
-def all_orders() -> "list[RefundOrder]":
+def all_orders() -> list[CaptureOrder]:
     """Return the orders of one run; the stub knows no others, so they repeat."""
-    return list(made_orders()) * REQUESTS
+    return MADE * REQUESTS
 
 
 async def submitted(job: "Job") -> "Job":
     """Keep all orders in the journal, and send none."""
 
-    async def pages() -> "AsyncIterator[list[RefundOrder]]":
+    async def pages() -> "AsyncIterator[list[CaptureOrder]]":
         orders = all_orders()
         for start in range(0, TOTAL, 1000):
             yield orders[start : start + 1000]
 
     submission = Submission(
         job=job,
-        operation=REFUND,
+        operation=CAPTURE,
         merchant=Merchant("M1", "A1", ""),
         chunk_size=ORDERS,
         slice_size=0,
@@ -145,12 +148,12 @@ async def by_hand(url: str, path: Path) -> float:
         )
 
 
-async def refund(url: str, journal_url: str | None, clock: "Callable[[], float]") -> float:
-    """Return the seconds of the refunds: of a job that was submitted, or of a batch without one."""
+async def capture(url: str, journal_url: str | None, clock: "Callable[[], float]") -> float:
+    """Return the seconds of a job that was submitted, or of a batch without a journal."""
     async with contextlib.AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(refund_batch.client_at(url, recovery=MARKERS))
+        gateway = await stack.enter_async_context(refund_batch.client_at(url))
         if journal_url is None:
-            batch = gateway.refund(all_orders())
+            batch = gateway.capture(all_orders())
         else:
             journal = await stack.enter_async_context(Journal.open(journal_url))
             batch = gateway.resume(await submitted(journal.job(uuid.uuid4().hex)))
@@ -165,10 +168,10 @@ def with_and_without(
     journal_url: str, latency: float, clock: "Callable[[], float]", rounds: int
 ) -> tuple[list[float], list[float]]:
     """Run the job and the batch in turn, against a gateway that takes so long to answer."""
-    with stub(seconds=latency, apart=False) as url:
+    with stub("capture", latency, apart=False) as url:
         sides = {
-            "job": lambda: asyncio.run(refund(url, journal_url, clock)),
-            "batch": lambda: asyncio.run(refund(url, None, clock)),
+            "job": lambda: asyncio.run(capture(url, journal_url, clock)),
+            "batch": lambda: asyncio.run(capture(url, None, clock)),
         }
         seconds = alternate(sides, rounds)
     return seconds["job"], seconds["batch"]

@@ -18,9 +18,9 @@ _ENVELOPE = {
     "return_message": "OK",
 }
 
-_REFUND = {
-    "currency": "EUR",
-    "amount": "100.00",
+_PAID = {"currency": "EUR", "amount": "100.00"}
+_CAPTURED = {"capture_status": "1", "error_message": ""}
+_REFUNDED = {
     "refund_amount": "10.00",
     "refund_reason": "customer request",
     "refund_status": "1",
@@ -43,10 +43,16 @@ def http(body: bytes, *, content_type: str = "application/json", more: str = "")
 def refund() -> bytes:
     """Every order of a refund request was refunded (section 4, row 8)."""
     items = [
-        {**names(number), **_REFUND, "refund_reference_id": f"T{number:020}-01"}
+        {**names(number), **_PAID, **_REFUNDED, "refund_reference_id": f"T{number:020}-01"}
         for number in range(ORDERS)
     ]
     return http(orjson.dumps({**_ENVELOPE, "refund_orders": items}))
+
+
+def capture() -> bytes:
+    """Every order of a capture request was captured (section 4, row 5)."""
+    items = [{**names(number), **_PAID, **_CAPTURED} for number in range(ORDERS)]
+    return http(orjson.dumps({**_ENVELOPE, "capture_orders": items}))
 
 
 def payment() -> bytes:
@@ -126,6 +132,7 @@ def stripe_refund() -> bytes:
 
 REPLIES: "Mapping[str, Callable[[], bytes]]" = {
     "refund": refund,
+    "capture": capture,
     "payment": payment,
     "elasticsearch_bulk": elasticsearch_bulk,
     "stripe_refund": stripe_refund,

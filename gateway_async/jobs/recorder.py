@@ -210,10 +210,10 @@ class JournalIntent(ChunkIntent):
         if result.sending is None:
             return self._retract(request)
         ended_at, operation = result.sending.ended_at, self._recorder.operation
-        references = [""] * len(indices)
+        references, known = [""] * len(indices), [DONE] * len(indices)
         if isinstance(result, FailedChunk):
             known = [_known(result.status, result.error)] * len(indices)
-        else:
+        elif operation.reference_field or not result.is_echoed:
             judgement = judgement or result.judgement()
             references = _references(operation.reference_field, judgement.items)
             known = list(itertools.starmap(_known, judgement.verdicts))
