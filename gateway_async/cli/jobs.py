@@ -16,15 +16,14 @@ from cyclopts import App
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, standard_output
-from gateway_async.cli.orders import OrderFile, input_columns, value_of
+from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run, Stop, drive
 from gateway_async.cli.settings import Settings
-from gateway_async.cli.tables import to_text
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
+from gateway_async.journal.codec import difference
 from gateway_async.journal.states import DECISIONS, IN_DOUBT
-from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.report.report import Totals
 
@@ -167,7 +166,7 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
     async for row in rows_of(journal, job.name):
         line, order = next(orders, (0, row.order))
         if row.order != order:
-            problem = f"line {line} has another {_difference(row.order, order)}"
+            problem = f"line {line} has another {difference(row.order, order)}"
             break
     if not problem and job.total != file.totals.orders:
         problem = f"it has {job.total:,}, and the file {file.totals.orders:,}"
@@ -176,18 +175,6 @@ async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> No
             f"job {job.name!r} has other orders: {problem}; nothing was sent. Give the file of the "
             "job, or, for different orders only, another --job"
         )
-
-
-def _difference(there: Any, here: Any) -> str:
-    """Name the columns in which two orders differ, and what the first of them holds, masked."""
-    columns, shown = list[str](), list[str]()
-    for column, field in input_columns(type(here)):
-        values = [value_of(one, column) for one in (here, there)]
-        if values[0] != values[1]:
-            columns.append(column)
-            shown += [to_text(one) if field.repr else MASK for one in values]
-    first = f": {shown[0]!r} here, {shown[1]!r} in the job" if shown else ""
-    return f"{', '.join(columns)}{first}"
 
 
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:

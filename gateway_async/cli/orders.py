@@ -66,13 +66,6 @@ def input_columns(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
             yield f"{path}{field.name}", field
 
 
-def value_of(order: Any, column: str) -> Any:
-    """Return what an order has in a column; None where it lacks the part with that field."""
-    for name in column.split("."):
-        order = getattr(order, name, None)
-    return order
-
-
 def result_columns(operation: Operation) -> tuple[str, ...]:
     """Return the columns that are written beside those of the input.
 

@@ -17,7 +17,6 @@ from gateway_async.cli.orders import (
     OrderFile,
     input_columns,
     result_columns,
-    value_of,
 )
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, to_text
@@ -131,7 +130,13 @@ async def write_job(
 
 def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
     """Return the cells of an order that no file has: its fields, those in its parts with dots."""
-    return {"index": row.index, **{one: cell_of(value_of(row.order, one)) for one in fields}}
+    found: dict[str, Any] = {"index": row.index}
+    for column in fields:
+        value = row.order
+        for name in column.split("."):
+            value = getattr(value, name, None)
+        found[column] = cell_of(value)
+    return found
 
 
 class Found:

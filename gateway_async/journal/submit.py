@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
-from gateway_async.journal.codec import BLOCK, codec_of, lookup_key
+from gateway_async.journal.codec import BLOCK, codec_of, difference, lookup_key
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.reads import Orders, find_job
 from gateway_async.journal.rows import JobRow, storable
@@ -238,11 +238,9 @@ class Submission:
     def _compare_orders(self, start: int, stored: "Sequence[Any]", orders: "Sequence[Any]") -> None:
         for at, (known, order) in enumerate(zip(stored, orders, strict=False), start):
             if known != order:
-                names = codec_of(self.operation.name).names
-                fields = [name for name in names if getattr(known, name) != getattr(order, name)]
                 raise self._conflict(
                     f"its order {at} is {describe(known)}, and {describe(order)} was given, "
-                    f"which differs in {', '.join(fields)}"
+                    f"which differs in {difference(known, order)}"
                 )
 
     def _conflict(self, difference: str) -> GatewayError:

@@ -102,7 +102,7 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
     other = "GB82WEST12345698765432"
     write_payouts(shell, cells(0), (*cells(1)[:-1], other), cells(2))
     differing = (await shell(f"{LINE} --job payout-{shell.sandbox.merchant_id}-november", 2)).stderr
-    values = "beneficiary.bank_details.iban: '***' here, '***' in the job; nothing was sent"
+    values = "beneficiary.bank_details.iban: *** here, *** in the job; nothing was sent"
     assert f"line 3 has another {values}" in differing
 
 
