@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 
@@ -23,6 +23,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.codec import difference
+from gateway_async.journal.rows import Row
 from gateway_async.journal.states import DECISIONS, IN_DOUBT
 from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.report.report import Totals
@@ -77,8 +78,12 @@ class KnownJob:
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
 
 
+def _date(status: JobStatus) -> str:
+    return f"{status.created_at:%Y-%m-%d %H:%M}"
+
+
 def _dated(status: JobStatus) -> str:
-    return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
+    return f"job {status.name} of {_date(status)}"
 
 
 def states_of(status: JobStatus) -> dict[str, int]:
@@ -308,14 +313,21 @@ def _facts(status: JobStatus) -> dict[str, Any]:
     }
 
 
-def _shown(status: JobStatus, settings: Settings) -> dict[str, Any]:
-    running = f"running, or its process ended within {settings.journal_lease_seconds:g} s"
-    return {
-        **_facts(status),
-        "created_at": f"{status.created_at:%Y-%m-%d %H:%M}",
-        "states": listed(states_of(status)) or "no orders",
-        "is_running": running if status.is_running else "no",
-    }
+def _running(status: JobStatus, settings: Settings) -> str:
+    words = f"running, or its process ended within {settings.journal_lease_seconds:g} s"
+    return words if status.is_running else "no"
+
+
+async def _read(settings: Settings, name: str) -> tuple[JobStatus, Mapping[str, Totals], list[Row]]:
+    """Return how far a job has come, its sums by state, and its first orders in doubt."""
+    async with settings.open_journal(create=False) as journal:
+        status, in_doubt = await journal.status(name), list[Row]()
+        totals = defaultdict[str, Totals](lambda: Totals(dialect=settings.dialect))
+        async for row in rows_of(journal, name):
+            totals[row.state].add(row.operation.moved_by(row.order))
+            if row.state in IN_DOUBT and len(in_doubt) < _SHOWN:
+                in_doubt.append(row)
+    return status, totals, in_doubt
 
 
 @jobs.command(name="list")
@@ -340,11 +352,10 @@ async def list_jobs(
         console.note(f"there are no jobs yet in {settings.place}")
     out = standard_output()
     for status in statuses:
-        shown = _shown(status, settings)
-        out.print(status.name)
-        out.print(f"  {status.operation} of {shown['created_at']}: {shown['states']}")
+        states = listed(states_of(status)) or "no orders"
+        out.print(f"{status.name}\n  {status.operation} of {_date(status)}: {states}")
         if status.is_running:
-            out.print(f"  {shown['is_running']}")
+            out.print(f"  {_running(status, settings)}")
 
 
 @jobs.command
@@ -360,28 +371,25 @@ async def show(
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
     settings = given.settings()
-    async with settings.open_journal(create=False) as journal:
-        status = await journal.status(name)
-        operation = OPERATIONS[status.operation]
-        is_keyed = operation.kind is OperationClass.KEYED
-        naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
-        columns = ("index", "state", *naming, "reason")
-        rows, count = list[tuple[Any, ...]](), sum(status.counts[state] for state in IN_DOUBT)
-        totals = defaultdict[str, Totals](lambda: Totals(dialect=settings.dialect))
-        async for row in rows_of(journal, name):
-            totals[row.state].add(operation.moved_by(row.order))
-            if row.state in IN_DOUBT and len(rows) < _SHOWN:
-                names = (str(getattr(row.order, column)) for column in naming)
-                rows.append((row.index, str(row.state), *names, row.known.text))
+    status, totals, in_doubt = await _read(settings, name)
+    operation, count = OPERATIONS[status.operation], sum(totals[one].orders for one in IN_DOUBT)
+    is_keyed = operation.kind is OperationClass.KEYED
+    naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
+    rows: list[tuple[Any, ...]] = [
+        (row.index, str(row.state), *(getattr(row.order, one) for one in naming), row.known.text)
+        for row in in_doubt
+    ]
+    facts = _facts(status)
     if json:
-        in_doubt = [dict(zip(columns, cells, strict=True)) for cells in rows]
-        amounts = {str(state): one.amounts for state, one in totals.items()}
-        more = {"amounts": amounts, "in_doubt": in_doubt, "in_doubt_count": count}
-        print_json({**_facts(status), **more})
+        columns = ("index", "state", *naming, "reason")
+        listing = [dict(zip(columns, cells, strict=True)) for cells in rows]
+        facts["amounts"] = {str(state): one.amounts for state, one in totals.items() if one.orders}
+        print_json({**facts, "in_doubt": listing, "in_doubt_count": count})
         return
     out = standard_output()
-    states = {"states": listed(states_of(status), totals) or "no orders"}
-    for field, value in {**_shown(status, settings), **states}.items():
+    facts["created_at"], facts["is_running"] = _date(status), _running(status, settings)
+    facts["states"] = listed(states_of(status), totals) or "no orders"
+    for field, value in facts.items():
         out.print(f"{field:<12} {value}")
     if count:
         out.print(f"\nindex  state    {'  '.join(naming)}")
@@ -484,20 +492,6 @@ def _named(text: str, job: JobStatus) -> Iterable[int | str]:
 # Going on
 
 
-async def _left(settings: Settings, name: str) -> tuple[JobStatus, Totals]:
-    """Return how far a job has come, and what may be sent of it."""
-    async with settings.open_journal(create=False) as journal:
-        status = await journal.status(name)
-        operation = OPERATIONS[status.operation]
-        totals = Totals(dialect=settings.dialect)
-        sent = {JobState.NEW, *(IN_DOUBT if settings.recovery.resend_absent else ())}
-        if operation.confirms:
-            async for row in rows_of(journal, name):
-                if row.state in sent:
-                    totals.add(operation.moved_by(row.order))
-    return status, totals
-
-
 @jobs.command
 def resume(
     name: str, /, *, given: options.Resuming = options.Resuming(), console: options.Shown
@@ -511,8 +505,11 @@ def resume(
     """
     run = Run(command="jobs resume", console=console, given=given, again=given.again)
     run.check()
-    status, totals = asyncio.run(_left(run.settings, name))
+    status, totals, _ = asyncio.run(_read(run.settings, name))
     run.operation = status.operation
-    question = f"{status.operation} {totals} at {run.settings.address}"
-    asked = question if totals.orders and not given.yes else ""
+    left, resent = Totals(dialect=run.settings.dialect), run.settings.recovery.resend_absent
+    for state in (JobState.NEW, *(IN_DOUBT if resent else ())):
+        left.include(totals[state])
+    is_asked = left.orders and OPERATIONS[status.operation].confirms and not given.yes
+    asked = f"{status.operation} {left} at {run.settings.address}" if is_asked else ""
     return run_job(run, KnownJob(name, run.settings.place, status), asked)

@@ -49,11 +49,8 @@ def send(
     settings = run.settings
     with open_orders(orders, run.operation, settings) as file:
         run.check(needs_out=not given.dry_run)
-        if given.job is not None:
-            known = find_job(settings, given.job, file)
-        else:
-            of_orders = name_of_orders(name, settings, file.digest)
-            known = find_job(settings, of_orders, file, again=given.again)
+        job = given.job if given.job is not None else name_of_orders(name, settings, file.digest)
+        known = find_job(settings, job, file, again=given.again if given.job is None else None)
         if given.dry_run:
             _show_plan(run, file, known)
             return Exit.DONE

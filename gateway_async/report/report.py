@@ -153,10 +153,10 @@ class Sum:
     count: int = 0
     amount: Decimal = Decimal(0)
 
-    def add(self, count: int, amount: Decimal) -> None:
+    def add(self, other: "Sum") -> None:
         """Add without rounding."""
-        self.count += count
-        self.amount = EXACT.add(self.amount, amount)
+        self.count += other.count
+        self.amount = EXACT.add(self.amount, other.amount)
 
 
 @attrs.define(kw_only=True)
@@ -181,7 +181,13 @@ class Totals:
 
     def add_sum(self, currency: str, other: Sum) -> None:
         """Add amounts of a currency."""
-        self.sums.setdefault(currency, Sum()).add(other.count, other.amount)
+        self.sums.setdefault(currency, Sum()).add(other)
+
+    def include(self, other: "Totals") -> None:
+        """Add all that others come to."""
+        self.orders += other.orders
+        for currency, one in other.sums.items():
+            self.add_sum(currency, one)
 
     @property
     def amounts(self) -> dict[str, str]:
@@ -294,9 +300,7 @@ class Report:
         """By status, or by kind of difference, how many and how much."""
         found = defaultdict[str, Totals](lambda: Totals(dialect=self.dialect))
         for step in self.steps.values():
-            found[step.kind].orders += step.orders
-            for code, one in step.sums.items():
-                found[step.kind].add_sum(code, one)
+            found[step.kind].include(step)
         return found
 
     @property
@@ -518,7 +522,7 @@ def _by_currency(totals: Mapping[str, Totals]) -> Mapping[str, Mapping[str, Sum]
     for kind, total in totals.items():
         for code, one in total.sums.items():
             found[code][kind] = one
-            found[code].setdefault("all", Sum()).add(one.count, one.amount)
+            found[code].setdefault("all", Sum()).add(one)
     return dict(sorted(found.items()))
 
 
