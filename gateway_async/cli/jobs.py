@@ -503,7 +503,7 @@ def resume(
     Args:
         name: The name of the job.
     """
-    run = Run(command="jobs resume", console=console, given=given, again=given.again)
+    run = Run(command="jobs resume", console=console, given=given)
     run.check()
     status, totals, _ = asyncio.run(_read(run.settings, name))
     run.operation = status.operation

@@ -45,7 +45,7 @@ def send(
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
-    run = Run(command=name, console=console, given=given, source=orders, again=given.again)
+    run = Run(command=name, console=console, given=given, source=orders)
     settings = run.settings
     with open_orders(orders, run.operation, settings) as file:
         run.check(needs_out=not given.dry_run)

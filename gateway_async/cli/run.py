@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import functools
 import os
-import re
 import signal
 import time
 from collections import Counter
@@ -26,20 +25,15 @@ from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
 from gateway_async.journal import JobState
-from gateway_async.operations import OPERATIONS
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
 
 _REASONS_SHOWN = 3
-_DIALECT_FIELD = re.compile(r"Dialect\.(?!nothing_done_return_statuses)")
-"""What the error of an order names whose reply was accepted, and has a value without a meaning."""
-
 _HOLDS = (
     " (refunds and payouts that other jobs made are then held for you; add --again to make them "
     "once more, too)"
 )
-_REFUSED = "every order ended for the same reason; if a setting is the cause, this shows it"
 
 
 @attrs.define(kw_only=True)
@@ -52,7 +46,6 @@ class Run:
         given: The options: where the results go, and what the next command needs.
         settings: Name gateway and journal; by default as the options and the environment say.
         source: The input; None where it is a journal.
-        again: Whether alike refunds, and payouts that other jobs have, are sent.
         job: The name of the job, if it is one.
         gateway: The address of the gateway that has the orders; empty where it is not known, and
             None for that of the settings.
@@ -71,7 +64,6 @@ class Run:
     given: Files
     settings: Settings = attrs.Factory(lambda run: run.given.settings(), takes_self=True)
     source: Path | None = None
-    again: bool = False
     job: str | None = None
     gateway: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
@@ -82,6 +74,11 @@ class Run:
     seconds: float = 0.0
     failure: GatewayError | None = None
     misplaced: str = ""
+
+    @property
+    def again(self) -> bool:
+        """Whether alike refunds, and payouts that other jobs have, are sent."""
+        return getattr(self.given, "again", False)
 
     @functools.cached_property
     def credentials(self) -> Credentials:
@@ -117,14 +114,16 @@ class Run:
 
     def as_dict(self, head: Head) -> dict[str, Any]:
         """Return what `--json` prints."""
-        counts, reasons = self.report.counts, self.report.reasons[:_REASONS_SHOWN]
+        counts, reasons = self.report.counts, Counter[str]()
+        for count, _, reason in self.report.reasons[:_REASONS_SHOWN]:
+            reasons[reason] += count
         found = attrs.asdict(head) | {
             "journal": None if self.job is None else self.settings.place,
             "counts": counts,
             "amounts": {kind: one.amounts for kind, one in self.report.totals.items()},
             "orders": counts.total(),
             "held": self.states[JobState.HELD],
-            "reasons": dict(sum((Counter({text: n}) for n, _, text in reasons), Counter())),
+            "reasons": reasons,
             "out": None if self.misplaced else head.out,
             "seconds": self.seconds,
         }
@@ -254,8 +253,11 @@ class Run:
             "or declined or succeeded (it is never sent: another run may have made it)"
         )
         advice = (
-            (self._has_no_answer, "no reply was accepted; see why with", check),
-            (self._is_refused, _REFUSED, check),
+            (
+                self._is_in_vain,
+                "nothing succeeded; if a setting is the cause, this shows it",
+                check,
+            ),
             (is_open, f"not all is done; go on with{_HOLDS * self.again}", go_on),
             (held or unknown, doubt, show),
             (held, how, decide),
@@ -264,27 +266,16 @@ class Run:
         return [(what, command) for holds, what, command in advice if holds]
 
     @property
-    def _has_no_answer(self) -> bool:
-        """Whether requests were made, and no order got an answer that could be read."""
-        if self.is_stopped:
+    def _is_in_vain(self) -> bool:
+        """Whether requests were made, and nothing came of them: a setting may be the cause."""
+        counts, books, left = self.report.counts, self.books, self.books or self.left
+        made = getattr(left, "requests", 0) + getattr(left, "retries", 0)
+        if self.is_stopped or not made:
             return False
-        if self.books is not None:
-            return 0 < self.books.unanswered == self.books.entries
-        counts, held = self.report.counts, self.states[JobState.HELD]
-        is_answered = counts["succeeded"] or counts["declined"] or counts["absent"]
-        is_read = any(_DIALECT_FIELD.search(reason) for *_, reason in self.report.reasons)
-        is_open = counts["unknown"] or counts["not_sent"] > held
-        made = getattr(self.left, "requests", 0) + getattr(self.left, "retries", 0)
-        return bool(is_open and made) and not (is_answered or is_read)
-
-    @property
-    def _is_refused(self) -> bool:
-        """Whether requests of one order each ended for the same reason, and none succeeded."""
-        if self.books is not None or OPERATIONS[self.operation].list_field is not None:
-            return False
-        counts = self.report.counts
-        is_alike = len(self.report.reasons) == 1
-        return is_alike and counts.total() in (counts["declined"], counts["unknown"])
+        if books is not None:
+            return 0 < books.unanswered == books.entries
+        is_new = counts["unknown"] or counts.total() > self.states[JobState.HELD]
+        return bool(is_new) and not (counts["succeeded"] or counts["absent"])
 
     def _head(self, started: datetime, next_lines: tuple[str, ...]) -> Head:
         left: Any = self.books or self.left
@@ -328,7 +319,7 @@ class Stop:
         self._console = console
         self._count = 0
         self._before: dict[signal.Signals, Any] = {}
-        self._target: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._task: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> Self:
         self._console.has_begun = True
@@ -349,36 +340,33 @@ class Stop:
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
         """Let each signal cancel the running task; those that came before do so at once."""
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("what is cancelled must be a task")
-        self._target = asyncio.get_running_loop(), task
+        self._task = task = asyncio.current_task()
         for number in range(self._count):
             self._heed(number)
         try:
             yield
         finally:
-            self._target = None
-            while task.cancelling():
+            self._task = None
+            while task is not None and task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
     def _on_signal(self, number: int, frame: object) -> None:
         del frame
         if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
             return
-        if self._target is not None:  # nothing is printed here: a line may be half written
-            self._target[0].call_soon_threadsafe(self._heed, self._count)
+        if self._task is not None:  # nothing is printed here: a line may be half written
+            self._task.get_loop().call_soon_threadsafe(self._heed, self._count)
         self._count += 1
 
     def _heed(self, others: int) -> None:
         """Cancel the task; two cancellations in one moment would count as one."""
-        if self._target is not None:
+        if self._task is not None:
             self._console.say(_SAID[min(others, len(_SAID) - 1)])
-            self._target[0].call_later(_SECONDS_APART * others, self._cancel)
+            self._task.get_loop().call_later(_SECONDS_APART * others, self._cancel)
 
     def _cancel(self) -> None:
-        if self._target is not None:
-            self._target[1].cancel()
+        if self._task is not None:
+            self._task.cancel()
 
 
 # Driving
