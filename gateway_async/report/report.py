@@ -6,7 +6,6 @@ writes a file, asks for the time or knows a gateway.
 """
 
 import hashlib
-import math
 import re
 from base64 import b64encode
 from collections import Counter, defaultdict
@@ -103,7 +102,7 @@ class Head:
 class Latencies(Telemetry):
     """Counts the exchanges with the gateway by duration; give it to a client as `telemetry=`.
 
-    The bins are 2 % apart, from a millisecond to a quarter of an hour: 693 counters.
+    Durations are counted to three digits, up to a quarter of an hour: in some thousand counters.
 
     Attributes:
         count: Exchanges in all.
@@ -111,13 +110,13 @@ class Latencies(Telemetry):
         longest: The longest, in seconds.
     """
 
-    _SHORTEST, _STEP, _BINS = 0.001, 1.02, 693
+    _SHORTEST, _LONGEST = 0.001, 900.0
 
     def __init__(self) -> None:
         self.count: int = 0
         self.failed: int = 0
         self.longest: float = 0.0
-        self._bins = [0] * self._BINS
+        self._seen = Counter[float]()
 
     def request_ended(self, request: RequestStart, end: RequestEnd, token: object) -> None:
         """Count the exchanges of a request."""
@@ -127,23 +126,19 @@ class Latencies(Telemetry):
 
     def add(self, seconds: float, *, failed: bool = False) -> None:
         """Count one exchange."""
-        number = math.ceil(math.log(max(seconds / self._SHORTEST, 1), self._STEP))
-        self._bins[min(number, self._BINS - 1)] += 1
+        self._seen[float(f"{min(max(seconds, self._SHORTEST), self._LONGEST):.3g}")] += 1
         self.count += 1
         self.failed += failed
         self.longest = max(self.longest, seconds)
 
     def percentile(self, percent: int) -> float | None:
-        """Return within how many seconds so many percent ended, at most 2 % too high.
-
-        None without any exchange; `longest` where that is beyond the last bin.
-        """
+        """Return within how many seconds so many percent ended; None without any exchange."""
         wanted, seen = -(-self.count * percent // 100), 0
-        for number, count in enumerate(self._bins[:-1]):
+        for seconds, count in sorted(self._seen.items()):
             seen += count
-            if count and seen >= wanted:
-                return min(self._SHORTEST * self._STEP**number, self.longest)
-        return self.longest if self.count else None
+            if seen >= wanted:
+                return seconds
+        return None
 
 
 @attrs.define
@@ -493,9 +488,8 @@ def _headline(report: Report) -> str:
     share = f"All {total:,}" if 1 < done == total else f"{done:,} of {total:,}"
     done_words = "found" if noun == "look-ups" else "done"
     text = f"{share} {noun if total > 1 else noun[:-1]} {done_words}"
-    money = sorted(report.totals["succeeded"].sums.items())
-    sums = [f"{code}\u00a0{report.shown(one.amount, code)}" for code, one in money]
-    return f"{text}: {_listing(sums)}" if sums else text
+    money = report.totals["succeeded"].money
+    return f"{text}: {money}" if money else text
 
 
 def _books_headline(report: Report, summary: Summary) -> str:
@@ -503,7 +497,7 @@ def _books_headline(report: Report, summary: Summary) -> str:
     share = "All" if summary.matched == summary.entries > 1 else f"{summary.matched:,} of"
     match = "entry matches" if summary.entries == 1 else "entries match"
     gaps = [
-        f"{name} by {code}\u00a0{report.shown(abs(ledger - gateway), code)}"
+        f"{name} by {code} {report.shown(abs(ledger - gateway), code)}"
         for code, one in summary.currencies.items()
         for name, ledger, gateway in (
             ("payments", one.ledger_amount, one.gateway_amount),
@@ -511,7 +505,7 @@ def _books_headline(report: Report, summary: Summary) -> str:
         )
         if ledger != gateway
     ]
-    money = f"the totals differ: {_listing(gaps)}" if gaps else "the totals agree"
+    money = f"the totals differ: {', '.join(gaps)}" if gaps else "the totals agree"
     early = "" if summary.exhausted else "; the ledger was not taken to its end"
     return f"{share} {summary.entries:,} {match}, and {money}{early}"
 
@@ -524,10 +518,6 @@ def _by_currency(totals: Mapping[str, Totals]) -> Mapping[str, Mapping[str, Sum]
             found[code][kind] = one
             found[code].setdefault("all", Sum()).add(one)
     return dict(sorted(found.items()))
-
-
-def _listing(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def _seconds(seconds: float) -> str:

@@ -67,7 +67,7 @@ async def test_a_reconciliation_lists_its_differences(shell: Shell) -> None:
     assert read.column("Order")[2] == hostile
     assert "script" not in read.tags
     headline = "28 of 31 entries match, and the totals differ: "
-    headline += "payments by EUR\xa01.01 and refunds by EUR\xa02.00."
+    headline += "payments by EUR 1.01, refunds by EUR 2.00."
     assert read.texts["h1"] == [headline]
     assert read.tables["money"][0][1] == ["EUR payments", "271.0131", "270.0030", "1.01"]
 

@@ -160,8 +160,7 @@ def test_all_is_counted_and_added_up_exactly() -> None:
                 done.append(f"{row[0]} {total(amounts):,f}")
     (headline,) = found.texts["h1"]
     succeeded = sum(one.status is SUCCEEDED for one in made)
-    sums = f"{done[0]}, {done[1]} and {done[2]}"
-    assert headline.replace("\xa0", " ") == f"{succeeded:,} of 2,001 refunds done: {sums}."
+    assert headline == f"{succeeded:,} of 2,001 refunds done: {', '.join(done)}."
     left = [text.split(" (")[0] for text in found.left()]
     counts = [sum(one.status is status for one in made) for status in (UNKNOWN, DECLINED)]
     invalid = sum(isinstance(one.error, InvalidOrderError) for one in made)
@@ -290,21 +289,21 @@ def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
 
 def test_a_run_without_anything_to_do_says_so() -> None:
     text = read(seen(None, None, status=SUCCEEDED), unexpected=0).text
-    assert "All 2 refunds done: EUR\xa01.10 and USD\xa02.10." in text
+    assert "All 2 refunds done: EUR 1.10, USD 2.10." in text
     assert "Nothing is left to do." in text
     report = Report("query")
     record = TransactionRecord(currency="EUR", amount=Decimal(2))
     order, found = OrderRef(order_no="A"), {"status": SUCCEEDED, "record": (record,)}
     report.see(SimpleNamespace(order=order, index=0, error=None, **found))  # type: ignore[arg-type]
-    assert "1 of 1 look-up found: EUR\xa02.00." in read(report).text
-    assert "1 of 1 refund done: EUR\xa01.10." in read(seen(None, status=SUCCEEDED)).text
+    assert "1 of 1 look-up found: EUR 2.00." in read(report).text
+    assert "1 of 1 refund done: EUR 1.10." in read(seen(None, status=SUCCEEDED)).text
     assert "No orders." in read(Report("refund")).text
     ended = read(Report("refund"), failure="the journal is gone").text
     assert "It ended early: the journal is gone" in ended
     assert "Nothing is left to do" not in ended
 
 
-def test_percentiles_are_right_within_two_percent() -> None:
+def test_percentiles_are_right_to_three_digits() -> None:
     assert Latencies().percentile(50) is None
     random = Random(3)
     taken = [min(max(random.lognormvariate(-2, 1.5), 0.001), 800) for _ in range(1234)]
@@ -316,5 +315,5 @@ def test_percentiles_are_right_within_two_percent() -> None:
         exact = taken[math.ceil(len(taken) * percent / 100) - 1]
         shown = found.percentile(percent)
         assert shown is not None
-        assert exact <= shown * (1 + 1e-9) <= exact * 1.0201
+        assert abs(shown - exact) <= exact * 0.005
     assert (found.count, found.failed) == (1234, sum(one > 1 for one in taken))
