@@ -202,19 +202,19 @@ class Totals:
         return ", ".join(filter(None, [count, self.money]))
 
 
-@attrs.define(kw_only=True)
+@attrs.frozen
 class Example:
     """One order or entry, by its index from 0, and by its line if it comes from a file."""
 
     index: int
-    line: int | None = None
+    line: int | None
     order_no: str
     transaction_id: str
-    currency: str | None = None
-    amount: Decimal | None = None
-    reason: str = ""
-    ledger: tuple[str, ...] = ()
-    gateway: tuple[str, ...] = ()
+    currency: str | None
+    amount: Decimal | None
+    reason: str
+    ledger: tuple[str, ...]
+    gateway: tuple[str, ...]
 
 
 @attrs.define(kw_only=True)
@@ -319,25 +319,14 @@ class Report:
             outcome: The outcome.
             line: The line of the file that its order stands in, if it comes from one.
         """
-        order, error, moved = outcome.order, outcome.error, _moved_by(outcome.order)
-        step = self._step(str(outcome.status), self._advise(str(outcome.status), error))
+        order, error, status = outcome.order, outcome.error, str(outcome.status)
+        step, moved = self._step(status, self._advise(status, error)), _moved_by(order)
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
             self._add_amount(step, currency, amount)
-        if not step.advice:
-            return
-        currency, amount = moved or (None, None)
-        references = _references(order)
-        reason = reason_of(error)
-        code = "" if (found := _cut(getattr(error, "code", ""))) in reason else found
-        example = Example(
-            index=outcome.index,
-            line=line,
-            **references,
-            currency=currency,
-            amount=amount,
-            reason=_cut(reason),
-        )
-        step.keep(code, example)
+        if step.advice:
+            code, reason = _cut(getattr(error, "code", "")), _cut(reason_of(error))
+            example = _example(order, outcome.index, line, moved or (None, None), reason)
+            step.keep("" if code in reason else code, example)
 
     def see_difference(self, difference: Difference, line: int | None = None) -> None:
         """Take in one difference of a reconciliation.
@@ -352,17 +341,11 @@ class Report:
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
         self._add_amount(step, entry.currency, amount)
-        example = Example(
-            index=difference.index,
-            line=line,
-            **_references(entry),
-            currency=entry.currency,
-            amount=amount,
-            reason=_cut(difference.error or difference.field or ""),
-            ledger=self._sides(difference.ledger, entry.currency),
-            gateway=self._sides(difference.gateway, entry.currency),
-        )
-        step.keep("", example)
+        sides = [
+            self._sides(one, entry.currency) for one in (difference.ledger, difference.gateway)
+        ]
+        reason, moved = _cut(difference.error or difference.field or ""), (entry.currency, amount)
+        step.keep("", _example(entry, difference.index, line, moved, reason, *sides))
 
     def shown(self, amount: Decimal, currency: str | None) -> str:
         """Write an amount with the decimal places of its currency, or with more if it has them."""
@@ -377,8 +360,9 @@ class Report:
         )
 
     def _step(self, kind: str, advice: str) -> Step:
-        made = Step(kind=kind, advice=advice, dialect=self.dialect)
-        step = self.steps.setdefault((kind, advice), made)
+        if (step := self.steps.get((kind, advice))) is None:
+            step = Step(kind=kind, advice=advice, dialect=self.dialect)
+            self.steps[kind, advice] = step
         step.orders += 1
         return step
 
@@ -389,19 +373,19 @@ class Report:
             step.add_sum(code, Sum(1, amount))
 
     def _advise(self, status: str, error: Exception | None) -> str:
-        if status == "succeeded":
-            return ""
+        """Return what to do about an order, as the template names it: the first row that holds."""
+        in_job, is_unsent = self._job is not None, status == "not_sent"
         is_held = isinstance(error, NotDoneError | AlikeRefundError | DuplicateOrderError)
-        if status == "not_sent" and self._job is not None and is_held:
-            return "held"
-        if isinstance(error, InvalidOrderError):
-            return "invalid"
-        if status == "unknown":
-            in_job = "ask_in_job" if self.operation in _NOT_LOOKED_UP else "job"
-            return in_job if self._job is not None else _UNKNOWN.get(self.operation, "ask")
-        if status == "not_sent" and self._job is not None:
-            return "not_sent_in_job"
-        return "alike" if isinstance(error, AlikeRefundError) else status
+        rows = (
+            (status == "succeeded", ""),
+            (is_unsent and in_job and is_held, "held"),
+            (isinstance(error, InvalidOrderError), "invalid"),
+            (status == "unknown" and not in_job, _UNKNOWN.get(self.operation, "ask")),
+            (status == "unknown", "ask_in_job" if self.operation in _NOT_LOOKED_UP else "job"),
+            (is_unsent and in_job, "not_sent_in_job"),
+            (isinstance(error, AlikeRefundError), "alike"),
+        )
+        return next((advice for holds, advice in rows if holds), status)
 
 
 def reason_of(error: Exception | None) -> str:
@@ -410,10 +394,20 @@ def reason_of(error: Exception | None) -> str:
     return said or ("" if error is None else str(error))
 
 
-def _references(value: object) -> dict[str, Any]:
-    order_no = getattr(value, "order_no", None) or getattr(value, "request_id", None)
-    transaction_id = getattr(value, "transaction_id", None)
-    return {"order_no": _cut(order_no or ""), "transaction_id": _cut(transaction_id or "")}
+def _example(  # noqa: PLR0913, PLR0917  # what a row of the page has
+    subject: object,
+    index: int,
+    line: int | None,
+    moved: tuple[str | None, Decimal | None],
+    reason: str,
+    ledger: tuple[str, ...] = (),
+    gateway: tuple[str, ...] = (),
+) -> Example:
+    named = ("order_no", "request_id", "transaction_id")
+    order_no, request_id, transaction_id = (_cut(getattr(subject, n, None) or "") for n in named)
+    return Example(
+        index, line, order_no or request_id, transaction_id, *moved, reason, ledger, gateway
+    )
 
 
 def _moved_by(order: object) -> tuple[str, Decimal] | None:
