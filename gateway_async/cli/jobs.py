@@ -128,28 +128,31 @@ def find_job(
             has other orders, or another job may pay a payout of the file.
         JournalError: If the journal cannot be read.
     """
-    made_again = (f"{name}-again-{number}" for number in itertools.count(2))
-    names = itertools.chain([name], () if again is None else made_again)
-    found, others = list[JobStatus](), list[str]()
     settings.open_journal(create=False).job(name)  # refuses what is no name
+    place = settings.journal_file
+    if place is not None and not place.exists():  # a server is asked
+        return KnownJob(name, settings.place)
+    return asyncio.run(_find_job(settings, name, file, again=again))
 
-    async def read() -> None:
-        async with settings.open_journal() as journal:
-            for one in names:
-                try:
-                    status = await journal.status(one)
-                except JobNotFoundError:
-                    break
-                if not status.imported:  # what a killed import left is as good as new
-                    break
-                found.append(status)
-            if not found and not (again and file.operation.kind is OperationClass.KEYED):
-                others.extend([one async for one in _others(journal, settings, file)])
-            elif again is None:
-                await _check_orders(journal, found[0], file)
 
-    if (place := settings.journal_file) is None or place.exists():  # a server is asked
-        asyncio.run(read())
+async def _find_job(
+    settings: Settings, name: str, file: OrderFile, *, again: bool | None
+) -> KnownJob:
+    made_again = (f"{name}-again-{number}" for number in itertools.count(2))
+    found, others = list[JobStatus](), list[str]()
+    async with settings.open_journal() as journal:
+        for one in itertools.chain([name], () if again is None else made_again):
+            try:
+                status = await journal.status(one)
+            except JobNotFoundError:
+                break
+            if not status.imported:  # what a killed import left is as good as new
+                break
+            found.append(status)
+        if found and again is None:
+            await _check_orders(journal, found[0], file)
+        if not found and not (again and file.operation.kind is OperationClass.KEYED):
+            others = [one async for one in _others(journal, settings, file)]
     if not found:
         return KnownJob(name, settings.place, others=tuple(others))
     known = KnownJob(found[-1].name, settings.place, found[-1], before=tuple(found[:-1]))
