@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 from gateway_async.session import Intent
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
 class ChunkIntent(Intent, Protocol):
     """The intent to send a chunk, whose outcomes are recorded too."""
 
-    async def conclude(
+    def conclude(
         self,
         result: "AnsweredChunk | FailedChunk",
         judgement: "Judgement | None",
         add: "Callable[[AnsweredChunk | FailedChunk], None]",
     ) -> None:
-        """Record the outcomes of the chunk, then add them to the results."""
+        """Record the outcomes of the chunk in the background, then add them to the results."""
 
 
 class Recorder:
@@ -50,12 +49,8 @@ class Recorder:
         """
         return None
 
-    def is_recording(self, worker: "asyncio.Task[object]") -> bool:
-        """Return whether a worker's last outcomes are not recorded yet."""
-        return False
-
     async def recorded(self) -> None:
-        """Wait until the outcomes that this worker concluded last are recorded."""
+        """Wait until the outcomes that were concluded are recorded."""
 
     async def made_beside(
         self, chunk: "Chunk"

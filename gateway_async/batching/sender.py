@@ -92,8 +92,8 @@ class Sender:
         self._glance = Glance(self._operation) if may_glance else None
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
-        """Return whether a worker has a request under way, or waits for the journal."""
-        return worker in self._calls or self._recorder.is_recording(worker)
+        """Return whether a worker has a request under way."""
+        return worker in self._calls
 
     def withdraw_unsent(self) -> None:
         """End the requests of which nothing was sent yet."""
@@ -161,7 +161,7 @@ class Sender:
                     if intent is None:
                         self._add(result)
                     else:
-                        await intent.conclude(result, judgement, self._add)
+                        intent.conclude(result, judgement, self._add)
         return attempts.error or none_listed
 
     def _attempts(

@@ -32,7 +32,7 @@ from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from gateway_async.batching.chunks import AnsweredChunk, Chunk
     from gateway_async.batching.judge import Judgement
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OUTCOMES = "keep the outcomes"
+_NOT_RECORDED = "the journal could not record the outcome; resume the job"
 
 
 class JournalRecorder(Recorder):
@@ -61,6 +62,8 @@ class JournalRecorder(Recorder):
 
     Attributes:
         requests: The numbers of the requests, which must differ under one lease.
+        recordings: The outcomes that are being written: few, since the next intent of a worker is
+            written behind those of its chunk before.
     """
 
     alike_advice = ""  # `hold` adds its own
@@ -70,29 +73,12 @@ class JournalRecorder(Recorder):
         self.operation = operation
         self.once = once
         self.requests: Iterator[int] = itertools.count(1)
-        # The outcomes being written, by worker.
-        self._recordings: dict[asyncio.Task[Any] | None, asyncio.Future[None]] = {}
-
-    def is_recording(self, worker: "asyncio.Task[Any]") -> bool:
-        """Return whether this worker's last outcomes are being written."""
-        recording = self._recordings.get(worker)
-        return recording is not None and not recording.done()
+        self.recordings: set[asyncio.Future[None]] = set()
 
     async def recorded(self) -> None:
-        """Wait until the outcomes that this worker concluded last are durable."""
-        task = asyncio.current_task()
-        if (recording := self._recordings.get(task)) is not None:
-            try:
-                await uninterrupted(recording)
-            finally:
-                self._recordings.pop(task, None)
-
-    async def record_next(self, work: "Awaitable[None]") -> None:
-        """Record a worker's outcomes in the background, after those of its chunk before."""
-        try:
-            await self.recorded()
-        finally:  # also if those could not be recorded
-            self._recordings[asyncio.current_task()] = asyncio.ensure_future(work)
+        """Wait until the outcomes that were concluded are durable."""
+        while self.recordings:
+            await uninterrupted(asyncio.wait({*self.recordings}))
 
     def begin(
         self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker_prefix: str | None
@@ -168,7 +154,8 @@ class JournalIntent(ChunkIntent):
             if recorded.exception() is None:
                 held = recorded.result()
                 self.request = None if held else request
-        await recorder.recorded()
+        if (failure := recorder.lease.failure) is not None:  # of outcomes that went before
+            raise failure
         if held:
             raise DuplicateOrderError(held)
 
@@ -190,7 +177,7 @@ class JournalIntent(ChunkIntent):
         """Raise if the lease is lost."""
         self._recorder.lease.check()
 
-    async def conclude(
+    def conclude(
         self,
         result: "AnsweredChunk | FailedChunk",
         judgement: "Judgement | None",
@@ -199,9 +186,25 @@ class JournalIntent(ChunkIntent):
         """Record the outcomes of the chunk in the background, then add them to the results."""
         if self.request is None:  # the journal has no intent of it: the orders are new
             add(result)
-        else:
-            recorded = self._record(self.request, result, judgement)
-            await self._recorder.record_next(self._add_once(recorded, result, add))
+            return
+        recordings = self._recorder.recordings
+
+        def add_recorded(recorded: "asyncio.Future[None]") -> None:
+            recordings.discard(recorded)
+            outcome = result
+            if recorded.exception() is not None and result.sending is not None:
+                # The next process that resumes the job will not know it.
+                outcome = FailedChunk(
+                    indices=result.indices,
+                    orders=result.orders,
+                    error=OutcomeUnknownError(_NOT_RECORDED),
+                    sending=result.sending,
+                )
+            add(outcome)
+
+        recording = self._record(self.request, result, judgement)
+        recording.add_done_callback(add_recorded)
+        recordings.add(recording)
 
     def _record(
         self, request: int, result: "AnsweredChunk | FailedChunk", judgement: "Judgement | None"
@@ -224,29 +227,6 @@ class JournalIntent(ChunkIntent):
             _OUTCOMES,
             lambda orders: orders.conclude(request, indices, known, references, ended_at=ended_at),
         )
-
-    async def _add_once(
-        self,
-        recorded: "Awaitable[None]",
-        result: "AnsweredChunk | FailedChunk",
-        add: "Callable[[AnsweredChunk | FailedChunk], None]",
-    ) -> None:
-        is_recorded = False
-        try:
-            await recorded
-            is_recorded = True
-        finally:
-            if not is_recorded and result.sending is not None:
-                # The next process that resumes the job will not know it.
-                result = FailedChunk(
-                    indices=result.indices,
-                    orders=result.orders,
-                    error=OutcomeUnknownError(
-                        "the journal could not record the outcome; resume the job"
-                    ),
-                    sending=result.sending,
-                )
-            add(result)
 
 
 def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:

@@ -109,7 +109,7 @@ class Lease:
         self.job: JobRow
         self.span: range = range(0)
         self.total: int = 0
-        self.failure: JournalError | None = None
+        self.failure: BaseException | None = None
         self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
 
     def __repr__(self) -> str:
@@ -250,7 +250,7 @@ class Lease:
             if isinstance(error, LeaseLostError):
                 self._is_lost = True
                 self.on_lost(error)
-            if is_change and isinstance(error, JournalError):
+            if is_change:
                 self.failure = self.failure or error
 
         done = self._database.run(f"job {self._name!r}: cannot {what}", operation)

@@ -104,6 +104,27 @@ async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(
     assert number > 6
 
 
+@on_a_file
+async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, gateway = seeded(sandbox, 6), make(policy=attrs.evolve(POLICY, concurrency=1))
+    real: Any = journal.database.run
+
+    def fail(_: object) -> None:
+        raise JournalError("the disk is on fire")
+
+    def run(what: str, operation: Any) -> Any:
+        return real(what, fail if what.endswith("keep the outcomes") else operation)
+
+    monkeypatch.setattr(journal.database, "run", run)
+    batch = gateway.refund(orders, job=journal.job("job"))
+    with pytest.raises(JournalError, match="on fire"):
+        await batch
+    check_books(sandbox, batch.result)
+    assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
+
+
 async def _ended(batch: Any) -> bool:
     """Say whether it ended by an error of the journal."""
     try:
