@@ -111,18 +111,34 @@ def in_toml(text: str) -> str:
     return _CLASS.sub(lambda found: _NAMES[found[0]], text)
 
 
-def listed(counts: Mapping[str, int], totals: Mapping[str, Totals] | None = None) -> str:
+def listed(found: Mapping[str, int] | Mapping[str, Totals]) -> str:
     """Return how many have each status, or are in each state, that any has, and how much money."""
-    order = [*OutcomeStatus, *sorted({*counts} - {*OutcomeStatus})]
-    money = {name: f" ({one.money})" for name, one in (totals or {}).items() if one.money}
-    return ", ".join(
-        f"{counts[name]:,} {name}{money.get(name, '')}" for name in order if counts.get(name)
-    )
+    order = [*OutcomeStatus, *sorted({*found} - {*OutcomeStatus})]
+    texts = []
+    for name, one in ((name, found[name]) for name in order if name in found):
+        count, money = (one.orders, one.money) if isinstance(one, Totals) else (one, "")
+        texts += [f"{count:,} {name}{f' ({money})' if money else ''}"] if count else []
+    return ", ".join(texts)
 
 
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, in the plural but for one."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def summary(
+    what: str,
+    totals: Mapping[str, Totals],
+    requests: int | None,
+    retries: int | None,
+    seconds: float,
+) -> str:
+    """Return what a run of orders came to, by status."""
+    count = sum(one.orders for one in totals.values())
+    made = "" if requests is None else f"; {counted(requests, 'request')} sent"
+    made += f", {counted(retries, 'attempt')} repeated" if retries else ""
+    orders = filter(None, [counted(count, "order"), listed(totals)])
+    return f"{what}: {', '.join(orders)}{made}; {seconds:.1f} s"
 
 
 def _clock(moment: float) -> str:
@@ -173,22 +189,6 @@ class Console:
     def say(self, message: str) -> None:
         """Say one thing."""
         self.rich.print(message)
-
-    def say_summary(
-        self,
-        what: str,
-        counts: Mapping[str, int],
-        requests: int | None,
-        retries: int | None,
-        seconds: float,
-        *,
-        totals: Mapping[str, Totals] | None = None,
-    ) -> None:
-        """Say what a run of orders came to."""
-        made = "" if requests is None else f"; {counted(requests, 'request')} sent"
-        made += f", {counted(retries, 'attempt')} repeated" if retries else ""
-        orders = [counted(sum(counts.values()), "order"), *filter(None, [listed(counts, totals)])]
-        self.say(f"{what}: {', '.join(orders)}{made}; {seconds:.1f} s")
 
     def note(self, message: str) -> None:
         """Say one thing that `--quiet` leaves out."""

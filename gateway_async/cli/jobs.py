@@ -244,9 +244,7 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         ConfigurationError: If workers alone run it, or the answer was no.
     """
     run.job = known.name
-    is_cut = known.status is not None and known.status.is_cut and known.status.imported
-    is_over = is_cut and known.is_done and file is None
-    if is_cut and not is_over:
+    if known.status is not None and known.status.is_cut and known.status.imported:
         raise ConfigurationError(
             f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
             f"  {options.worker_line(run.given)}"
@@ -270,9 +268,6 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
     reasons = Kept()
 
     async def work(_: TextIO, stop: Stop) -> None:
-        if is_over:  # no process can take it: there are only its outcomes
-            run.has_begun = True
-            return
         async with run.settings.open_journal() as journal, run.client() as client:
             job = journal.job(known.name)
             if file is None:
@@ -391,7 +386,7 @@ async def show(
         return
     out = standard_output()
     facts["created_at"], facts["is_running"] = _date(status), _running(status, settings)
-    facts["states"] = listed(states_of(status), totals) or "no orders"
+    facts["states"] = listed(totals) or "no orders"
     for field, value in facts.items():
         out.print(f"{field:<12} {value}")
     if count:
@@ -422,14 +417,20 @@ def outcomes(
     run = Run(command="jobs outcomes", console=console, given=given, job=name)
     run.check(needs_secret=False)
 
+    _write_stored(run, state)
+    return Exit.UNSETTLED if run.misplaced or run.failure else Exit.DONE
+
+
+def _write_stored(run: Run, states: tuple[JobState, ...] = ()) -> int:
+    """Write the outcomes of a job as its journal has them, and return the exit code of a run."""
+
     async def write(out: TextIO, _: Stop) -> None:
         async with run.settings.open_journal(create=False) as journal:
-            status = await journal.status(name)
+            status = await journal.status(str(run.job))
             run.gateway, run.operation, run.has_begun = status.gateway, status.operation, True
-            await write_job(run, journal, out, states=state)
+            await write_job(run, journal, out, states=states)
 
-    run.carry_out(write)
-    return Exit.UNSETTLED if run.misplaced or run.failure else Exit.DONE
+    return run.carry_out(write)
 
 
 # Deciding
@@ -509,10 +510,14 @@ def resume(
     run = Run(command="jobs resume", console=console, given=given)
     run.check()
     status, totals, _ = asyncio.run(_read(run.settings, name))
-    run.operation = status.operation
+    run.job, run.operation = name, status.operation
+    known = KnownJob(name, run.settings.place, status)
+    if status.is_cut and known.is_done:  # workers have done it, and no process can take it
+        console.note(f"{known}; nothing is sent")
+        return _write_stored(run)
     left, resent = Totals(dialect=run.settings.dialect), run.settings.recovery.resend_absent
     for state in (JobState.NEW, *(IN_DOUBT if resent else ())):
         left.include(totals[state])
     is_asked = left.orders and OPERATIONS[status.operation].confirms and not given.yes
     asked = f"{status.operation} {left} at {run.settings.address}" if is_asked else ""
-    return run_job(run, KnownJob(name, run.settings.place, status), asked)
+    return run_job(run, known, asked)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.cli.console import Console, Exit, in_toml, print_json, progress
+from gateway_async.cli.console import Console, Exit, in_toml, print_json, progress, summary
 from gateway_async.cli.options import Files, Gateway, Journaled
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
@@ -208,25 +208,22 @@ class Run:
         console, advice = self.console, self._advice()
         head = self._head(started, tuple(command for _, command in advice))
         console.sum_up()
-        if self.books is None:
-            counts, totals = self.report.counts, self.report.totals
-            made = head.requests, head.retries, self.seconds
-            console.say_summary(self.command, counts, *made, totals=totals)
-        else:
-            console.say(str(self.books))
-        reasons = self.report.reasons
-        for count, kind, reason in reasons[:_REASONS_SHOWN]:
-            console.say(f"{count:,} x {kind.replace('_', ' ')}: {reason}")
-        if more := sum(count for count, *_ in reasons[_REASONS_SHOWN:]):
-            console.say(f"and {more:,} more, in the outcomes")
-        if head.unexpected and self.books is None:
-            console.say(f"records that belong to no order of the file: {head.unexpected}")
-        if self.failure is not None:
-            console.say(f"it ended early: {self.failure}")
-        if self.misplaced:
-            console.warn(self.misplaced)
-        for what, command in advice:
-            console.say(f"{what}:\n  {command}")
+        books, report = self.books, self.report
+        made = head.requests, head.retries, self.seconds
+        more = sum(count for count, *_ in report.reasons[_REASONS_SHOWN:])
+        reasons = report.reasons[:_REASONS_SHOWN]
+        strangers = 0 if books is not None else head.unexpected
+        lines = [
+            str(books) if books is not None else summary(self.command, report.totals, *made),
+            *(f"{count:,} x {kind.replace('_', ' ')}: {text}" for count, kind, text in reasons),
+            f"and {more:,} more, in the outcomes" * bool(more),
+            f"records that belong to no order of the file: {strangers}" * bool(strangers),
+            f"it ended early: {self.failure}" if self.failure is not None else "",
+            f"warning: {self.misplaced}" if self.misplaced else "",
+            *(f"{what}:\n  {command}" for what, command in advice),
+        ]
+        for line in filter(None, lines):
+            console.say(line)
         if page is not None:
             page.write(in_toml(render(self.report, head, self.books)))
         if self.given.json:
@@ -253,11 +250,7 @@ class Run:
             "or declined or succeeded (it is never sent: another run may have made it)"
         )
         advice = (
-            (
-                self._is_in_vain,
-                "nothing succeeded; if a setting is the cause, this shows it",
-                check,
-            ),
+            (self._is_in_vain, "nothing succeeded; if a setting is the cause, see", check),
             (is_open, f"not all is done; go on with{_HOLDS * self.again}", go_on),
             (held or unknown, doubt, show),
             (held, how, decide),

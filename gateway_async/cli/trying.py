@@ -20,12 +20,13 @@ from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, Exit, counted, standard_output
+from gateway_async.cli.console import Console, Exit, counted, standard_output, summary
 from gateway_async.cli.settings import VARIABLES, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
+from gateway_async.report.report import Totals
 from gateway_async.sandbox import Sandbox, Transaction
 from gateway_async.sandbox.faults import DropReply, Fault, Latency, MissingItems, Status
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
@@ -53,7 +54,8 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
         """Run one batch as a stage of its own."""
         started, result = time.monotonic(), await batch
         seconds = time.monotonic() - started
-        out.say_summary(name, result.counts, result.requests, result.retries, seconds)
+        totals = {status: Totals(orders=count) for status, count in result.counts.items()}
+        out.say(summary(name, totals, result.requests, result.retries, seconds))
         return result
 
     recovery = RecoveryPolicy(settle_seconds=0.5, record_baseline=True)

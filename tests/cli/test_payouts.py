@@ -110,14 +110,14 @@ async def test_a_wrong_secret_and_a_dead_gateway_are_told_as_they_are(shell: She
     write_payouts(shell, *map(cells, range(2)))
     unclear = (await shell(f"{LINE} --job unclear", 3, env={"GATEWAY_SECRET": "wrong"})).stderr
     assert "2 x unknown: such as ask the gateway" in unclear
-    assert "if a setting is the cause, this shows it:\n  gateway-async check\n" in unclear
+    assert "if a setting is the cause, see:\n  gateway-async check\n" in unclear
     write_payouts(shell, *map(cells, range(2, 4)))
     dialect = '[dialect]\npayout_declined_statuses = ["FAILED"]\n'
     (shell.folder / "config.toml").write_text(dialect)
     line = f"{LINE} --config config.toml --merchant-id M1"
     told = (await shell(line, 1, env={"GATEWAY_SECRET": "wrong"})).stderr
     assert "2 x declined: code UNKNOWN: " in told
-    assert "if a setting is the cause, this shows it:\n  gateway-async check --merchant-id" in told
+    assert "if a setting is the cause, see:\n  gateway-async check --merchant-id" in told
     dead = f"{LINE} --again --base-url http://127.0.0.1:9 --concurrency 1"
     assert "; 0 requests sent, 6 attempts repeated; " in (await shell(dead, 3)).stderr
     assert paid(shell, 4) == [0] * 4
