@@ -9,7 +9,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -187,15 +187,16 @@ class Totals:
     @property
     def amounts(self) -> dict[str, str]:
         """By currency, the sum with all of its decimal places, and no separators."""
-        return {code: f"{one.amount:f}" for code, one in sorted(self.sums.items())}
+        return {code: text.replace(",", "") for code, text in self._written()}
 
     @property
     def money(self) -> str:
         """The sums as people read them; empty where nothing is moved."""
-        return ", ".join(
-            f"{code or 'without currency'} {written_amount(one.amount, self.dialect.places(code))}"
-            for code, one in sorted(self.sums.items())
-        )
+        return ", ".join(f"{code or 'without currency'} {text}" for code, text in self._written())
+
+    def _written(self) -> Iterator[tuple[str, str]]:
+        for code, one in sorted(self.sums.items()):
+            yield code, written_amount(one.amount, self.dialect.places(code))
 
     def __str__(self) -> str:
         count = f"{self.orders:,} order{'s' * (self.orders != 1)}"
