@@ -18,7 +18,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, standard_output
 from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
-from gateway_async.cli.run import Run, Stop, drive
+from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
@@ -267,22 +267,21 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         tell(f"{known}{'; nothing is sent' * known.is_done}")
     reasons = Kept()
 
-    async def work(_: TextIO, stop: Stop) -> None:
-        async with run.settings.open_journal() as journal, run.client() as client:
-            job = journal.job(known.name)
-            if file is None:
-                batch, total = client.resume(job), sum(known.states.values())
-            else:
-                batch = client.batch(run.operation, file.orders(), job=job)
-                total = file.totals.orders
-            await drive(batch, run, stop, total=total, see=reasons.note)
-
-    async def write(out: TextIO) -> None:
+    async def work(out: TextIO) -> None:
+        with run.keeping_failure():
+            async with run.settings.open_journal() as journal, run.client() as client:
+                job = journal.job(known.name)
+                if file is None:
+                    batch, total = client.resume(job), sum(known.states.values())
+                else:
+                    batch = client.batch(run.operation, file.orders(), job=job)
+                    total = file.totals.orders
+                await run.drive(batch, total=total, see=reasons.note)
         async with run.settings.open_journal(create=False) as journal:
             await write_job(run, journal, out, file=file, reasons=reasons)
 
     with contextlib.closing(reasons):
-        return run.carry_out(work, write)
+        return run.carry_out(work)
 
 
 # What a journal holds
@@ -424,7 +423,7 @@ def outcomes(
 def _write_stored(run: Run, states: tuple[JobState, ...] = ()) -> int:
     """Write the outcomes of a job as its journal has them, and return the exit code of a run."""
 
-    async def write(out: TextIO, _: Stop) -> None:
+    async def write(out: TextIO) -> None:
         async with run.settings.open_journal(create=False) as journal:
             status = await journal.status(str(run.job))
             run.gateway, run.operation, run.has_begun = status.gateway, status.operation, True

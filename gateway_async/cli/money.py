@@ -17,7 +17,7 @@ from gateway_async.cli.console import Exit, counted, in_toml, plain, print_json,
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders
 from gateway_async.cli.outcomes import Found
-from gateway_async.cli.run import Run, Stop, drive
+from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
@@ -81,13 +81,17 @@ def look_up(
         run.check(needs_out=given.json)
         found = Found(run, file)
 
-        async def work(_: TextIO, stop: Stop) -> None:
-            async with run.client() as client:
-                policy = attrs.evolve(run.settings.policy, duplicates="allow")  # it does no harm
-                batch = client.batch(run.operation, file.orders(), policy=policy)
-                await drive(batch, run, stop, total=file.totals.orders, see=found.keep)
+        async def work(out: TextIO) -> None:
+            with run.keeping_failure():
+                async with run.client() as client:
+                    policy = attrs.evolve(
+                        run.settings.policy, duplicates="allow"
+                    )  # it does no harm
+                    batch = client.batch(run.operation, file.orders(), policy=policy)
+                    await run.drive(batch, total=file.totals.orders, see=found.keep)
+            found.write(out)
 
-        return run.carry_out(work, found.write)
+        return run.carry_out(work)
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
@@ -184,18 +188,17 @@ def reconcile(
             lacking = "no column state" if words.states else "states; reconcile.states is not set"
             console.warn(f"the ledger has {lacking}, so no state is compared")
 
-        async def work(out: TextIO, stop: Stop) -> None:
-            async with run.client() as client:
-                known = attrs.asdict(words, recurse=False)
-                reconciliation = reconcile_ledger(client, file.orders(), policy=policy, **known)
-                await _compare(run, file, reconciliation, out, stop)
+        async def work(out: TextIO) -> None:
+            with run.keeping_failure():
+                async with run.client() as client:
+                    known = attrs.asdict(words, recurse=False)
+                    compared = reconcile_ledger(client, file.orders(), policy=policy, **known)
+                    await _compare(run, file, compared, out)
 
         return run.carry_out(work)
 
 
-async def _compare(
-    run: Run, file: OrderFile, reconciliation: Reconciliation, out: TextIO, stop: Stop
-) -> None:
+async def _compare(run: Run, file: OrderFile, compared: Reconciliation, out: TextIO) -> None:
     """Write each difference of a reconciliation, or print it where there is no file."""
     rows = enumerate(file.table.rows())
     at, row = next(rows)
@@ -214,7 +217,7 @@ async def _compare(
             add({**row.cells, **_cells(difference, row.line)})
         run.report.see_difference(difference, row.line)
 
-    await drive(reconciliation, run, stop, total=file.totals.orders, see=see)
+    await run.drive(compared, total=file.totals.orders, see=see)
 
 
 def _cells(difference: Difference, line: int) -> dict[str, object]:

@@ -162,7 +162,7 @@ class Found:
         else:
             self._kept[outcome.index] = orjson.dumps(result_cells(outcome, self._columns))
 
-    async def write(self, out: TextIO) -> None:
+    def write(self, out: TextIO) -> None:
         """Write every row with what was found; those that the run did not come to were not sent."""
         passed = [name for name in self._file.table.header if name not in self._columns]
         is_read = self._run.given.out is None

@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self, TextIO
@@ -36,6 +36,81 @@ _HOLDS = (
 )
 
 
+# Stopping
+
+_SAID = (
+    "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
+    "stopping at once: what is in flight is not waited for, and ends as unknown",
+)
+
+
+_SECONDS_APART = 0.1
+
+
+class Stop:
+    """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered.
+
+    Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
+    not wait. Outside, it is only counted, so that what is known is written whatever happens.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._count = 0
+        self._before: dict[signal.Signals, Any] = {}
+        self._task: asyncio.Task[Any] | None = None
+
+    def __enter__(self) -> Self:
+        self._console.has_begun = True
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there was a signal."""
+        return self._count > 0
+
+    @contextlib.contextmanager
+    def cancelling(self) -> Iterator[None]:
+        """Let each signal cancel the running task; those that came before do so at once."""
+        self._task = task = asyncio.current_task()
+        for number in range(self._count):
+            self._heed(number)
+        try:
+            yield
+        finally:
+            self._task = None
+            while task is not None and task.cancelling():
+                task.uncancel()  # it goes on: what is known is still to be written
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        del frame
+        if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
+            return
+        if self._task is not None:  # nothing is printed here: a line may be half written
+            self._task.get_loop().call_soon_threadsafe(self._heed, self._count)
+        self._count += 1
+
+    def _heed(self, others: int) -> None:
+        """Cancel the task; two cancellations in one moment would count as one."""
+        if self._task is not None:
+            self._console.say(_SAID[min(others, len(_SAID) - 1)])
+            self._task.get_loop().call_later(_SECONDS_APART * others, self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+# A run
+
+
 @attrs.define(kw_only=True)
 class Run:
     """What a command does with orders, and what it came to.
@@ -51,7 +126,7 @@ class Run:
             None for that of the settings.
         operation: The operation of the orders.
         has_begun: Whether there is anything to write and to report.
-        is_stopped: Whether a signal ended it.
+        stop: Ends it on a signal.
         left: The result, with requests, retries and what is unexpected; None without any.
         states: How many orders of a job are in each state, as the journal has them at the end.
         seconds: How long it took.
@@ -68,7 +143,7 @@ class Run:
     gateway: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     has_begun: bool = False
-    is_stopped: bool = False
+    stop: Stop = attrs.Factory(lambda run: Stop(run.console), takes_self=True)
     left: Any = None
     states: Counter[JobState] = attrs.field(factory=Counter)
     seconds: float = 0.0
@@ -160,40 +235,21 @@ class Run:
                 if other != what:
                     raise ConfigurationError(f"{what}: {path} is {other}; name another file")
 
-    def carry_out(
-        self,
-        work: Callable[[TextIO, "Stop"], Awaitable[None]],
-        write: Callable[[TextIO], Awaitable[None]] | None = None,
-    ) -> int:
-        """Do the work, and write its outcomes, whatever ends it; a signal does not end the writing.
+    def carry_out(self, work: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
+        """Do the work, say what it came to, and return the exit code.
 
         Args:
-            work: What is done; it is stopped by signals.
-            write: Writes the outcomes at the end, once there are any; None where the work does.
-
-        Returns:
-            The exit code.
+            work: Drives something, and writes its outcomes; a signal stops the driving alone.
         """
         files, started, warn = self.given, datetime.now().astimezone(), self.console.warn
-
-        async def work_and_write(out: TextIO, stop: Stop) -> None:
-            try:
-                await work(out, stop)
-            except GatewayError as error:
-                if not self.has_begun:
-                    raise
-                self.failure = error
-            if write is not None:
-                await write(out)
-
         with contextlib.ExitStack() as opened:
             page = None
             if files.report is not None:
                 page = opened.enter_context(out_file(files.report, warn, option="--report: "))
             try:
                 with out_file(files.out or STDIO, warn) as out:
-                    stop = opened.enter_context(Stop(self.console))
-                    asyncio.run(work_and_write(out, stop))
+                    opened.enter_context(self.stop)
+                    asyncio.run(work(out))
             except (OSError, GatewayError) as error:
                 if not self.has_begun:
                     raise
@@ -202,6 +258,52 @@ class Run:
         if files.report is not None:
             self.console.note(f"report: {files.report}")
         return self.exit_code
+
+    @contextlib.contextmanager
+    def keeping_failure(self) -> Iterator[None]:
+        """Keep an error of what has begun: its outcomes are written whatever ended it."""
+        try:
+            yield
+        except GatewayError as error:
+            if not self.has_begun:
+                raise
+            self.failure = error
+
+    async def drive(self, streamed: Any, *, total: int, see: Callable[[Any], None]) -> None:
+        """Hand over everything that finishes; after a stop or an error, what is known by then.
+
+        Args:
+            streamed: What is driven: a batch, or a reconciliation.
+            total: How many orders or entries there are, for the progress that is shown.
+            see: Sees everything that finishes, once each.
+
+        Raises:
+            ConfigurationError: If it was stopped before it began.
+            GatewayError: If it could not begin; nothing was sent.
+        """
+
+        def look() -> tuple[int, Mapping[str, int]]:
+            so_far = streamed.progress
+            if isinstance(so_far, Summary):
+                return so_far.entries, so_far.differences
+            return so_far.done, so_far.counts
+
+        started = time.monotonic()
+        async with progress(self.console, self.command, total, look):
+            try:
+                with self.stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
+                    async with streamed:
+                        async for one in streamed:
+                            see(one)
+            except GatewayError as error:
+                self.failure = error
+            with contextlib.suppress(RuntimeError):  # it did not begin
+                self.left = streamed.result
+            if self.left is None or (self.job and streamed.progress.total is None):
+                raise self.failure or ConfigurationError("stopped before anything was sent")
+        self.has_begun, self.seconds = True, time.monotonic() - started
+        for one in self.left:
+            see(one)
 
     def _tell(self, started: datetime, page: TextIO | None) -> None:
         """Say what it came to and what to do, on the console and on the page, and as JSON."""
@@ -263,7 +365,7 @@ class Run:
         """Whether requests were made, and nothing came of them: a setting may be the cause."""
         counts, books, left = self.report.counts, self.books, self.books or self.left
         made = getattr(left, "requests", 0) + getattr(left, "retries", 0)
-        if self.is_stopped or not made:
+        if self.stop.is_asked or not made:
             return False
         if books is not None:
             return 0 < books.unanswered == books.entries
@@ -288,120 +390,3 @@ class Run:
             retries=getattr(left, "retries", None),
             unexpected=getattr(unexpected, "count", unexpected),
         )
-
-
-# Stopping
-
-_SAID = (
-    "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
-    "stopping at once: what is in flight is not waited for, and ends as unknown",
-)
-
-
-_SECONDS_APART = 0.1
-
-
-class Stop:
-    """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered.
-
-    Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
-    not wait. Outside, it is only counted, so that what is known is written whatever happens.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._count = 0
-        self._before: dict[signal.Signals, Any] = {}
-        self._task: asyncio.Task[Any] | None = None
-
-    def __enter__(self) -> Self:
-        self._console.has_begun = True
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether there was a signal."""
-        return self._count > 0
-
-    @contextlib.contextmanager
-    def cancelling(self) -> Iterator[None]:
-        """Let each signal cancel the running task; those that came before do so at once."""
-        self._task = task = asyncio.current_task()
-        for number in range(self._count):
-            self._heed(number)
-        try:
-            yield
-        finally:
-            self._task = None
-            while task is not None and task.cancelling():
-                task.uncancel()  # it goes on: what is known is still to be written
-
-    def _on_signal(self, number: int, frame: object) -> None:
-        del frame
-        if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
-            return
-        if self._task is not None:  # nothing is printed here: a line may be half written
-            self._task.get_loop().call_soon_threadsafe(self._heed, self._count)
-        self._count += 1
-
-    def _heed(self, others: int) -> None:
-        """Cancel the task; two cancellations in one moment would count as one."""
-        if self._task is not None:
-            self._console.say(_SAID[min(others, len(_SAID) - 1)])
-            self._task.get_loop().call_later(_SECONDS_APART * others, self._cancel)
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-
-# Driving
-
-
-async def drive(
-    streamed: Any, run: Run, stop: Stop, *, total: int, see: Callable[[Any], None]
-) -> None:
-    """Hand over everything that finishes; after a stop or an error, what is known by then.
-
-    Args:
-        streamed: What is driven: a batch, or a reconciliation.
-        run: Takes in what ended it early, and what was counted.
-        stop: Knows when to stop.
-        total: How many orders or entries there are, for the progress that is shown.
-        see: Sees everything that finishes, once each.
-
-    Raises:
-        ConfigurationError: If it was stopped before it began.
-        GatewayError: If it could not begin; nothing was sent.
-    """
-
-    def look() -> tuple[int, Mapping[str, int]]:
-        so_far = streamed.progress
-        if isinstance(so_far, Summary):
-            return so_far.entries, so_far.differences
-        return so_far.done, so_far.counts
-
-    started = time.monotonic()
-    async with progress(run.console, run.command, total, look):
-        try:
-            with stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
-                async with streamed:
-                    async for one in streamed:
-                        see(one)
-        except GatewayError as error:
-            run.failure = error
-        run.is_stopped = stop.is_asked
-        with contextlib.suppress(RuntimeError):  # it did not begin
-            run.left = streamed.result
-        if run.left is None or (run.job and streamed.progress.total is None):
-            raise run.failure or ConfigurationError("stopped before anything was sent")
-    run.has_begun, run.seconds = True, time.monotonic() - started
-    for one in run.left:
-        see(one)
