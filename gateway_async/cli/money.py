@@ -5,6 +5,7 @@ under a name that is made of them. The same file, given again after whatever hap
 it was, and sends nothing that may have been sent.
 """
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
@@ -15,17 +16,21 @@ import orjson
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, in_toml, plain, print_json, standard_output
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
-from gateway_async.cli.orders import LEDGER, OrderFile, open_orders
-from gateway_async.cli.outcomes import Found
+from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
+from gateway_async.cli.outcomes import Kept, lines_of, result_cells
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, NotSentError
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
+from gateway_async.operations import OPERATIONS
+from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
 _REQUESTS_SHOWN = 3
+_NOT_SENT = NotSentError("nothing was sent: the run ended before")
 
 
 def send(
@@ -77,9 +82,22 @@ def look_up(
             identifiers is looked up by its transaction_id.
     """
     run = Run(command=name, console=console, given=given, source=orders)
-    with open_orders(orders, run.operation, run.settings) as file:
+    columns, out_file = result_columns(OPERATIONS[run.operation]), given.out
+    with (
+        open_orders(orders, run.operation, run.settings) as file,
+        contextlib.closing(Kept()) as found,
+    ):
         run.check(needs_out=given.json)
-        found = Found(run, file)
+
+        def keep(outcome: Outcome[Any, Any]) -> bytes:
+            line = file.lines[outcome.index]
+            run.report.see(outcome, line)
+            if out_file is None:
+                kept = lines_of(outcome, line).encode()
+            else:
+                kept = orjson.dumps(result_cells(outcome, columns))
+            found[outcome.index] = kept
+            return kept
 
         async def work(out: TextIO) -> None:
             with run.keeping_failure():
@@ -88,8 +106,17 @@ def look_up(
                         run.settings.policy, duplicates="allow"
                     )  # it does no harm
                     batch = client.batch(run.operation, file.orders(), policy=policy)
-                    await run.drive(batch, total=file.totals.orders, see=found.keep)
-            found.write(out)
+                    await run.drive(batch, total=file.totals.orders, see=keep)
+            passed = [one for one in file.table.header if one not in columns]
+            write = None if out_file is None else csv_writer(out, [*passed, *columns])
+            for index, row in enumerate(file.table.rows()):
+                if (kept := found.get(index)) is None:
+                    order, status = file.order_of(row), OutcomeStatus.NOT_SENT
+                    kept = keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
+                if write is None:
+                    out.write(kept.decode())
+                else:
+                    write({**row.cells, **orjson.loads(kept)})
 
         return run.carry_out(work)
 

@@ -1,12 +1,10 @@
 """Outcomes as rows of a file: of a job as its journal has them, of look-ups as they were found."""
 
-import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Collection
 from typing import Any, TextIO
 
 import attrs
-import orjson
 
 from gateway_async.batching.table import RECORD, cell_of, cells_of
 from gateway_async.cli.console import in_toml, plain
@@ -34,7 +32,6 @@ SHOWN = (
     *("refund_reference", "refund_reference_id", "refund_date", "refund_processing_date"),
 )
 """Fields of a record that are shown; all others may be personal."""
-_NOT_SENT = NotSentError("nothing was sent: the run ended before")
 _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
 
 
@@ -137,46 +134,6 @@ def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
             value = getattr(value, name, None)
         found[column] = cell_of(value)
     return found
-
-
-class Found:
-    """What look-ups found, kept until their rows are written, in the order of the file.
-
-    Args:
-        run: Counts them; without a file for them, a line for each record is written, to be read.
-        file: The orders that are looked up.
-    """
-
-    def __init__(self, run: Run, file: OrderFile) -> None:
-        self._run = run
-        self._file = file
-        self._columns = result_columns(file.operation)
-        self._kept = Kept()
-
-    def keep(self, outcome: Outcome[Any, Any]) -> None:
-        """Count an outcome, and keep it as it is written."""
-        line = self._file.lines[outcome.index]
-        self._run.report.see(outcome, line)
-        if self._run.given.out is None:
-            self._kept[outcome.index] = lines_of(outcome, line).encode()
-        else:
-            self._kept[outcome.index] = orjson.dumps(result_cells(outcome, self._columns))
-
-    def write(self, out: TextIO) -> None:
-        """Write every row with what was found; those that the run did not come to were not sent."""
-        passed = [name for name in self._file.table.header if name not in self._columns]
-        is_read = self._run.given.out is None
-        write = None if is_read else csv_writer(out, [*passed, *self._columns])
-        with contextlib.closing(self._kept):
-            for index, row in enumerate(self._file.table.rows()):
-                if self._kept.get(index) is None:
-                    order, status = self._file.order_of(row), OutcomeStatus.NOT_SENT
-                    self.keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
-                kept = self._kept.get(index) or b""
-                if write is None:
-                    out.write(kept.decode())
-                else:
-                    write({**row.cells, **orjson.loads(kept)})
 
 
 def lines_of(outcome: Outcome[Any, Any], line: int) -> str:

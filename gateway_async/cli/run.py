@@ -269,7 +269,7 @@ class Run:
                 raise
             self.failure = error
 
-    async def drive(self, streamed: Any, *, total: int, see: Callable[[Any], None]) -> None:
+    async def drive(self, streamed: Any, *, total: int, see: Callable[[Any], object]) -> None:
         """Hand over everything that finishes; after a stop or an error, what is known by then.
 
         Args:
