@@ -111,6 +111,11 @@ class Stop:
 # A run
 
 
+def _counted(count: int, kind: str, reason: str) -> str:
+    """Say how many have a reason; what the status says already is left out."""
+    return f"{count:,} x {kind.replace('_', ' ')}: {reason.replace('nothing was sent: ', '')}"
+
+
 @attrs.define(kw_only=True)
 class Run:
     """What a command does with orders, and what it came to.
@@ -317,7 +322,7 @@ class Run:
         strangers = 0 if books is not None else head.unexpected
         lines = [
             str(books) if books is not None else summary(self.command, report.totals, *made),
-            *(f"{count:,} x {kind.replace('_', ' ')}: {text}" for count, kind, text in reasons),
+            *(_counted(*one) for one in reasons),
             f"and {more:,} more, in the outcomes" * bool(more),
             f"records that belong to no order of the file: {strangers}" * bool(strangers),
             f"it ended early: {self.failure}" if self.failure is not None else "",

@@ -1,6 +1,7 @@
 """Commands that are asked, watched, stopped, hung up or closed: every outcome is written."""
 
 import asyncio
+import re
 import signal
 import sys
 
@@ -106,6 +107,8 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
     in_job = "the job has not come to it yet"
     last = in_job if "--job" in line else "nothing was sent: the run ended"
     assert rows[-1]["error"].startswith(last)
+    said_once = last.removeprefix("nothing was sent: ")
+    assert re.search(rf"^[\d,]+ x not sent: (such as )?{said_once}", said, re.MULTILINE), said
     page = (shell.folder / "night.html").read_text(encoding="utf-8")
     assert f"{left:,}" in page
     assert "may have been done" not in page
