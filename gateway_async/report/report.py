@@ -43,7 +43,7 @@ _OTHER_REASONS = "other reasons"
 _LONGEST_TEXT = 600
 # What HTML does not allow, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-_CURRENCY = re.compile(r"[A-Z]{3}")
+_CURRENCY = re.compile(r"([A-Z]{3})?")
 # An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons.
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)+|\d{4,}")
 _NOUNS = {
@@ -192,11 +192,12 @@ class Totals:
     @property
     def money(self) -> str:
         """The sums as people read them; empty where nothing is moved."""
-        return ", ".join(f"{code or 'without currency'} {text}" for code, text in self._written())
+        return ", ".join(f"{code} {text}" for code, text in self._written())
 
     def _written(self) -> Iterator[tuple[str, str]]:
         for code, one in sorted(self.sums.items()):
-            yield code, written_amount(one.amount, self.dialect.places(code))
+            places = self.dialect.places(code)
+            yield code or "without currency", written_amount(one.amount, places)
 
     def __str__(self) -> str:
         count = f"{self.orders:,} order{'s' * (self.orders != 1)}"
@@ -368,9 +369,10 @@ class Report:
         return step
 
     def _add_amount(self, step: Step, currency: str | None, amount: Decimal | None) -> None:
-        """Add an amount, if its currency is a code of three letters: that bounds their number."""
+        """Add an amount of a currency that can be one: that bounds their number."""
         code = (currency or "").upper()
-        if is_summable(amount) and (code in step.sums or _CURRENCY.fullmatch(code)):
+        is_known = code in step.sums or code in self.dialect.currency_places
+        if is_summable(amount) and (is_known or _CURRENCY.fullmatch(code)):
             step.add_sum(code, Sum(1, amount))
 
     def _advise(self, status: str, error: Exception | None) -> str:

@@ -218,8 +218,11 @@ def test_of_a_payout_only_its_key_and_amount_are_shown() -> None:
     report = Report("payout")
     error = OutcomeUnknownError(LOST)
     report.see(Outcome(order=payout, index=0, status=UNKNOWN, error=error))
+    payout = attrs.evolve(payout, payment_currency=None)
+    report.see(Outcome(order=payout, index=1, status=UNKNOWN, error=error))
     found = read(report)
-    assert found.column("Order") == [payout.request_id]
+    assert [row[0] for row in found.tables["money"][0][1:]] == ["without currency", "EUR"]
+    assert found.column("Order") == [payout.request_id] * 2
     assert account not in render(report, HEAD)
 
 
