@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, print_json, standard_output
+from gateway_async.cli.console import Exit, output, print_json
 from gateway_async.cli.outcomes import shown
 from gateway_async.cli.settings import Settings, to_toml
 from gateway_async.cli.tables import out_file
@@ -101,11 +101,10 @@ async def check(
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
     else:
-        out = standard_output().print
         for one in findings:
-            out(f"{one.status:<8} {one.check}: {one.seen}")
+            output(f"{one.status:<8} {one.check}: {one.seen}")
             if one.advice:
-                out(f"         -> {one.advice}")
+                output(f"         -> {one.advice}")
     if write is not None:
         with contextlib.suppress(OSError):  # the file then says that it cannot be written
             write.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,6 @@ from typing import Any, TextIO, cast
 import attrs
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.text import Text
 
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError
@@ -69,25 +68,14 @@ class _Forgiving:
             self._stream.flush()
 
 
-class _PlainConsole(RichConsole):
-    """A console that shows control characters as escapes: texts of a gateway are not trusted."""
-
-    def render_str(self, text: str, **style: Any) -> Text:
-        return super().render_str(plain(text), **style)
-
-    def on_broken_pipe(self) -> None:
-        """Raise on: rich would exit with 1, which says that orders were declined."""
-        raise  # noqa: PLE0704  # the BrokenPipeError that rich is handling
-
-
 def plain_console(file: TextIO) -> RichConsole:
     """Return a console that shows texts as they are: no markup, and lines as long as they are."""
-    return _PlainConsole(file=file, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    return RichConsole(file=file, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
-def standard_output() -> RichConsole:
-    """Return a console for what a command is asked for."""
-    return plain_console(sys.stdout)
+def output(text: str) -> None:
+    """Print what a command is asked for."""
+    print(plain(text), flush=True)  # noqa: T201  # a reader that went away shows here
 
 
 def print_json(value: object) -> None:
@@ -102,7 +90,10 @@ def print_json(value: object) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text for a terminal: settings as in the TOML file, control characters escaped."""
+    """Return a text for a terminal: settings as in the TOML file, control characters escaped.
+
+    Texts of a gateway are not trusted.
+    """
     return in_toml(text).translate(_CONTROLS)
 
 
@@ -181,14 +172,14 @@ class Console:
                 "go on without being asked"
             )
         with contextlib.suppress(EOFError, KeyboardInterrupt):
-            self.rich.print(f"{what}. Go on? [y/N] ", end="")
+            self.rich.print(plain(f"{what}. Go on? [y/N] "), end="")
             if input().strip().lower() in {"y", "yes"}:
                 return
         raise ConfigurationError("nothing was sent")
 
     def say(self, message: str) -> None:
         """Say one thing."""
-        self.rich.print(message)
+        self.rich.print(plain(message))
 
     def note(self, message: str) -> None:
         """Say one thing that `--quiet` leaves out."""

@@ -15,7 +15,7 @@ import orjson
 from cyclopts import App
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, counted, listed, print_json, standard_output
+from gateway_async.cli.console import Exit, counted, listed, output, print_json
 from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run
@@ -347,12 +347,11 @@ async def list_jobs(
         return
     if not statuses:
         console.note(f"there are no jobs yet in {settings.place}")
-    out = standard_output()
     for status in statuses:
         states = listed(states_of(status)) or "no orders"
-        out.print(f"{status.name}\n  {status.operation} of {_date(status)}: {states}")
+        output(f"{status.name}\n  {status.operation} of {_date(status)}: {states}")
         if status.is_running:
-            out.print(f"  {_running(status, settings)}")
+            output(f"  {_running(status, settings)}")
 
 
 @jobs.command
@@ -383,17 +382,16 @@ async def show(
         facts["amounts"] = {str(state): one.amounts for state, one in totals.items() if one.orders}
         print_json({**facts, "in_doubt": listing, "in_doubt_count": count})
         return
-    out = standard_output()
     facts["created_at"], facts["is_running"] = _date(status), _running(status, settings)
     facts["states"] = listed(totals) or "no orders"
     for field, value in facts.items():
-        out.print(f"{field:<12} {value}")
+        output(f"{field:<12} {value}")
     if count:
-        out.print(f"\nindex  state    {'  '.join(naming)}")
+        output(f"\nindex  state    {'  '.join(naming)}")
     for index, state, *ids, reason in rows:
-        out.print(f"{index:>5}  {state:<7}  {'  '.join(ids)}\n       {reason}")
+        output(f"{index:>5}  {state:<7}  {'  '.join(ids)}\n       {reason}")
     if count > _SHOWN:
-        out.print(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
+        output(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
 
 
 @jobs.command

@@ -14,7 +14,7 @@ import attrs
 import orjson
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, counted, in_toml, plain, print_json, standard_output
+from gateway_async.cli.console import Exit, counted, in_toml, output, print_json
 from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
 from gateway_async.cli.outcomes import Kept, lines_of, result_cells
@@ -138,15 +138,14 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
         sent = {"orders": totals.orders, "amounts": totals.amounts, "requests": count}
         print_json({"dry_run": True, **job, "others": known.others, **sent, "first": first})
         return
-    out = standard_output().print
     for number, body in enumerate(first, 1):
-        out(f"request {number}, without identity and signature:")
+        output(f"request {number}, without identity and signature:")
         for name, text in body.items():
-            out(f"{name} = {text}")
-    out(str(known))
-    out(file.question(settings.address))
-    out(f"{left:,} to send: at least {counted(count, 'request')} to {url}")
-    out("nothing was sent")
+            output(f"{name} = {text}")
+    output(str(known))
+    output(file.question(settings.address))
+    output(f"{left:,} to send: at least {counted(count, 'request')} to {url}")
+    output("nothing was sent")
 
 
 def _written(file: OrderFile, dialect: Dialect, size: int) -> Iterator[dict[str, str]]:
@@ -239,7 +238,7 @@ async def _compare(run: Run, file: OrderFile, compared: Reconciliation, out: Tex
         while at < difference.index:  # both come in the order of the ledger
             at, row = next(rows)
         if add is None:
-            print(plain(f"line {row.line}: {difference.text}"))  # noqa: T201  # its output
+            output(f"line {row.line}: {difference.text}")
         else:
             add({**row.cells, **_cells(difference, row.line)})
         run.report.see_difference(difference, row.line)

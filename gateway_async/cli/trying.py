@@ -20,7 +20,7 @@ from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, Exit, counted, standard_output, summary
+from gateway_async.cli.console import Console, Exit, counted, output, summary
 from gateway_async.cli.settings import VARIABLES, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
@@ -48,14 +48,13 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
         orders: How many orders.
     """
     console.has_begun = True
-    out = attrs.evolve(console, rich=standard_output())
 
     async def run(name: str, batch: Any) -> Any:
         """Run one batch as a stage of its own."""
         started, result = time.monotonic(), await batch
         seconds = time.monotonic() - started
         totals = {status: Totals(orders=count) for status, count in result.counts.items()}
-        out.say(summary(name, totals, result.requests, result.retries, seconds))
+        output(summary(name, totals, result.requests, result.retries, seconds))
         return result
 
     recovery = RecoveryPolicy(settle_seconds=0.5, record_baseline=True)
@@ -65,7 +64,7 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
             sandbox.base_url, sandbox.credentials, recovery=recovery, dialect=sandbox.dialect
         ) as gateway,
     ):
-        out.say(f"A gateway listens at {sandbox.base_url}; {counted(orders, 'order')} for it.")
+        output(f"A gateway listens at {sandbox.base_url}; {counted(orders, 'order')} for it.")
         paid = [
             CaptureOrder(**{name: getattr(one, name) for name in _COLUMNS})
             for one in sandbox.seed(orders, status="authorised", amount="9.00")
@@ -82,9 +81,9 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
         sent = [("capture", one) for one in paid] + [("refund", one) for one in refunds]
         is_right = all(sandbox.ledger.effects(did, one.transaction_id) == 1 for did, one in sent)
     if not is_right:
-        out.say("The gateway's books do not have each of them once.")
+        output("The gateway's books do not have each of them once.")
         return Exit.NOT_ALL_DONE
-    out.say(
+    output(
         "One reply was lost on purpose. Its refunds were unknown and were not sent again; the "
         "gateway's\nown records settled them. The gateway's books have each of them once."
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_async.cli.console import Console, Exit, plain_console, progress, standard_output
+from gateway_async.cli.console import Console, Exit, output, plain_console, progress
 from tests.cli.running import SCRIPT
 
 
@@ -56,7 +56,7 @@ def test_texts_are_shown_as_they_are(
     console, file = told()
     console.say(text)
     assert file.getvalue() == f"{shown}\n"
-    standard_output().print(text)
+    output(text)
     printed = capsys.readouterr().out
     assert shown.split(maxsplit=1)[0] in printed
     assert "\x1b[2J" not in printed
