@@ -8,10 +8,8 @@ import asyncio
 import os
 import shlex
 import signal
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,14 +18,14 @@ from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, Exit, counted, output, summary
+from gateway_async.cli.console import Exit, counted, output, summary
 from gateway_async.cli.settings import VARIABLES, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.report.report import Totals
-from gateway_async.sandbox import Sandbox, Transaction
+from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Fault, Latency, MissingItems, Status
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
@@ -139,16 +137,6 @@ class Trouble:
     missing_item: NormFloat = 0.0
     seed: int | None = None
 
-    def faults(self) -> list[Fault]:
-        """Return the faults, each as likely as it was asked for."""
-        wanted: tuple[tuple[object, Fault], ...] = (
-            (self.drop_reply, DropReply(probability=self.drop_reply)),
-            (self.error_rate, Status(503, "1", probability=self.error_rate)),
-            (self.missing_item, MissingItems(probability=self.missing_item)),
-            (self.latency, Latency(self.latency or 0.0)),
-        )
-        return [fault for is_wanted, fault in wanted if is_wanted]
-
 
 async def sandbox(
     *,
@@ -175,30 +163,30 @@ async def sandbox(
     secret = os.environ.get(VARIABLES["secret"])
     kept: dict[str, Any] = {"secret": secret} if secret else {}
     made = Sandbox(random_seed=trouble.seed, **kept, **attrs.asdict(shop))
-    for fault in trouble.faults():
-        made.faults.add("*", fault)
+    faults: tuple[tuple[object, Fault], ...] = (
+        (trouble.drop_reply, DropReply(probability=trouble.drop_reply)),
+        (trouble.error_rate, Status(503, "1", probability=trouble.error_rate)),
+        (trouble.missing_item, MissingItems(probability=trouble.missing_item)),
+        (trouble.latency, Latency(trouble.latency or 0.0)),
+    )
+    for is_wanted, fault in faults:
+        if is_wanted:
+            made.faults.add("*", fault)
     with tempfile.TemporaryDirectory(prefix="gateway-sandbox-") as folder:
         async with made:
             for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
-            seeded = made.seed(orders, status=orders_status)
+            seeded, config = made.seed(orders, status=orders_status), Path(folder, "config.toml")
             if orders_csv is not None:
-                write_orders(seeded, orders_csv, console, can_refund=orders_status == "captured")
-            config = write_dialect(made, Path(folder, "config.toml"))
-            sys.stdout.write(how_to_reach(made, config, is_shown=not secret))
-            sys.stdout.flush()
+                with out_file(orders_csv, console.warn) as file:
+                    amounts = ["refund_amount"] if orders_status == "captured" else []
+                    write = csv_writer(file, [*_COLUMNS, *amounts])
+                    for one in seeded:
+                        row = {name: getattr(one, name) for name in _COLUMNS}
+                        write({**row, "refund_amount": (one.amount / 4).quantize(one.amount)})
+            write_dialect(made, config)
+            output(how_to_reach(made, config, is_shown=not secret))
             await ended.wait()
-
-
-def write_orders(
-    orders: Sequence[Transaction], path: Path, console: Console, *, can_refund: bool
-) -> None:
-    """Write orders to a file for the command line."""
-    with out_file(path, console.warn) as file:
-        write = csv_writer(file, [*_COLUMNS, *["refund_amount"][:can_refund]])
-        for order in orders:
-            row = {name: getattr(order, name) for name in _COLUMNS}
-            write({**row, "refund_amount": (order.amount / 4).quantize(order.amount)})
 
 
 def how_to_reach(made: Sandbox, config: Path, *, is_shown: bool) -> str:
@@ -217,12 +205,11 @@ def how_to_reach(made: Sandbox, config: Path, *, is_shown: bool) -> str:
     ]
     if not is_shown:
         lines.append(f"# {VARIABLES['secret']} is not shown: give it the value that it has here")
-    return "\n".join([*lines, f"export GATEWAY_CONFIG={shlex.quote(str(config))}", ""])
+    return "\n".join([*lines, f"export GATEWAY_CONFIG={shlex.quote(str(config))}"])
 
 
-def write_dialect(made: Sandbox, path: Path) -> Path:
-    """Write what the sandbox's answers mean, as a settings file, and return its path."""
+def write_dialect(made: Sandbox, path: Path) -> None:
+    """Write what the sandbox's answers mean, as a settings file."""
     usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
     fields = [f"{name} = {to_toml(one)}" for name, one in own.items() if one != usual[name]]
     path.write_text("\n".join(["[dialect]", *fields, ""]), encoding="utf-8")
-    return path
