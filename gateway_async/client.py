@@ -1,16 +1,18 @@
 """`GatewayClient`: one short method an operation."""
 
 import warnings
-from importlib import import_module
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, overload
 
 import attrs
 
 from gateway_async.batching.batch import plain_batch
+from gateway_async.coalescer import Coalescer
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.operations import OPERATIONS
+from gateway_async.payments import carry_out, custom_request, payment_request, recent_request
+from gateway_async.recovery.recover import Recovery
 from gateway_async.session import Session
 from gateway_async.settings import (
     COUNT,
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
 
     from gateway_async.batching.batch import Batch
     from gateway_async.batching.results import BatchResult
-    from gateway_async.coalescer import Coalescer
     from gateway_async.journal import Job
     from gateway_async.models.orders import (
         CancelOrder,
@@ -82,8 +83,6 @@ _LIMITER = (
     lambda value: value is None or hasattr(type(value), "__aenter__"),
     "an asynchronous context manager",
 )
-_NEEDED_UNDER_WAY = ("gateway_async.wire.records", "gateway_async.wire.documents")
-"""Loaded with the first client: once requests are under way, loading could fail, and lose one."""
 
 
 @hide_arguments  # the proxy's URL may have a password
@@ -159,8 +158,6 @@ class GatewayClient:
         )
         timeouts = setting("timeouts", timeouts, Timeouts)
         self._closed = False
-        for module in _NEEDED_UNDER_WAY:
-            import_module(module)
         self._transport = AiohttpTransport(
             address,
             timeouts=timeouts,
@@ -461,13 +458,11 @@ class GatewayClient:
                 be recovered again.
         """
         self._check_open()
-        from gateway_async.recovery.recover import Recovery
-
         return await Recovery(self._session, self._batch_policy(None)).recover(outcomes)
 
     def coalesced(
         self, *, linger_seconds: float = DEFAULT_LINGER_SECONDS, policy: BatchPolicy | None = None
-    ) -> "Coalescer":
+    ) -> Coalescer:
         """Send single orders of many tasks together, as few requests.
 
         Args:
@@ -481,8 +476,6 @@ class GatewayClient:
             ConfigurationError: If a setting is wrong.
         """
         self._check_open()
-        from gateway_async.coalescer import Coalescer
-
         return Coalescer(
             session=self._session,
             linger_seconds=expect("linger_seconds", linger_seconds, SECONDS),
@@ -499,16 +492,11 @@ class GatewayClient:
             NotSentError: If nothing was sent.
             OutcomeUnknownError: If no readable reply came.
         """
-        return await self._recent("query")
+        return await self._single(recent_request(OPERATIONS["query"], self._session))
 
     async def recent_refunds(self) -> "Page[RefundRecord]":
         """Return up to 100 refunds (row 9), without a selection; see `recent_transactions`."""
-        return await self._recent("search_refunds")
-
-    async def _recent(self, operation: str) -> "Page[Any]":
-        from gateway_async import payments
-
-        return await self._single(payments.recent_request(OPERATIONS[operation], self._session))
+        return await self._single(recent_request(OPERATIONS["search_refunds"], self._session))
 
     # Payments and payouts
 
@@ -559,8 +547,6 @@ class GatewayClient:
         return result
 
     def _pay(self, operation: str, sent: object) -> "Coroutine[Any, Any, Any]":
-        from gateway_async.payments import payment_request
-
         return self._single(payment_request(OPERATIONS[operation], sent, self._session), sent)
 
     async def call(
@@ -591,11 +577,8 @@ class GatewayClient:
             NotSentError: Nothing was sent.
             OutcomeUnknownError: It may have been done.
         """
-        from gateway_async import payments
-
         given, fields = [fields], {}  # a traceback would show them
-        make = payments.custom_request
-        request = make(path, given.pop(), body=body, reply=reply, repeatable=repeatable)
+        request = custom_request(path, given.pop(), body=body, reply=reply, repeatable=repeatable)
         return await self._single(request)
 
     def _batch_policy(self, policy: BatchPolicy | None) -> BatchPolicy:
@@ -606,8 +589,6 @@ class GatewayClient:
 
     def _single(self, request: "Request[T]", about: object = None) -> "Coroutine[Any, Any, T]":
         self._check_open()
-        from gateway_async.payments import carry_out
-
         return carry_out(self._session, request, about, drain_seconds=self._policy.drain_seconds)
 
     def _check_open(self) -> None:
