@@ -150,7 +150,7 @@ async def _find_job(
                 break
             found.append(status)
         if found and again is None:
-            await _check_orders(journal, found[0], file)
+            await _check_orders(journal, found[0], settings, file)
         if not found and not (again and file.operation.kind is OperationClass.KEYED):
             others = [one async for one in _others(journal, settings, file)]
     if not found:
@@ -161,20 +161,24 @@ async def _find_job(
     return known
 
 
-async def _check_orders(journal: Journal, job: JobStatus, file: OrderFile) -> None:
+async def _check_orders(
+    journal: Journal, job: JobStatus, settings: Settings, file: OrderFile
+) -> None:
     """Refuse a file of other orders than those of the job that is to go on with it.
 
     Raises:
         ConfigurationError: Naming the first line that differs, its columns that do, and both values
-            of the first of them.
+            of the first of them; or for what, and for whom, the job is.
     """
-    if job.operation != file.operation.name:
-        return  # the journal refuses it, and says whose the job is
-    problem, orders = "", zip(file.lines, file.orders(), strict=False)
+    whose = {name: str(getattr(settings, name)) for name in ("merchant_id", "account_id")}
+    subject = {"operation": file.operation.name, **whose, "gateway": settings.address}
+    problem = (await journal.job(job.name).head()).difference(subject)
+    orders = zip(file.lines, file.orders(), strict=False)
     async for row in rows_of(journal, job.name):
         line, order = next(orders, (0, row.order))
-        if row.order != order:
+        if not problem and row.order != order:
             problem = f"line {line} has another {difference(row.order, order)}"
+        if problem:
             break
     if not problem and job.total != file.totals.orders:
         problem = f"it has {job.total:,}, and the file {file.totals.orders:,}"

@@ -134,6 +134,15 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell
     assert f"gateway-async jobs show '{name}' --journal sqlite:///" in other.stderr
     assert shell.effects() == {1}
 
+    rows = (shell.folder / "orders.csv").read_text().splitlines(keepends=True)
+    (shell.folder / "fewer.csv").write_text("".join(rows[:-1]))
+    for words, difference in (
+        ("refund fewer.csv", "it has 3, and the file 2"),
+        ("cancel orders.csv", "its operation is 'refund', not 'cancel'"),
+        ("refund orders.csv --account-id A2", "its account_id is 'A1', not 'A2'"),
+    ):
+        refused = await shell(f"{words} --dry-run --job '{name}' {KEPT}", 2)
+        assert f"has other orders: {difference}; nothing was sent" in refused.stderr
     for count in (2, 3, 4):  # a job has no outcomes of another file
         shell.refunds(count)
         before, there = shell.sandbox.requests["refund"], names(shell.folder)
@@ -176,9 +185,11 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     resumed = json.loads((await shell(resume)).stdout)
     assert (resumed["job"], resumed["counts"]) == (facts["job"], {"succeeded": 60})
     assert resumed["journal"] == str(shell.folder / "jobs.db")
-    look_up = await shell("query orders.csv --json --out found.csv")
+    look_up = await shell("query orders.csv --json --out found.csv --chunk-size 20 --rate 20")
     found = json.loads(look_up.stdout)
     assert (found["command"], found["counts"]) == ("query", {"succeeded": 60})
+    assert found["requests"] == 3
+    assert found["seconds"] >= 2 / 20  # however fast the gateway is
     books = await shell("reconcile orders.csv --json --out differences.csv", 1)
     differing = json.loads(books.stdout)
     assert differing["differing"] == differing["differences"]["refund_unknown_to_ledger"] == 60
