@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
@@ -21,6 +22,8 @@ settings.load_profile("no-clock")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What runs in the background of a shell ignores it, and so would the programs that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(SlowMarker())
 
 

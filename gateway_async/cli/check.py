@@ -23,11 +23,12 @@ import attrs
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, output, print_json
 from gateway_async.cli.outcomes import shown
-from gateway_async.cli.settings import Settings, to_toml
+from gateway_async.cli.settings import Settings, default_journal, to_toml
 from gateway_async.cli.tables import out_file
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
+from gateway_async.journal.location import locate
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
@@ -376,11 +377,23 @@ def write_config(settings: Settings) -> str:
         value, default = getattr(settings, name), getattr(usual, name)
         if attrs.has(type(default)) or isinstance(default, Mapping):
             tables += _table(name, _fields_of(value), _fields_of(default))
-        elif value != default and name != "journal" and not (name == "proxy" and "@" in value):
+        elif name == "journal":
+            single += _named_journal(value)
+        elif value != default and not (name == "proxy" and "@" in value):
             single.append(f"{name} = {to_toml(value)}")
     if settings.secret_file is None and settings.keyring is None:
         single.append(_TEXTS["config"]["secret"])
     return "\n".join([_TEXTS["config"]["head"], *single, "", _TEXTS["config"]["rate"], *tables])
+
+
+def _named_journal(url: str) -> list[str]:
+    """Write the journal, unless it is the usual one; of a URL with a password, what to do."""
+    if url in {"", default_journal(os.environ)}:
+        return []
+    journal = locate(url)
+    if journal.shown != url:
+        return [_TEXTS["config"]["journal"]]
+    return [f"journal = {to_toml(journal.absolute_url)}"]
 
 
 def _table(table: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:

@@ -60,7 +60,8 @@ def send(
             _show_plan(run, file, known)
             return Exit.DONE
         question = ""
-        if file.operation.confirms or (known.before and known.status is None):
+        is_repeated = known.others or (known.before and known.status is None)
+        if file.operation.confirms or is_repeated:
             question = file.question(settings.address)
         if file.unread and (given.yes or not question):
             console.note(f"columns that are not sent: {file.unread}")

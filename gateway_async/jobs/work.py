@@ -51,6 +51,7 @@ _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
 _CLOCKS_DIFFER_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 300.0
+_LOOKS_AGAIN_SECONDS = 1.0
 _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
@@ -222,7 +223,7 @@ class JobWork:
     async def _once_more_if_busy(
         self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
     ) -> T | None:
-        """Try; if another process has the lease, wait until that is over, and try once more.
+        """Try; while another process has the lease, try again, until it must have run out.
 
         The lease of a process that died runs out; a living one renews it.
 
@@ -230,19 +231,22 @@ class JobWork:
             attempt: What needs the lease.
             is_timed: Whether the deadline ends that, too, and not only the wait for the lease.
         """
-        try:
-            return await self._until_left(attempt(), is_timed=is_timed)
-        except JobBusyError as error:
-            if self._slice_number:
-                raise  # others are to be had meanwhile
-            busy = error
-        seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
-        said = "job %r waits %.1f s: another process has its lease, and may have died"
-        _log.info(said, self._job.name, seconds, extra={"wait_seconds": seconds})
-        await self._until_left(asyncio.sleep(seconds))
-        if self._gate.is_too_late and not self._run.is_leaving:
-            raise busy  # the time of the batch was over before that of the other's lease
-        return await self._until_left(attempt(), is_timed=is_timed)
+        now, until = asyncio.get_running_loop().time, 0.0
+        while True:
+            try:
+                return await self._until_left(attempt(), is_timed=is_timed)
+            except JobBusyError as busy:
+                if self._slice_number:
+                    raise  # others are to be had meanwhile
+                if not until:
+                    seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
+                    until = now() + seconds
+                    said = "job %r waits %.1f s at most: another process has it, or died with it"
+                    _log.info(said, self._job.name, seconds, extra={"wait_seconds": seconds})
+                elif now() >= until or self._gate.is_too_late:
+                    raise
+            pause = min(_LOOKS_AGAIN_SECONDS, max(until - now(), 0.0))
+            await self._until_left(asyncio.sleep(pause))
 
     async def _work_through(self) -> None:
         job = self._lease.job

@@ -222,10 +222,12 @@ async def test_what_is_refused_names_what_to_do(
 # The file
 
 
-async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell) -> None:
+@pytest.mark.parametrize("journal", ["sqlite:////srv/journal.db", "postgresql://a:pw@h/kept"])
+async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell, journal: str) -> None:
     given = shell.folder / "given.toml"
     path = shell.folder / "new" / "gateway-async" / "config.toml"
     given.write_text(
+        f'journal = "{journal}"\n'
         '[dialect]\npayment_states = { "3000" = "captured" }\namount_places = 3\n'
         "[recovery]\nhold_alike_hours = false\n[policy]\nconcurrency = 3\n"
         '[signer]\nexcluded = ["encryption_data", "note"]\n'
@@ -234,8 +236,12 @@ async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell) -> N
     await shell(f"check --config given.toml --write {path}", env=here)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert shell.sandbox.secret not in path.read_text()
+    has_password = "pw" in journal
+    assert ("GATEWAY_JOURNAL" in path.read_text()) is has_password
+    assert "pw" not in path.read_text()
     before, after = (read_settings({"config": one}, {}) for one in (given, path))
     assert after.merchant_id == shell.sandbox.merchant_id
+    assert (after.journal == before.journal) is not has_password
     assert after.recovery.hold_alike_hours is None  # which TOML cannot hold
     for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
         assert getattr(after, name) == getattr(before, name), name

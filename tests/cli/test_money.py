@@ -169,6 +169,20 @@ async def test_captures_cancels_and_reviews(shell: Shell) -> None:
         assert shell.sandbox.ledger.effects(command, one.transaction_id) == 1
 
 
+async def test_a_file_of_captures_that_grew_is_asked_about(shell: Shell) -> None:
+    """It is another job, and the one before has made some of its captures."""
+    rows = [
+        (one.transaction_id, one.order_no, one.currency, one.amount)
+        for one in shell.sandbox.seed(3, status="authorised")
+    ]
+    for count, code in ((2, 0), (3, 2)):
+        write(shell.folder / "orders.csv", COLUMNS, rows[:count])
+        ended = await shell(f"capture orders.csv --out out.csv {KEPT}", code)
+    assert "has 2 orders of this file (2 succeeded)" in ended.stderr
+    assert "Give --yes to go on without being asked" in ended.stderr
+    assert shell.sandbox.requests["capture"] == 1
+
+
 async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> None:
     shell.refunds(60)
     shell.sandbox.faults.add("refund", DropReply(times=1))
