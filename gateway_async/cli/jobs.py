@@ -248,7 +248,8 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         ConfigurationError: If workers alone run it, or the answer was no.
     """
     run.job = known.name
-    if known.status is not None and known.status.is_cut and known.status.imported:
+    is_cut = known.status is not None and known.status.is_cut and known.status.imported
+    if is_cut and not known.is_done:
         raise ConfigurationError(
             f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
             f"  {options.worker_line(run.given)}"
@@ -271,16 +272,21 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         tell(f"{known}{'; nothing is sent' * known.is_done}")
     reasons = Kept()
 
+    async def drive() -> None:
+        async with run.settings.open_journal() as journal, run.client() as client:
+            job = journal.job(known.name)
+            if file is None:
+                batch, total = client.resume(job), sum(known.states.values())
+            else:
+                batch = client.batch(run.operation, file.orders(), job=job)
+                total = file.totals.orders
+            await run.drive(batch, total=total, see=reasons.note)
+
     async def work(out: TextIO) -> None:
         with run.keeping_failure():
-            async with run.settings.open_journal() as journal, run.client() as client:
-                job = journal.job(known.name)
-                if file is None:
-                    batch, total = client.resume(job), sum(known.states.values())
-                else:
-                    batch = client.batch(run.operation, file.orders(), job=job)
-                    total = file.totals.orders
-                await run.drive(batch, total=total, see=reasons.note)
+            if not is_cut:  # else workers have done it, and no process can take it
+                await drive()
+        run.has_begun = True
         async with run.settings.open_journal(create=False) as journal:
             await write_job(run, journal, out, file=file, reasons=reasons)
 
@@ -418,20 +424,14 @@ def outcomes(
     run = Run(command="jobs outcomes", console=console, given=given, job=name)
     run.check(needs_secret=False)
 
-    _write_stored(run, state)
-    return Exit.UNSETTLED if run.misplaced or run.failure else Exit.DONE
-
-
-def _write_stored(run: Run, states: tuple[JobState, ...] = ()) -> int:
-    """Write the outcomes of a job as its journal has them, and return the exit code of a run."""
-
     async def write(out: TextIO) -> None:
         async with run.settings.open_journal(create=False) as journal:
-            status = await journal.status(str(run.job))
+            status = await journal.status(name)
             run.gateway, run.operation, run.has_begun = status.gateway, status.operation, True
-            await write_job(run, journal, out, states=states)
+            await write_job(run, journal, out, states=state)
 
-    return run.carry_out(write)
+    run.carry_out(write)
+    return Exit.UNSETTLED if run.misplaced or run.failure else Exit.DONE
 
 
 # Deciding
@@ -511,14 +511,10 @@ def resume(
     run = Run(command="jobs resume", console=console, given=given)
     run.check()
     status, totals, _ = asyncio.run(_read(run.settings, name))
-    run.job, run.operation = name, status.operation
-    known = KnownJob(name, run.settings.place, status)
-    if status.is_cut and known.is_done:  # workers have done it, and no process can take it
-        console.note(f"{known}; nothing is sent")
-        return _write_stored(run)
+    run.operation = status.operation
     left, resent = Totals(dialect=run.settings.dialect), run.settings.recovery.resend_absent
     for state in (JobState.NEW, *(IN_DOUBT if resent else ())):
         left.include(totals[state])
     is_asked = left.orders and OPERATIONS[status.operation].confirms and not given.yes
     asked = f"{status.operation} {left} at {run.settings.address}" if is_asked else ""
-    return run_job(run, known, asked)
+    return run_job(run, KnownJob(name, run.settings.place, status), asked)

@@ -90,10 +90,11 @@ def test_what_is_held_is_said_where_a_job_is_watched(
     assert "4 succeeded, 1 held" in told
     assert "\n  gateway-async jobs show month-end\n" in told
     tables.put(4, state="succeeded")
-    assert run(["jobs", "resume", "month-end", "--out", "-"]) == 0
-    printed = capsys.readouterr()
-    assert " is done: 5 succeeded; nothing is sent\n" in printed.err
-    assert printed.out.count(",month-end\n") == 5
+    for command in (["jobs", "resume"], ["refund", str(settings), "--job"]):
+        assert run([*command, "month-end", "--out", "-"]) == 0
+        printed = capsys.readouterr()
+        assert " is done: 5 succeeded; nothing is sent\n" in printed.err
+        assert printed.out.count(",month-end\n") == 5
 
 
 @pytest.mark.parametrize(
