@@ -49,9 +49,6 @@ class Recorder:
         """
         return None
 
-    async def recorded(self) -> None:
-        """Wait until the outcomes that were concluded are recorded."""
-
     async def made_beside(
         self, chunk: "Chunk"
     ) -> "Mapping[int, tuple[Collection[str], int]] | None":

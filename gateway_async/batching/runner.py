@@ -351,7 +351,7 @@ class WorkerPool:
         self._run = run
         self._policy = policy
         self._add = add
-        self._recorder = recorder or Recorder()
+        recorder = recorder or Recorder()
         self._feed = OrderFeed(
             operation, session.dialect, policy, orders, marker_prefix=sent_prefix
         )
@@ -361,7 +361,7 @@ class WorkerPool:
             gate,
             run.results,
             self._add_and_release,
-            self._recorder,
+            recorder,
             marker_prefix=sent_prefix,
             alone=policy.duplicates == "reject",
             # A job sends its orders in turn anyway: whether they repeat, the caller's policy says.
@@ -375,7 +375,7 @@ class WorkerPool:
                 gate,
                 run.results,
                 add=self._add_and_release,
-                recorder=self._recorder,
+                recorder=recorder,
                 since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
                 counts_made=not is_job and policy.duplicates != "reject",
             )
@@ -458,22 +458,19 @@ class WorkerPool:
 
     async def _work(self) -> None:
         gate = self._run.gate
-        try:
-            while (chunk := await self._next_chunk()) is not None:
-                if (reason := gate.stop_reason) is not None:
-                    self._add_and_release(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
-                    await asyncio.sleep(0)  # let other tasks run, however long the input is
-                    continue
-                rest: Chunk | None = chunk
-                references, error = self._no_references, None
-                if self._baseline is not None:
-                    rest, references, error = await self._baseline.look_up(chunk)
-                if rest is not None:
-                    error = await self._sender.send(rest, references)
-                if error is not None or self._run.failed_in_a_row:
-                    self._note_result(error)
-        finally:
-            await self._recorder.recorded()
+        while (chunk := await self._next_chunk()) is not None:
+            if (reason := gate.stop_reason) is not None:
+                self._add_and_release(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
+                await asyncio.sleep(0)  # let other tasks run, however long the input is
+                continue
+            rest: Chunk | None = chunk
+            references, error = self._no_references, None
+            if self._baseline is not None:
+                rest, references, error = await self._baseline.look_up(chunk)
+            if rest is not None:
+                error = await self._sender.send(rest, references)
+            if error is not None or self._run.failed_in_a_row:
+                self._note_result(error)
 
     async def _next_chunk(self) -> "Chunk | None":
         """Take the next chunk from the feed; None at the end, or after a stop."""

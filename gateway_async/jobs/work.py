@@ -274,13 +274,15 @@ class JobWork:
                     began_at=job.created_at,
                     recorder=recorder,
                 )
-                await self._send_new(pool, states)
+                await self._send_new(pool, recorder, states)
                 if not await self._recover(hold=True):
                     break
         finally:
             await self._yield_left()
 
-    async def _send_new(self, pool: WorkerPool, states: "Collection[JobState]") -> None:
+    async def _send_new(
+        self, pool: WorkerPool, recorder: JournalRecorder, states: "Collection[JobState]"
+    ) -> None:
         """Send the orders of a pool; none may follow one like it that is in these states."""
         if states:
             async for rows in self._lease.pages(states):
@@ -296,6 +298,7 @@ class JobWork:
                 await senders.wait_out()
             failure = senders.failure
             pool.add_unsent()
+            await recorder.recorded()
         failure = failure or self._lease.failure
         if failure is not None:
             raise failure
