@@ -47,6 +47,7 @@ T = TypeVar("T")
 _log = logging.getLogger("gateway_async.jobs")
 
 _READ_AT_ONCE = 1000
+_MOST_REASONS = 10_000
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
 _CLOCKS_DIFFER_SECONDS = 0.1
@@ -59,6 +60,7 @@ _NOT_OURS = (
 _NOT_KEPT = (
     "this run sent nothing: the deadline passed before all of its orders were kept in the journal"
 )
+_NOT_NOTED = "so many orders were refused that the reason of this one was not noted"
 _NOT_READ = "the journal was not read to its end; run the job again, or read journal.outcomes()"
 
 
@@ -128,7 +130,8 @@ class JobWork:
         self._unknown: UnknownOrders
         # None until the lease is taken.
         self._yielded: Yielded | None = None
-        # Why an order was not sent in this run; the journal keeps only that it is new.
+        # Why an order was not sent in this run, of the first so many; the journal keeps only that
+        # it is new.
         self._reasons: dict[int, GatewayError] = {}
         self._limit: asyncio.Timeout | None = None
         self._lost: LeaseLostError | None = None
@@ -335,6 +338,7 @@ class JobWork:
             and chunk.status is OutcomeStatus.NOT_SENT
             # What is held has its reason in the journal: one here would stay for each order.
             and not isinstance(chunk.error, AlikeRefundError | DuplicateOrderError)
+            and len(self._reasons) < _MOST_REASONS
         ):
             self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
         final = chunk
@@ -368,7 +372,8 @@ class JobWork:
             return  # all of it was recorded while the lease was ours
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             await self._lease.renew()
-        reason = self._gate.stop_reason or "the job ended before"
+        is_cut = len(self._reasons) >= _MOST_REASONS
+        reason = self._gate.stop_reason or (_NOT_NOTED if is_cut else "the job ended before")
         default = NotSentError(f"nothing was sent: {reason}")
         # What a stream still held is not yielded once it is left.
         is_whole = self._collection is not None or not self._run.is_leaving

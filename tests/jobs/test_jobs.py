@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, InvalidOrderError, OutcomeStatus, RefundOrder
+from gateway_async import BatchPolicy, Dialect, InvalidOrderError, OutcomeStatus, RefundOrder
 from gateway_async.errors import JournalError, NotSentError
 from gateway_async.jobs import orders, work
 from gateway_async.journal import Journal, reads
@@ -108,6 +108,27 @@ async def test_a_job_goes_on_in_smaller_requests_and_without_what_is_refused_now
     assert isinstance(refused.error, InvalidOrderError)
     assert effects(sandbox, orders) == [1, 1, 1, 0, *[1] * 8]
     assert sandbox.requests["refund"] > 12 // 4
+
+
+@on_a_file
+async def test_reasons_are_noted_of_so_many_orders_only(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "_MOST_REASONS", 3)
+    orders = [attrs.evolve(order, refund_amount=Decimal("0.255")) for order in refunds(5)]
+    transport = MemoryTransport(listing([]))
+    async with client_over(transport, dialect=Dialect(currency_places={"EUR": 3})) as precise:
+        late = BatchPolicy(deadline_seconds=1e-9)
+        await precise.refund(orders, job=journal.job("job"), policy=late)
+    async with client_over(transport) as gateway:
+        result = await gateway.resume(journal.job("job"))
+    check_conserved(result, orders)
+    assert statuses(result) == [NOT_SENT] * 5
+    assert [type(outcome.error) for outcome in result] == [InvalidOrderError] * 3 + [
+        NotSentError
+    ] * 2
+    assert "the reason of this one was not noted" in str(result[4].error)
+    assert not transport.asked
 
 
 @on_a_file
