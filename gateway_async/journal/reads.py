@@ -120,29 +120,28 @@ class Orders:
     def rows(self, states: "Collection[JobState]", span: range = ANYWHERE) -> list[Row]:
         """Return the first thousand rows that are in some states."""
         picked: list[tuple[int, Known]] = []
-        for chunk in self._scan(states, span):
-            picked += [each for each in chunk.in_states(states) if each[0] in span]
+        for _, found in self._scan(states, span):
+            picked += found
             if len(picked) >= _ROWS_AT_ONCE:
                 break
         return self._rows(picked[:_ROWS_AT_ONCE])
 
     def has_any(self, states: "Collection[JobState]") -> bool:
         """Return whether any order is in one of these states."""
-        return any(chunk.in_states(states) for chunk in self._scan(states))
+        return any(self._scan(states))
 
     def new(self, *, after: int, limit: int) -> list[list[int]]:
         """Return the positions of new orders behind a position, chunk by chunk.
 
         After so many orders, no further chunk is begun.
         """
-        found: list[list[int]] = []
-        for chunk in self._scan((JobState.NEW,), range(after + 1, ANYWHERE.stop)):
-            positions = [at for at, _ in chunk.in_states((JobState.NEW,)) if at > after]
-            found += [positions] if positions else []
-            limit -= len(positions)
+        positions: list[list[int]] = []
+        for _, found in self._scan((JobState.NEW,), range(after + 1, ANYWHERE.stop)):
+            positions.append([at for at, _ in found])
+            limit -= len(found)
             if limit <= 0:
                 break
-        return found
+        return positions
 
     def of(self, identities: "Collection[str]") -> list[Row]:
         """Return the rows of these transactions, or `request_id`s, of all slices."""
@@ -161,9 +160,9 @@ class Orders:
 
     def control_refund(self) -> Row | None:
         """Return a row of any slice that succeeded and has a reference; None if none is found."""
-        succeeded = (JobState.SUCCEEDED,)
-        for chunk in attrs.evolve(self, slice_number=None)._scan(succeeded):  # noqa: SLF001  # its own
-            for at, known in chunk.in_states(succeeded):
+        anywhere = attrs.evolve(self, slice_number=None)
+        for _, found in anywhere._scan((JobState.SUCCEEDED,)):  # noqa: SLF001  # its own
+            for at, known in found:
                 if known.reference:
                     return self._rows([(at, known)])[0]
         return None
@@ -233,12 +232,16 @@ class Orders:
 
     def _scan(
         self, states: "Collection[JobState]", span: range = ANYWHERE
-    ) -> "Iterator[ChunkState]":
-        """Yield the chunks with any of these positions that may have orders in these states."""
+    ) -> "Iterator[tuple[ChunkState, list[tuple[int, Known]]]]":
+        """Yield chunks with orders of these positions and states, and what is known of those."""
         listed, start = f",{','.join(states)},", span.start
         given = {"slice": self.slice_number, "states": listed, "last": span.stop - 1}
         while rows := self._run(_IN_STATES, **given, start=start).fetchall():
-            yield from map(ChunkState.read, rows)
+            for chunk in map(ChunkState.read, rows):
+                known_at = zip(chunk.span, chunk.known, strict=True)
+                found = [(at, one) for at, one in known_at if one.state in states and at in span]
+                if found:
+                    yield chunk, found
             if len(rows) < _CHUNKS_AT_ONCE:
                 break
             start = rows[-1][2] + 1

@@ -202,11 +202,6 @@ class ChunkState:
         """The positions of its orders."""
         return range(self.first, self.first + len(self.known))
 
-    def in_states(self, states: Collection[str]) -> list[tuple[int, Known]]:
-        """Return the orders that are in these states, with their positions."""
-        known_at = zip(self.span, self.known, strict=True)
-        return [(at, known) for at, known in known_at if known.state in states]
-
 
 def written(found: Collection[object]) -> str:
     """Write texts, references or exceptions of a chunk as JSON; empty if there are none."""

@@ -156,8 +156,7 @@ class OrderChanges(Orders):
             for state in TRANSITIONS[Transition.REOPEN]
             if look_up or state is not JobState.HELD
         ]
-        for chunk in self._scan(states):
-            found = chunk.in_states(states)
+        for chunk, found in self._scan(states):
             sent = [(at, known) for at, known in found if known.proof != NEVER_SENT]
             self._write([chunk], {at: _reopened(known) for at, known in sent})
 
