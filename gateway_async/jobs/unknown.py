@@ -28,23 +28,21 @@ if TYPE_CHECKING:
     Found = dict[Any, dict[int, Known]]
 
 
+@attrs.frozen(eq=False, repr=False)
 class UnknownOrders:
     """Looks the unknown orders of a job up, and records what is found out.
 
-    Args:
+    Attributes:
         session: The way to the gateway.
         policy: How look-ups are sent.
         lease: Under which it is recorded.
         taken_at: When the lease was taken, in seconds since the epoch.
     """
 
-    def __init__(
-        self, session: "Session", policy: "BatchPolicy", lease: "Lease", taken_at: float
-    ) -> None:
-        self._session = session
-        self._policy = policy
-        self._lease = lease
-        self._taken_at = taken_at
+    _session: "Session"
+    _policy: "BatchPolicy"
+    _lease: "Lease"
+    _taken_at: float
 
     async def look_up(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], States]":
         """Look some unknown orders up.

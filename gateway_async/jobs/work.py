@@ -69,11 +69,11 @@ class Yielded:
 
     Args:
         span: The positions from the first order to the last; of a slice, not all are its own.
-        total: How many orders it has.
+        total: How many orders it has; None if that is not known yet.
     """
 
-    def __init__(self, span: range, total: int) -> None:
-        self.total: int = total
+    def __init__(self, span: range = range(0), total: int | None = None) -> None:
+        self.total: int | None = total
         self._span = span
         self._flags = bytearray(len(span))
 
@@ -128,8 +128,7 @@ class JobWork:
         self._pool: WorkerPool | None = None
         self._lease: Lease
         self._unknown: UnknownOrders
-        # None until the lease is taken.
-        self._yielded: Yielded | None = None
+        self._yielded = Yielded()
         # Why an order was not sent in this run, of the first so many; the journal keeps only that
         # it is new.
         self._reasons: dict[int, GatewayError] = {}
@@ -139,12 +138,12 @@ class JobWork:
     @property
     def total(self) -> int | None:
         """How many orders it has; None until its lease is taken."""
-        return None if self._yielded is None else self._yielded.total
+        return self._yielded.total
 
     @property
     def is_exhausted(self) -> bool:
         """Whether every order was yielded."""
-        return self._yielded is not None and self._yielded.is_complete
+        return self._yielded.is_complete
 
     async def begin(self, tasks: Tasks) -> None:
         """Check a collection whole, then start the task that conducts the job."""
@@ -154,10 +153,10 @@ class JobWork:
 
     def add_unsent(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it."""
-        orders = self._collection
-        if orders is None or (self._yielded is None and self._run.tasks.failure is not None):
+        orders, is_taken = self._collection, self._yielded.total is not None
+        if orders is None or (self._run.tasks.failure is not None and not is_taken):
             return
-        if self._yielded is None:
+        if not is_taken:
             self._yielded = Yielded(range(len(orders)), len(orders))
         error = OutcomeUnknownError(_NOT_READ)
         for span in self._yielded.gaps():
@@ -348,7 +347,7 @@ class JobWork:
 
     def _add_final(self, block: "ChunkResult", *, again: bool = False) -> None:
         """Add outcomes that do not change any more."""
-        if block.indices and self._yielded is not None:
+        if block.indices:
             self._yielded.add(block.indices)
             self._run.results.add(block, known=again)
         self._run.changed.set()
@@ -368,7 +367,7 @@ class JobWork:
     async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
         yielded = self._yielded
-        if yielded is None or yielded.is_complete:
+        if yielded.is_complete:
             return  # all of it was recorded while the lease was ours
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             await self._lease.renew()

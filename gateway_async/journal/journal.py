@@ -327,14 +327,10 @@ _JOBS = f"""
 SELECT {", ".join(JobRow._fields)}, EXISTS (
     SELECT 1 FROM gateway_slices WHERE job_id = gateway_jobs.id AND expires_at > NOW_SECONDS
 ) FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest ORDER BY id"""
-# Both in one look: meanwhile a chunk may come by an exception.
+# Orders that are alike and those that differ in one look: one of them may change meanwhile.
 _COUNTS = """
-SELECT job_id, state, '', sum(last - first + 1) FROM gateway_chunks
-WHERE exceptions = '' AND job_id BETWEEN :lowest AND :highest GROUP BY job_id, state
-UNION ALL
-SELECT job_id, state, exceptions, last - first + 1 FROM gateway_chunks
-WHERE exceptions <> '' AND job_id BETWEEN :lowest AND :highest"""
-
+SELECT job_id, state, exceptions, sum(last - first + 1), count(*) FROM gateway_chunks
+WHERE job_id BETWEEN :lowest AND :highest GROUP BY job_id, state, exceptions"""
 _SLICES = """
 SELECT slice, first, last, total, finished, expires_at > NOW_SECONDS FROM gateway_slices
 WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
@@ -357,12 +353,13 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
     edges = {"lowest": lowest, "highest": highest}
     jobs = [(JobRow(*row), flag) for *row, flag in transaction.run(_JOBS, **edges).fetchall()]
     counts = {found.id: dict.fromkeys(JobState, 0) for found, _ in jobs}
-    for job_id, state, exceptions, count in transaction.run(_COUNTS, **edges).fetchall():
+    for job_id, state, exceptions, count, chunks in transaction.run(_COUNTS, **edges).fetchall():
         if (of_job := counts.get(job_id)) is None:
             continue  # it was made in between
         for group in orjson.loads(exceptions) if exceptions else ():
-            count -= len(group["at"])  # noqa: PLW2901  # what is left
-            of_job[JobState(group["known"]["state"])] += len(group["at"])
+            differing = len(group["at"]) * chunks
+            of_job[JobState(group["known"]["state"])] += differing
+            count -= differing  # noqa: PLW2901  # what is left
         of_job[JobState(state)] += int(count)  # PostgreSQL adds decimals up
     return [
         JobStatus(

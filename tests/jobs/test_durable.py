@@ -12,6 +12,7 @@ import pytest
 
 from gateway_async import BatchPolicy, Dialect
 from gateway_async.errors import JournalError
+from gateway_async.jobs.recorder import JournalIntent
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, Interposed, counts, kept
@@ -123,6 +124,25 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
         await batch
     check_books(sandbox, batch.result)
     assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
+
+
+@on_a_file
+async def test_no_more_outcomes_wait_to_be_written_than_there_are_workers(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting, conclude = list[int](), JournalIntent.conclude
+
+    def count(intent: JournalIntent, *arguments: Any) -> None:
+        conclude(intent, *arguments)
+        waiting.append(len(intent._recorder.recordings))
+
+    monkeypatch.setattr(JournalIntent, "conclude", count)
+    policy = BatchPolicy(chunk_size=1, concurrency=3)
+    gateway = client_over(MemoryTransport(lambda asked: asked.done()), policy=policy)
+    orders = orders_for("capture", made_up(40))
+    assert (await gateway.capture(orders, job=journal.job("job"))).ok
+    assert len(waiting) == 40
+    assert max(waiting) <= policy.concurrency
 
 
 async def _ended(batch: Any) -> bool:

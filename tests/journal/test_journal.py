@@ -138,6 +138,20 @@ async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
     assert set(one.counts) == set(JobState)
 
 
+async def test_orders_that_differ_alike_in_several_chunks_are_counted(
+    journal: Journal, tables: Tables
+) -> None:
+    await submit(journal.job("job"), pages_of(refunds(12)), chunk_size=4)
+    tables.put(1, 5, state="held")
+    tables.put(2, 3, 8, state="succeeded")
+    counts = (await journal.status("job")).counts
+    assert {state: count for state, count in counts.items() if count} == {
+        JobState.NEW: 7,
+        JobState.HELD: 2,
+        JobState.SUCCEEDED: 3,
+    }
+
+
 async def test_no_such_job(journal: Journal) -> None:
     for asked in (
         journal.status("x"),
