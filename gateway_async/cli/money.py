@@ -84,6 +84,7 @@ def look_up(
     """
     run = Run(command=name, console=console, given=given, source=orders)
     columns, out_file = result_columns(OPERATIONS[run.operation]), given.out
+    policy = attrs.evolve(run.settings.policy, duplicates="allow")  # to ask twice does no harm
     with (
         open_orders(orders, run.operation, run.settings) as file,
         contextlib.closing(Kept()) as found,
@@ -103,9 +104,6 @@ def look_up(
         async def work(out: TextIO) -> None:
             with run.keeping_failure():
                 async with run.client() as client:
-                    policy = attrs.evolve(
-                        run.settings.policy, duplicates="allow"
-                    )  # it does no harm
                     batch = client.batch(run.operation, file.orders(), policy=policy)
                     await run.drive(batch, total=file.totals.orders, see=keep)
             passed = [one for one in file.table.header if one not in columns]
