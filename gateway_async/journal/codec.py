@@ -146,7 +146,8 @@ def _differing(known: Any, given: Any, path: str = "") -> "Iterator[tuple[str, s
         if there != here and MODEL in field.metadata and type(there) is type(here) is not tuple:
             yield from _differing(there, here, f"{path}{field.name}.")
         elif there != here:
-            shown = [repr(str(one)) if field.repr else MASK for one in (here, there)]
+            texts = ["" if one is None else str(one) for one in (here, there)]
+            shown = [repr(text) if field.repr else MASK for text in texts]
             yield f"{path}{field.name}", shown[0], shown[1]
 
 

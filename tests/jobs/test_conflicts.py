@@ -36,6 +36,10 @@ async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Jo
             [*given[:3], attrs.evolve(given[3], refund_amount="2.00")],
             "differs in refund_amount: '2.00' here, '1.00' in the job;",
         ),
+        (
+            [*given[:3], attrs.evolve(given[3], refund_reason="torn")],
+            "differs in refund_reason: 'torn' here, '' in the job;",
+        ),
         ([], "and 0 were given"),
         (iter(given[:3]), "it has 4 in all, and 3"),
     ):
