@@ -35,7 +35,9 @@ class Recorder:
         alike_advice: What the error of an order adds that is like an earlier refund.
     """
 
-    alike_advice: str = "; if another one is meant, switch RecoveryPolicy.hold_alike_hours off"
+    alike_advice: str = (
+        "; if another one is meant, send it by a client with RecoveryPolicy(hold_alike_hours=None)"
+    )
 
     def begin(
         self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker_prefix: str | None

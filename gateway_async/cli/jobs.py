@@ -215,8 +215,8 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
                 if must_differ:
                     raise ConfigurationError(
                         f"line {found[0]}: its request_id stands in job {job.name!r}, and may be "
-                        "paid by it; nothing was sent. Resume that job, or give another payout a "
-                        "request_id of its own"
+                        "paid by it; nothing was sent. Leave out what that job has, or give "
+                        "another payout a request_id of its own"
                     )
                 states[row.state] += 1
                 if not found[1]:
@@ -263,7 +263,8 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         recovery = attrs.evolve(recovery, hold_alike_hours=hours)
         if OPERATIONS[run.operation].kind is OperationClass.KEYED:
             policy = attrs.evolve(policy, duplicates="allow")
-        question += "; refunds and payouts that other jobs made are made again" if question else ""
+        if question and OPERATIONS[run.operation].confirms:
+            question += "; refunds and payouts that other jobs made are made again"
         run.settings = attrs.evolve(run.settings, recovery=recovery, policy=policy)
     if question and not known.is_done:
         run.console.confirm(f"{known}: {question}")
@@ -310,7 +311,7 @@ _SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 
 def _facts(status: JobStatus) -> dict[str, Any]:
     """Return what is known of a job, as JSON has it."""
-    names = ("operation", "merchant_id", "account_id", "created_at")
+    names = ("operation", "gateway", "merchant_id", "account_id", "created_at")
     return {
         "job": status.name,
         **{name: getattr(status, name) for name in names},
@@ -359,7 +360,8 @@ async def list_jobs(
         console.note(f"there are no jobs yet in {settings.place}")
     for status in statuses:
         states = listed(states_of(status)) or "no orders"
-        output(f"{status.name}\n  {status.operation} of {_date(status)}: {states}")
+        place = f" at {status.gateway}" if status.gateway else ""
+        output(f"{status.name}\n  {status.operation} of {_date(status)}{place}: {states}")
         if status.is_running:
             output(f"  {_running(status, settings)}")
 

@@ -141,6 +141,8 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
         output(f"request {number}, without identity and signature:")
         for name, text in body.items():
             output(f"{name} = {text}")
+    if first and count > len(first):
+        output(f"{counted(count - len(first), 'more request')} like these")
     output(str(known))
     output(file.question(settings.address))
     output(f"{left:,} to send: at least {counted(count, 'request')} to {url}")

@@ -340,8 +340,12 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path:
             return {}
-        source = "--config: " if option else "GATEWAY_CONFIG: " if path else ""
-        raise ConfigurationError(f"{source}cannot read {chosen}: {error.strerror}") from None
+        source, advice = "--config: " if option else "", ""
+        if path and not option:  # such as that of a sandbox that has ended
+            source, advice = "GATEWAY_CONFIG: ", "; unset it, or name another file"
+        raise ConfigurationError(
+            f"{source}cannot read {chosen}: {error.strerror}{advice}"
+        ) from None
     except ValueError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
     signer = document.get("signer")

@@ -101,4 +101,6 @@ def locate(url: object) -> Location:
             user = f"{found['user']}@" if found["user"] else ""
             # Without its password and its parameters, which may hold one too.
             return Location(url, f"postgresql://{user}{found['place']}")
-    raise ConfigurationError(f"journal URL: {_EXPECTED}")
+    # Any other text may hold a password.
+    given = f", got the path {url!r}" if isinstance(url, str) and not set(url) & set(":@") else ""
+    raise ConfigurationError(f"journal URL: {_EXPECTED}{given}")

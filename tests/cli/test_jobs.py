@@ -45,9 +45,12 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
 
     listed = await jobs("list")
     at = r"20\d\d-\d\d-\d\d \d\d:\d\d"
-    assert re.fullmatch(rf"night\n  refund of {at}: 10 succeeded, 50 held\n", listed.stdout)
+    url = re.escape(shell.sandbox.base_url)
+    assert re.fullmatch(
+        rf"night\n  refund of {at} at {url}: 10 succeeded, 50 held\n", listed.stdout
+    )
     shown = await jobs("show night")
-    fields = r"job +night\noperation +refund\nmerchant_id +M1\naccount_id +A1\n"
+    fields = rf"job +night\noperation +refund\ngateway +{url}\nmerchant_id +M1\naccount_id +A1\n"
     assert re.match(rf"{fields}created_at +{at}\norders +60\n", shown.stdout)
     assert "\nstates       10 succeeded (EUR 10.00), 50 held (EUR 50.00)\n" in shown.stdout
     row = shell.rows("orders.csv")[7]
