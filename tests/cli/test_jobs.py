@@ -44,8 +44,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
         return await shell(f"jobs {line} {CONFIGURED}", code)
 
     listed = await jobs("list")
-    at = r"20\d\d-\d\d-\d\d \d\d:\d\d"
-    url = re.escape(shell.sandbox.base_url)
+    at, url = r"20\d\d-\d\d-\d\d \d\d:\d\d", re.escape(shell.sandbox.base_url)
     assert re.fullmatch(
         rf"night\n  refund of {at} at {url}: 10 succeeded, 50 held\n", listed.stdout
     )
