@@ -18,7 +18,7 @@ from gateway_async.models.orders import OutcomeStatus, RefundOrder
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from tests.cli.running import REFUND_COLUMNS, Shell, names, write
-from tests.interface_fields import RESULT_FIELDS
+from tests.interface_fields import FIELDS
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
 JOBS = ("list", "show", "outcomes", "resolve", "resume")
@@ -117,7 +117,7 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: 
 def test_every_field_that_the_interface_documents_is_in_the_output(command: str) -> None:
     operation = OPERATIONS[command]
     columns = result_columns(operation)
-    for name in RESULT_FIELDS[operation.record_class.__name__] - {"encryption_data"}:
+    for name in FIELDS[operation.record_class.__name__] - {"encryption_data"}:
         column = f"record_{name}"  # or those of its parts
         assert any(f"{one}_".startswith(f"{column}_") for one in columns), name
     assert not any("encryption_data" in column for column in columns)

@@ -33,15 +33,9 @@ from gateway_async import (
 from gateway_async.models.payments import join_items
 from gateway_async.models.values import remask_card
 from gateway_async.reconciliation import LedgerEntry
-from tests import interface_fields
+from tests.interface_fields import FIELDS as LISTED
 from tests.models import examples
 
-LISTED = {
-    **interface_fields.REQUEST_FIELDS,
-    **interface_fields.PAYOUT_FIELDS,
-    **interface_fields.RESULT_FIELDS,
-    "Page": interface_fields.ENVELOPE | {"records"},
-}
 MODELS: dict[str, Any] = {name: getattr(gateway_async, name) for name in LISTED}
 PAYMENT: dict[str, Any] = {"order_no": "A-1", "currency": "EUR", "amount": "9.90"}
 ORDER: dict[str, Any] = {**PAYMENT, "transaction_id": "T-1"}

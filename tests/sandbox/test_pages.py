@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway_async.sandbox import PaymentStatus
-from tests.interface_fields import PAGE_INPUTS, REQUEST_FIELDS
+from tests.interface_fields import FIELDS, PAGE_INPUTS
 from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, merchant_of, sign
 
 _OTHER_NAMES = """
@@ -50,7 +50,7 @@ async def read_page(merchant: Merchant, url: str) -> str:
 
 async def test_the_loading_page_has_every_input_and_leads_to_payment(merchant: Merchant) -> None:
     written = ("order_no", "website", "first_name", "last_name", "note", "currency", "items")
-    fields = {name: f"{name} text" for name in REQUEST_FIELDS["RedirectPayment"]}
+    fields = {name: f"{name} text" for name in FIELDS["RedirectPayment"]}
     fields |= {**PAYMENT, **dict.fromkeys(written, NASTY), "subscription": "", "notify_url": ""}
     url, inputs = await begin(merchant, fields)
     sent = {**fields, "merchant_id": "M1", "account_id": "A1"}
