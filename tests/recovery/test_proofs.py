@@ -89,15 +89,13 @@ class Books:
 
 
 async def recovered(
-    books: Books,
-    recovery: RecoveryPolicy = AGAIN,
-    orders: "list[RefundOrder] | None" = None,
-    **settings: Any,
+    books: Books, recovery: RecoveryPolicy = AGAIN, orders: Sequence[RefundOrder] = (ORDER,)
 ) -> "tuple[BatchResult[Any, Any], list[OutcomeStatus]]":
     """Refund, recover, and return both what there was before and what became of `T1`."""
     policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="allow", stop_after_unknown=9)
-    gateway = client_over(MemoryTransport(books), policy=policy, recovery=recovery, **settings)
-    result = await gateway.refund([CONTROL, *(orders or [ORDER])])
+    settings: dict[str, Any] = {"policy": policy, "recovery": recovery, "dialect": DECLINES}
+    gateway = client_over(MemoryTransport(books), **settings)
+    result = await gateway.refund([CONTROL, *orders])
     after = await gateway.recover(result)
     assert after[0].status is SUCCEEDED
     return result, statuses(after)[1:]
@@ -152,45 +150,35 @@ async def test_without_a_baseline_nothing_is_proved(after: Listed) -> None:
     assert bool(outcome.record) is bool(after)
 
 
-@pytest.mark.parametrize("recovery", [AGAIN, MARKER])
-@pytest.mark.parametrize(
-    ("statuses_listed", "expected"),
-    [(["0"], NOT_SENT), (["0", "2"], UNKNOWN), (["0", "1"], SUCCEEDED), (["1", "0"], SUCCEEDED)],
-)
-async def test_a_refund_that_is_listed_as_declined_is_none(
-    recovery: RecoveryPolicy, statuses_listed: list[str], expected: OutcomeStatus
-) -> None:
-    after = [
-        listed(number, refund_status=status, refund_reason="OWN")
-        for number, status in enumerate(statuses_listed)
-    ]
-    searches = [after] if recovery is MARKER else [[], after]
-    _, found = await recovered(Books(searches), recovery, dialect=DECLINES)
-    assert found == [expected]
-
-
-OWN = listed(1, refund_reason="OWN torn")
-OWN_NOT_DONE = listed(1, refund_reason="OWN", refund_status="0")
+DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
+BLIND, DROPS_MARKERS = {"sees_control": False}, {"keeps_markers": False}
+BY_MARKER: list[tuple[Listed, dict[str, bool], OutcomeStatus]] = [
+    ([listed(1, refund_reason="OWN torn")], DROPS_MARKERS, SUCCEEDED),
+    ([ELSE], {}, UNKNOWN),
+    ([OWN_OTHER_AMOUNT], {}, UNKNOWN),
+    ([listed(1, refund_reason=OTHERS)], {}, NOT_SENT),
+    ([listed(1, refund_reason="torn")], DROPS_MARKERS, UNKNOWN),
+    ([], BLIND, UNKNOWN),
+]
+A_DECLINED_ONE_IS_NONE: list[tuple[Listed, OutcomeStatus]] = [
+    *(([DECLINED], NOT_SENT), ([DECLINED, ELSE], UNKNOWN)),
+    *(([DECLINED, DONE], SUCCEEDED), ([DONE, DECLINED], SUCCEEDED)),
+]
 
 
 @pytest.mark.parametrize(
-    ("after", "keeps_markers", "sees_control", "expected"),
+    ("recovery", "searches", "how", "expected"),
     [
-        ([OWN], False, True, SUCCEEDED),
-        ([OWN_NOT_DONE], True, True, UNKNOWN),
-        ([OWN_OTHER_AMOUNT], True, True, UNKNOWN),
-        ([listed(1, refund_reason=OTHERS)], True, True, NOT_SENT),
-        ([listed(1, refund_reason="torn")], False, True, UNKNOWN),
-        ([], True, False, UNKNOWN),
+        *((MARKER, [after], how, expected) for after, how, expected in BY_MARKER),
+        *((MARKER, [after], {}, expected) for after, expected in A_DECLINED_ONE_IS_NONE),
+        *((AGAIN, [[], after], {}, expected) for after, expected in A_DECLINED_ONE_IS_NONE),
     ],
 )
-async def test_by_marker(
-    after: Listed, expected: OutcomeStatus, keeps_markers: bool, sees_control: bool
+async def test_by_marker_and_where_some_are_declined(
+    recovery: RecoveryPolicy, searches: list[Listed], how: dict[str, bool], expected: OutcomeStatus
 ) -> None:
-    """A gateway may drop markers, and a look-up that does not list the control may be blind."""
-    books = Books([after], keeps_markers=keeps_markers, sees_control=sees_control)
-    _, found = await recovered(books, MARKER)
+    _, found = await recovered(Books(searches, **how), recovery)
     assert found == [expected]
 
 

@@ -357,7 +357,6 @@ def client(sandbox: Sandbox, recovery: RecoveryPolicy = REFERENCES) -> Any:
 
 
 def code_of(refusal: OutcomeUnknownError) -> str:
-    """Return the sandbox's code of a refusal."""
     assert refusal.code.isdigit()
     assert refusal.text
     return refusal.code
