@@ -37,7 +37,6 @@ class Asked:
 
     @property
     def transactions(self) -> list[str]:
-        """The transactions it names, in its order."""
         if self.operation.name in LOOK_UPS:
             return str(self.fields["transaction_id"]).split(",")
         listed = self.fields[str(self.operation.list_field)]
@@ -62,7 +61,6 @@ class Asked:
 
 
 def all_done(asked: Asked) -> Answer:
-    """Say that everything was done."""
     if asked.message.path == "/v1/checkout":
         return HttpResponse(200, {"Content-Type": "text/html"}, _PAGE)
     if asked.message.path != "/v1/authorise":
@@ -158,7 +156,6 @@ def fields_of(message: HttpRequest) -> dict[str, Any]:
 
 
 def put_transport(gateway: GatewayClient, transport: Any) -> None:
-    """Let a client send by this transport."""
     gateway._session = attrs.evolve(gateway._session, transport=transport)
 
 
@@ -191,12 +188,10 @@ class HeldReplies:
         return asked.done()
 
     def client(self, **settings: Any) -> GatewayClient:
-        """Return a client of it."""
         return client_over(self.transport, **settings)
 
 
 def sent(transport: MemoryTransport) -> list[list[str]]:
-    """Return the transactions that each request named."""
     return [asked.transactions for asked in transport.asked]
 
 

@@ -31,12 +31,7 @@ _FORKING.set_forkserver_preload(
 
 
 class Forked:
-    """A command under way, as `asyncio.subprocess.Process` has it.
-
-    Args:
-        process: Its process.
-        output: Its standard output and standard error, where they are pipes.
-    """
+    """A command under way, as `asyncio.subprocess.Process` has it."""
 
     def __init__(self, process: Any, output: Sequence[asyncio.StreamReader]) -> None:
         self._number = process.pid
@@ -45,31 +40,25 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        """How it ended; None while it has not."""
         return self._end.result() if self._end.done() else None
 
     @property
     def stderr(self) -> asyncio.StreamReader:
-        """Its standard error, where that is a pipe."""
         return self._output[1]
 
     async def wait(self) -> int:
-        """Wait for its end."""
         return await asyncio.shield(self._end)
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        """Read all that it says, and wait for its end."""
         stdout, stderr = await asyncio.gather(*(one.read() for one in self._output))
         await self.wait()
         return stdout, stderr
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
         if not self._end.done():
             os.kill(self._number, number)
 
     def kill(self) -> None:
-        """End it at once."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -92,15 +81,7 @@ async def start(
     cwd: Path | None = None,
     stdin: bytes = b"",
 ) -> Forked:
-    """Start a command whose output is read by who called.
-
-    Args:
-        function: What it runs.
-        arguments: Its arguments.
-        env: Its whole environment.
-        cwd: Where it is run.
-        stdin: What it can read; no more than a pipe holds.
-    """
+    """Start a command whose output is read by who called; `stdin` is what a pipe holds at most."""
     (source, given), stdout, stderr = os.pipe(), os.pipe(), os.pipe()
     os.write(given, stdin)
     os.close(given)

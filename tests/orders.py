@@ -46,7 +46,6 @@ REQUEST_ID = "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"
 
 
 def client_at(url: str, *, signer: Any = None, **settings: Any) -> GatewayClient:
-    """Return a client of whatever listens at an address."""
     credentials = Credentials(
         merchant_id="M1", account_id="A1", signer=signer or HmacSigner("s3cret")
     )
@@ -75,7 +74,6 @@ def make_client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
 
 
 def direct_payment(order_no: str = "N1") -> DirectPayment:
-    """Return a payment by card."""
     return DirectPayment(**{**PAYMENT, **CARD, "order_no": order_no})
 
 
@@ -130,17 +128,14 @@ def seeded(
 
 
 def refunds(count: int) -> list[RefundOrder]:
-    """Return made-up refunds."""
     return orders_for("refund", made_up(count))
 
 
 def references(count: int) -> list[OrderRef]:
-    """Return made-up references by transaction."""
     return orders_for("query", made_up(count))
 
 
 def as_sent(order: Any) -> dict[str, Any]:
-    """Return the fields of an order as a request has them."""
     if isinstance(order, OrderRef):
         return {order.kind: order.value}
     return {
@@ -165,7 +160,6 @@ LIST_FIELDS = {
 
 
 def reply_to(operation: str, items: "Sequence[object] | None", **envelope: Any) -> dict[str, Any]:
-    """Return a reply that lists these items."""
     return {
         "merchant_id": "M1",
         "account_id": "A1",

@@ -15,7 +15,6 @@ _SERVER = "postgresql://postgres@127.0.0.1:5432/postgres"
 
 
 def server_url() -> str:
-    """Return the URL of the server that tests may make databases on."""
     return os.environ.get("GATEWAY_TEST_POSTGRES", _SERVER)
 
 

@@ -57,6 +57,5 @@ def test_the_figures_are_those_of_the_last_run() -> None:
 
 
 def figure(name: str) -> float:
-    """Return one figure of the comparison."""
     rows: list[dict[str, Any]] = RESULTS["figures"]["compare"]
     return next(float(row["value"]) for row in rows if row["name"] == name)

@@ -36,15 +36,10 @@ _ARGUMENTS = (
 
 @attrs.define(eq=False, slots=False)  # Playwright notes on it what listens
 class Visit:
-    """A page of its own, without anybody else's cookies.
-
-    Attributes:
-        page: Playwright's page.
-        alarms: What a page must never do: script errors, errors in the console, dialogs, and
-            requests that leave this machine (which are not let out).
-    """
+    """A page of its own, without anybody else's cookies."""
 
     page: Page
+    # what a page must never do: errors, dialogs, and requests that leave this machine
     alarms: list[str] = attrs.field(factory=list)
 
     async def keep_screenshots(self, name: str) -> None:

@@ -56,7 +56,6 @@ async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: Show) -> None:
 
 
 def unknown(count: int, *texts: str, **changes: Any) -> Report:
-    """Return a report of unknown refunds."""
     report, status = Report("refund", job="november"), OutcomeStatus.UNKNOWN
     for number in range(count):
         error = OutcomeUnknownError(texts[number % len(texts)])

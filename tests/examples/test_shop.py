@@ -40,7 +40,6 @@ class Till:
     browser: TestClient[Any, Any]
 
     async def order(self) -> Any:
-        """Order, and return the shop's order."""
         async with self.browser.post("/orders", data=FORM, allow_redirects=False) as response:
             assert response.status == 303
             return self.shop.orders[response.headers["Location"].rpartition("/")[2]]

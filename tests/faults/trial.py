@@ -43,7 +43,6 @@ class Trial:
         return self.operation == "query"
 
     def by_kind(self, *, read: T, money: T) -> T:
-        """Return what is expected of the look-up, or of the refund."""
         return read if self.reads else money
 
     def orders(self, count: int = 3, **changes: Any) -> list[Any]:
@@ -96,13 +95,11 @@ class Trial:
 
 
 def status_of(result: Result) -> OutcomeStatus:
-    """Return the one status of all orders."""
     (status,) = set(statuses(result))
     return status
 
 
 def error_of(result: Result) -> GatewayError:
-    """Return the error of the first order."""
     error = result[0].error
     assert error is not None
     return error

@@ -79,7 +79,6 @@ class Writer:
         return cls(dict(added), dict(around), again, spacing, random.random() < 0.1)
 
     def write(self, asked: Asked) -> bytes:
-        """Return the reply that says that all of it was done."""
         sent = asked.fields[str(asked.operation.list_field)]
         items = [
             {
@@ -128,7 +127,6 @@ def seen(outcomes: Iterable[Outcome[Any, Any]], first: int = 0) -> list[Any]:
 
 
 def check(result: BatchResult[Any, Any], reply: bytes, operation: str) -> None:
-    """Check the laws of one reply to one request."""
     for outcome in result:
         is_done = outcome.status is OutcomeStatus.SUCCEEDED
         assert is_done == (outcome.error is None)

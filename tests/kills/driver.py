@@ -36,8 +36,6 @@ Tally = Counter[str]
 
 @attrs.define(kw_only=True)
 class Running:
-    """A run under way."""
-
     plan: Plan
     gateway: Gateway
     url: str
@@ -71,7 +69,6 @@ class Running:
         return tally, f"{self.plan}\n{self.deaths}\n{said}\n  again: {again}" if problems else ""
 
     async def _live(self, kill: Kill | None) -> str:
-        """Run one process until it dies or is done, and return what went wrong."""
         status: int | None = OUSTED
         said = ""
         for _ in range(_MOST_OUSTED):
@@ -111,7 +108,6 @@ class Running:
         return process.returncode, errors.decode()
 
     def _read(self, report: Path) -> None:
-        """Read what a process wrote down."""
         lines = report.read_text().splitlines() if report.exists() else []
         self.told.append([])
         self.deaths.append("")
@@ -185,5 +181,4 @@ def split(tally: Tally) -> tuple[Tally, list[str]]:
 
 
 def run_part(seeds: range, database: str) -> tuple[Tally, list[str]]:
-    """Carry runs out in a process of a pool."""
     return asyncio.run(run_seeds(seeds, database))

@@ -77,7 +77,6 @@ class Gateway:
 
     @property
     def client(self) -> dict[str, Any]:
-        """The settings of its clients."""
         plan = self.plan
         return {
             "timeouts": Timeouts(connect_seconds=20, reply_seconds=20, total_seconds=30),

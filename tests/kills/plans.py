@@ -59,13 +59,9 @@ class Plan:
     Attributes:
         kills: Where each process dies, in turn; the one after the last lives.
         resumes: Whether each later process uses `resume`, not the same line.
-        streamed: Whether outcomes are streamed rather than awaited.
         pulled: Whether orders come from an asynchronous generator rather than a list.
         marked: Whether refunds are told apart by markers rather than references.
-        resent: Whether absent orders are sent again.
         shared: How many orders are of a transaction that another order has too.
-        refused: How many orders the gateway declines.
-        again: Whether the job is run once more at the end.
     """
 
     def __init__(self, seed: int) -> None:

@@ -35,7 +35,6 @@ class Steps:
         self.counts: Counter[str] = Counter()
 
     def take(self, kind: str) -> None:
-        """Count a step, and die if it is the one."""
         with self._lock:
             self.counts[kind] += 1
             if self.counts[kind] == 1:
@@ -58,7 +57,6 @@ def work_of(whats: Sequence[str]) -> str:
 
 
 def count_commits(steps: Steps) -> None:
-    """Count every commit of this process from now on."""
     current = threading.local()
     transact, commit = database.Database._transact, database.Database._commit
 
@@ -76,7 +74,6 @@ def count_commits(steps: Steps) -> None:
 
 
 def count_requests(steps: Steps) -> None:
-    """Count every request of this process from now on."""
     client, tracker_class = transport.AiohttpTransport, transport.SendTracker
     begin, send = tracker_class.begin, client.send
     kind = ContextVar("kind", default="")

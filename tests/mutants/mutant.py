@@ -103,7 +103,6 @@ class _Slot:
     node: ast.AST
 
     def replace(self, source: str) -> None:
-        """Let the source stand there instead."""
         held, parsed = getattr(self.holder, self.field), ast.parse(source).body
         if self.position is not None and (isinstance(self.node, ast.stmt) or not parsed):
             held[self.position : self.position + 1] = parsed

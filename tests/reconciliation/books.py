@@ -23,7 +23,6 @@ class Books:
     requests: int = 0  # requests that came
 
     def __call__(self, asked: Asked) -> dict[str, Any]:
-        """Answer a look-up."""
         self.requests += 1
         name = asked.operation.name
         listed = self._query if name == "query" else self._search

@@ -66,5 +66,4 @@ PLANTS: dict[str, Callable[[Sandbox, str], LedgerEntry]] = {
 
 
 def found(differences: Iterable[Difference]) -> list[tuple[int, str]]:
-    """Return what was found, and where."""
     return [(difference.index, difference.kind) for difference in differences]

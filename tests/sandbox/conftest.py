@@ -85,7 +85,6 @@ class Merchant:
             return reply
 
     async def order(self, operation: str, *orders: Transaction, **changes: str) -> list[Any]:
-        """Ask for a batch; return its records."""
         name = f"{operation}_orders"
         reply = await self.ask(operation, {name: [item(one, **changes) for one in orders]})
         records: list[Any] = reply[name]

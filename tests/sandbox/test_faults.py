@@ -49,7 +49,6 @@ async def test_nothing_is_left_when_the_sandbox_closes(fault: Fault) -> None:
 
 
 def records(field: str, *texts: Any) -> Check:
-    """Return what says whether the records have these values."""
     return lambda body: [one[field] for one in json.loads(body)["refund_orders"]] == [*texts]
 
 

@@ -20,7 +20,6 @@ _NEVER = 1e9
 
 
 def find_problems(story: Story) -> list[str]:
-    """Return everything that is wrong with a run."""
     checks = (_left_behind, _never_twice, _pauses, _in_time, _heard, _sending, _turns, _batch)
     return [problem for check in checks for problem in check(story)]
 
@@ -165,7 +164,6 @@ def _batch(story: Story) -> Iterator[str]:
 
 
 def _is_refused(story: Story) -> bool:
-    """Whether the input is a list that must be refused."""
     names = {identity(as_sent(order)) for order in story.scenario.orders}
     doubled = len(names) < len(story.scenario.orders)
     return (

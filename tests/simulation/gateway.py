@@ -32,7 +32,6 @@ _NAMES = ("transaction_id", "order_no", "request_id")
 
 
 def wanted(operation: str, fields: Item) -> list[Item]:
-    """Return what a request asks for: orders, references, or the one payout."""
     if operation in MONEY_OPERATIONS:
         return list(fields[LIST_FIELDS[operation]])
     if operation in LOOK_UPS:
@@ -42,7 +41,6 @@ def wanted(operation: str, fields: Item) -> list[Item]:
 
 
 def identity(order: Item) -> str:
-    """Name what an order is about."""
     name = next(name for name in _NAMES if name in order)
     return f"{name}/{order[name]}"
 
@@ -54,8 +52,6 @@ def key(order: Item) -> str:
 
 @attrs.define(eq=False)
 class Gateway:
-    """The books."""
-
     deduplicates: bool  # whether a payout of the same `request_id` is done once
     sorted_by_time: bool = False  # whether records are listed by time, not by what was asked for
     lists_refunds: bool = True  # whether a refund search finds anything at all
@@ -73,7 +69,6 @@ class Gateway:
     _left_out_in: dict[str, int] = attrs.field(factory=dict)
 
     def execute(self, operation: str, order: Item) -> None:
-        """Do one order."""
         name = key(order)
         if operation == "payout" and self.deduplicates and self.effects[name]:
             return
@@ -112,7 +107,6 @@ class Gateway:
         )
 
     def item(self, operation: str, order: Item) -> Item:
-        """Return what a reply says of an order that was done."""
         item = {**order, f"{operation}_status": "1"}
         if operation != "refund":
             return {**item, "error_message": ""}
@@ -121,7 +115,6 @@ class Gateway:
         return {**item, "refund_reference_id": reference, "refund_message": "V0000:Success"}
 
     def records(self, operation: str, ref: Item) -> list[Item]:
-        """Return all that there is of one reference."""
         ((kind, value),) = ref.items()
         of_all = self.refunds.values() if self.lists_refunds else ()
         refunds = [record for of_transaction in of_all for record in of_transaction]

@@ -47,8 +47,6 @@ class Carried:
 
 @attrs.define(eq=False)
 class Network:
-    """Implements the client's transport."""
-
     _scenario: Scenario
     gateway: Gateway  # what stands behind it
     _random: Random
@@ -59,7 +57,6 @@ class Network:
     _tasks: list[asyncio.Task[None]] = attrs.field(factory=list)
 
     def log(self, text: str) -> None:
-        """Add a line to the trace."""
         self.trace.append(f"{asyncio.get_running_loop().time():.3f} {text}")
 
     def calm_down(self) -> None:
@@ -102,7 +99,6 @@ class Network:
         """Do nothing: there is nothing to close."""
 
     async def _travel(self, one: Carried, tracker: SendTracker, arrived: _Arrived) -> None:
-        """Take one request to the gateway, and what comes of it back."""
         is_dead = self._scenario.is_dead
         in_trouble = is_dead or self._random.random() < self._scenario.trouble
         way = "open"
@@ -180,7 +176,6 @@ class Network:
         return round(drawn / self._scenario.grid) * self._scenario.grid
 
     def _arrive(self, one: Carried) -> bytes:
-        """Have the gateway do what the request asks for."""
         self.gateway.now = EPOCH + asyncio.get_running_loop().time()
         writer = Writer(self._random, self.gateway, self._scenario)
         body = writer.write(one.operation, one.asked)
@@ -188,7 +183,6 @@ class Network:
         return body
 
     def _draw_pause(self) -> tuple[dict[str, str], float | None]:
-        """Draw the pause that a reply asks for, in seconds or as a date."""
         form = self._random.choice(("none", "none", "seconds", "date"))
         pause = float(self._random.randint(0, 40))
         if form == "none":

@@ -31,8 +31,6 @@ class CallerError(Exception):
 
 @attrs.define(kw_only=True, eq=False)
 class Story:
-    """What happened in one run, as the checks want to know it."""
-
     scenario: Scenario  # what the run was about
     network: Network  # what was sent, and the books of the gateway
     diary: Diary = attrs.field(factory=Diary)  # what the listener heard
@@ -141,7 +139,6 @@ async def _live(story: Story) -> None:
 
 
 def _cancel(story: Story, task: "asyncio.Task[None]", steps: int) -> None:
-    """Cancel the caller some steps of the loop later."""
     if task.done():
         return
     if steps:
@@ -156,7 +153,6 @@ def _cancel(story: Story, task: "asyncio.Task[None]", steps: int) -> None:
 
 
 async def _call(story: Story, client: GatewayClient) -> None:
-    """Make the call, and keep what comes of it."""
     scenario = story.scenario
     timeout_at = scenario.interrupted_at if scenario.interruption == "timeout" else None
     try:
@@ -201,7 +197,6 @@ async def _stream(story: Story, batch: Batch[Any, Any]) -> None:
 
 
 def _input(story: Story) -> object:
-    """Return the orders in the form that the scenario asks for."""
     if story.scenario.kind == "list":
         story.pulled = list(story.scenario.orders)
         return story.scenario.orders

@@ -133,12 +133,10 @@ class Scenario:
 
     @property
     def asks_for(self) -> str:
-        """What its requests ask for."""
         return "payout" if self.operation == "payouts" else self.operation
 
     @property
     def is_read(self) -> bool:
-        """Whether nothing moves."""
         return self.operation in LOOK_UPS
 
     @property
@@ -154,7 +152,6 @@ class Scenario:
 
     @property
     def chunk_limit(self) -> int:
-        """How many orders a request has at most."""
         return min(self.policy.chunk_size or 1000, LIMITS[self.operation])
 
 
@@ -215,7 +212,6 @@ def _draw_orders(random: Random, operation: str, duplicates: str) -> list[Any]:
 
 
 def open_gateway(scenario: Scenario, random: Random) -> Gateway:
-    """Make the gateway that belongs to a scenario."""
     gateway = Gateway(deduplicates=scenario.dialect.payout_deduplicates)
     gateway.sorted_by_time = random.random() < 0.3
     if scenario.is_read:

@@ -38,12 +38,10 @@ TIMES = {SUCCEEDED: {1}, DECLINED: {0}, NOT_SENT: {0}, UNKNOWN: {0, 1}}
 
 
 def statuses(outcomes: Iterable[Outcome[Any, Any]]) -> list[OutcomeStatus]:
-    """Return the status of each."""
     return [outcome.status for outcome in outcomes]
 
 
 def effects(sandbox: Sandbox, orders: Iterable[Any], operation: str = "refund") -> list[int]:
-    """Return how often each order was done."""
     return [sandbox.ledger.effects(operation, order.transaction_id) for order in orders]
 
 
@@ -66,8 +64,6 @@ def check_conserved(result: BatchResult[Any, Any], orders: Iterable[Any]) -> Non
 
 
 class Wrong(StrEnum):
-    """What may be wrong with a job."""
-
     DOUBLED = "doubled"
     LOST = "lost"
     REPORTED = "wrongly reported"
@@ -84,8 +80,6 @@ class Told:
 
 @attrs.frozen(kw_only=True)
 class Books:
-    """What the gateway did."""
-
     done: Sequence[int]  # how often each order was done, by position
     again: frozenset[int] = frozenset()  # orders that were asked for again once they had been done
     # the references of the refunds of each, by position

@@ -36,8 +36,6 @@ class Clock:
 
     @contextlib.asynccontextmanager
     async def racing(self) -> AsyncIterator[None]:
-        """Let a second go by in each turn of the loop."""
-
         async def race() -> None:
             while True:
                 self.advance(1)

@@ -13,10 +13,7 @@ from gateway_async.telemetry import BatchEnd, BatchStart, RequestEnd, RequestSta
 class Limiter:
     """Lets everyone through, and counts the attempts that enter and leave.
 
-    Args:
-        enter: Called as an attempt enters, with its number from 1, and awaited if need be; what
-            it raises, the limiter raises.
-        leave: The same, as an attempt leaves.
+    At each, `enter` or `leave` is called with its number from 1, and awaited if need be.
     """
 
     def __init__(
@@ -52,18 +49,14 @@ def raising(error: BaseException, at: int | None = None) -> Callable[[int], None
 
 
 class Verifier:
-    """Signs as it is told, and answers, or raises, when asked about a reply.
-
-    Attributes:
-        asked: The fields and the signature of each reply that it was asked about.
-    """
+    """Signs as it is told, and answers, or raises, when asked about a reply."""
 
     def __init__(
         self,
         answer: bool | Exception = True,  # noqa: FBT002  # it says what it is
         sign: Callable[..., str] = lambda *_: "mine",
     ) -> None:
-        self.asked: list[tuple[dict[str, str], str]] = []
+        self.asked: list[tuple[dict[str, str], str]] = []  # fields and signature of each reply
         self.sign = sign
         self._answer = answer
 
@@ -76,13 +69,7 @@ class Verifier:
 
 @attrs.define
 class Diary(Telemetry):
-    """Writes everything down.
-
-    Attributes:
-        batches: Each batch, with its end once it has ended.
-        requests: Each request, with its end once it has ended.
-        settled: The outcomes of orders, as they were reported.
-    """
+    """Writes everything down: what began, with its end once it has ended."""
 
     batches: list[tuple[BatchStart, BatchEnd | None]] = attrs.field(factory=list)
     requests: list[tuple[RequestStart, RequestEnd | None]] = attrs.field(factory=list)
@@ -107,11 +94,9 @@ class Diary(Telemetry):
 
     @property
     def is_closed(self) -> bool:
-        """Whether all that began has ended."""
         return all(end is not None for _, end in (*self.batches, *self.requests))
 
     def totals(self, batch: BatchStart) -> Counter[Any]:
-        """Return the reported outcomes of a batch."""
         totals: Counter[Any] = Counter()
         for start, counts in self.settled:
             totals.update(counts if start is batch else {})

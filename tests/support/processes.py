@@ -24,38 +24,23 @@ _END_SECONDS = 20.0
 def write_start(path: Path, **start: Any) -> dict[str, str]:
     """Write what a process works with, and return the environment in which it finds that.
 
-    Args:
-        path: The file.
-        start: `base_url` and `secret` of the sandbox, `client` with the settings of the client, and
-            what else the process is to know.
+    That is `base_url` and `secret` of the sandbox, the settings of the `client`, and what else.
     """
     path.write_bytes(pickle.dumps(start))
     return {**os.environ, START: str(path)}
 
 
 def read_start() -> dict[str, Any]:
-    """Return what this process works with."""
     start: dict[str, Any] = pickle.loads(Path(os.environ[START]).read_bytes())  # noqa: S301  # our own
     return start
 
 
 def client_from(start: dict[str, Any]) -> GatewayClient:
-    """Make the client of a process."""
     return client_at(start["base_url"], signer=HmacSigner(start["secret"]), **start["client"])
 
 
 class Process:
-    """A command and all that it starts, in a process group of its own.
-
-    Args:
-        command: The command.
-        log: The file in which its output goes.
-        env: Its environment.
-        how: More for `subprocess.Popen`.
-
-    Attributes:
-        log: The same file.
-    """
+    """A command and all that it starts, in a process group of its own; `log` has its output."""
 
     def __init__(
         self, command: Sequence[str | Path], log: Path, env: Mapping[str, str], **how: Any
@@ -73,11 +58,9 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
         return self._process.poll() is None
 
     def has(self, process_id: int) -> bool:
-        """Say whether a process is a part of it."""
         with contextlib.suppress(ProcessLookupError):
             return os.getpgid(process_id) == self._process.pid
         return False

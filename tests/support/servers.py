@@ -74,7 +74,6 @@ async def answering(
 
 
 async def read_message(reader: asyncio.StreamReader) -> bytes:
-    """Read a request or reply whose length is named."""
     head = await reader.readuntil(_HEAD_END)
     return head + await reader.readexactly(int(header(head.decode(), "content-length") or 0))
 
@@ -88,14 +87,12 @@ def bind() -> socket.socket:
 
 
 def tls_of(authority: trustme.CA, name: str = LOOPBACK) -> ssl.SSLContext:
-    """Return the context of a server whose certificate an authority has issued."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(name).configure_cert(context)
     return context
 
 
 def trust_in(authority: trustme.CA) -> ssl.SSLContext:
-    """Return the context of a client that trusts an authority."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     return context
@@ -140,7 +137,6 @@ class Trouble:
 
 
 def cut(place: Callable[[bytes], int]) -> Callable[[bytes], bytes]:
-    """Let a reply come through up to a place."""
     return lambda reply: reply[: place(reply)]
 
 
@@ -154,21 +150,15 @@ class Proxy:
         upstream: Where a request goes that names no address.
         tls: The context with which it listens; None for plain HTTP.
         login: User and password that it demands, as ``user:password``.
-
-    Attributes:
-        base_url: Where it listens, once it is entered.
-        connections: How many were accepted.
-        requests: How many requests came of which the first byte was seen.
-        heads: The head of each request that was read whole.
-        on_silence: Called when it has read something, and is not going to answer.
     """
 
     def __init__(
         self, upstream: str = "", *, tls: ssl.SSLContext | None = None, login: str = ""
     ) -> None:
         self.base_url = ""
-        self.connections = self.requests = 0
-        self.heads: list[str] = []
+        self.connections = self.requests = 0  # of requests, the first byte was seen
+        self.heads: list[str] = []  # of each request that was read whole
+        # called when it has read something, and is not going to answer
         self.on_silence: Callable[[], object] = lambda: None
         self._serving = serving(self._serve, tls=tls)
         self._upstream = upstream
@@ -186,19 +176,15 @@ class Proxy:
 
     @property
     def lines(self) -> list[str]:
-        """The first line of each request."""
         return [head.partition("\r\n")[0] for head in self.heads]
 
     def with_login(self, login: str) -> str:
-        """Return its URL with user and password."""
         return self.base_url.replace("://", f"://{login}@")
 
     def once(self, trouble: Trouble) -> None:
-        """Let something happen to the next exchange that has none."""
         self._troubles.append(trouble)
 
     def always(self, trouble: Trouble) -> None:
-        """Let something happen to every exchange."""
         self._always = trouble
 
     def end_idle(self, end: End) -> None:
@@ -207,7 +193,6 @@ class Proxy:
             self._finish(writer, end)
 
     def say(self, text: bytes) -> None:
-        """Send to every client what it did not ask for."""
         for writer in self._open:
             writer.write(text)
 

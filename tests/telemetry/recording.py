@@ -17,12 +17,7 @@ _SHARED = ("operation", "address", "port", "concurrency")
 
 
 class Recorder:
-    """Spans and metrics, kept in memory.
-
-    Attributes:
-        telemetry: What to give to a client.
-        tracer: The program's own.
-    """
+    """Spans and metrics, kept in memory; `tracer` is the program's own."""
 
     def __init__(self) -> None:
         self._spans = InMemorySpanExporter()
@@ -35,7 +30,6 @@ class Recorder:
 
     @property
     def spans(self) -> list[ReadableSpan]:
-        """The spans that have ended, in the order of their beginning."""
         return sorted(self._spans.get_finished_spans(), key=lambda span: span.start_time or 0)
 
     def tree(self, above: int | None = None, indent: str = "") -> list[str]:
@@ -64,7 +58,6 @@ class Recorder:
         }
 
     def counts(self, name: str, *by: str) -> dict[tuple[Any, ...], float]:
-        """Return a counter by attributes."""
         return {key: point.value for key, point in self.points(name, *by).items()}
 
     def shown(self) -> str:

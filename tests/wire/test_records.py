@@ -40,7 +40,6 @@ TRANSACTION: dict[str, Any] = {
 
 
 async def page_of(*items: object) -> tuple[TransactionRecord, ...]:
-    """Return what is read of the items of a list of transactions."""
     reply = {"return_status": "1", "orders_list": items}
     return (await client_over(MemoryTransport(lambda _: reply)).recent_transactions()).records
 

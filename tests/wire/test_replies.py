@@ -26,12 +26,10 @@ def replying(body: bytes, content_type: str, **settings: Any) -> GatewayClient:
 
 
 async def read(body: bytes, form: str = "json", content_type: str = "") -> Any:
-    """Return what a call reads of a body."""
     return (await replying(body, content_type).call("/v1/payout", {}, reply=form)).data
 
 
 async def page_of(body: bytes, content_type: str = "text/html") -> CheckoutPage:
-    """Return the page that a checkout gives."""
     return await replying(body, content_type).checkout(RedirectPayment(**PAYMENT))
 
 

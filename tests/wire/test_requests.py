@@ -213,7 +213,6 @@ def payment_of(**fields: Any) -> RedirectPayment:
 
 
 async def checked_out(payment: RedirectPayment, **settings: Any) -> dict[str, Any]:
-    """Return the fields of a payment as they went out."""
     return (await sent(lambda gateway: gateway.checkout(payment), **settings)).fields
 
 
