@@ -153,7 +153,7 @@ async def test_without_a_baseline_nothing_is_proved(after: Listed) -> None:
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 BLIND, DROPS_MARKERS = {"sees_control": False}, {"keeps_markers": False}
-BY_MARKER: list[tuple[Listed, dict[str, bool], OutcomeStatus]] = [
+BY_MARKER: list[tuple[Listed, dict[str, Any], OutcomeStatus]] = [
     ([listed(1, refund_reason="OWN torn")], DROPS_MARKERS, SUCCEEDED),
     ([ELSE], {}, UNKNOWN),
     ([OWN_OTHER_AMOUNT], {}, UNKNOWN),
@@ -176,7 +176,7 @@ A_DECLINED_ONE_IS_NONE: list[tuple[Listed, OutcomeStatus]] = [
     ],
 )
 async def test_by_marker_and_where_some_are_declined(
-    recovery: RecoveryPolicy, searches: list[Listed], how: dict[str, bool], expected: OutcomeStatus
+    recovery: RecoveryPolicy, searches: list[Listed], how: dict[str, Any], expected: OutcomeStatus
 ) -> None:
     _, found = await recovered(Books(searches, **how), recovery)
     assert found == [expected]
