@@ -51,7 +51,7 @@ _NOUNS = {
     for name, row in OPERATIONS.items()
     if row.takes_batch
 } | {"cancel": "cancellations", "payouts": "payouts"}
-_OF_REFUNDS = ("refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway")
+_OF_AMOUNTS = ("amount", "refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway")
 _URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
 # What to do about unknown orders of an operation that is no job; "ask" for all others.
 _UNKNOWN = {
@@ -338,7 +338,7 @@ class Report:
             line: The line of the file that its entry stands in, if it comes from one.
         """
         entry, amount = difference.entry, difference.entry.amount
-        if difference.kind in _OF_REFUNDS:  # by how much the refunds differ
+        if difference.kind in _OF_AMOUNTS:  # by how much they differ
             ledger, gateway = Decimal(str(difference.ledger)), Decimal(str(difference.gateway))
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)

@@ -119,7 +119,7 @@ async def test_differences_of_every_kind_are_listed(show: Show) -> None:
     visit = await show(render(report, head, result.summary))
     kinds = await visit.page.locator(".kind").all_text_contents()
     assert sorted(kinds) == sorted(f"{kind.replace('_', ' ')}: 1" for kind in PLANTS)
-    step = visit.page.locator(".step", has_text="Correct the amount")
+    step = visit.page.locator(".step", has_text="Find out which amount is right")
     sides = await step.locator("td.side").all_text_contents()
     assert [text.strip() for text in sides] == ["10.01", "10.00"]
     await visit.keep_screenshots("reconciliation")

@@ -55,12 +55,12 @@ async def test_a_reconciliation_lists_its_differences(shell: Shell) -> None:
     ended = await shell("reconcile ledger.csv --report books.html", 1)
     read = _read(shell, "books.html")
     assert [step.partition("):")[0] for step in read.left()] == [
-        "amount: 1 (EUR 9.01",
+        "amount: 1 (EUR 0.01",
         "refund absent at gateway: 1 (EUR 2.00",  # the refund, and not its payment
         "absent at gateway: 1 (EUR 1.00",
     ]
     assert read.column("Line") == ["5", "9", "32"]
-    assert read.column("Amount") == ["EUR\xa09.01", "EUR\xa02.00", "EUR\xa01.00"]
+    assert read.column("Amount") == ["EUR\xa00.01", "EUR\xa02.00", "EUR\xa01.00"]
     printed = [line.partition(":")[0] for line in ended.stdout.splitlines()]
     assert printed == ["line 5", "line 9", "line 32"]
     assert read.column("Ledger")[0] == "9.01"
