@@ -112,53 +112,54 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
 
 
 def find_job(
-    settings: Settings, name: str, file: OrderFile, *, again: bool | None = None
+    settings: Settings, file: OrderFile, *, job: str | None = None, again: bool = False
 ) -> KnownJob:
-    """Find out how far a job has come; no file is made where there is none.
+    """Find out how far the job of a file has come; no journal is made where there is none.
 
     Args:
         settings: Name the journal.
-        name: The name of the job.
-        file: Its orders.
-        again: Whether the orders are to be sent once more when they are done, as `NAME-again-2`
-            and so on; the last of these jobs is found. None for the job of that name alone.
+        file: The file.
+        job: The name of the job; by default, one that is made of its orders, and `-again-2` and so
+            on behind it, where they were sent once more: the last of these jobs is found.
+        again: Whether the orders are to be sent once more when they are done.
 
     Raises:
         ConfigurationError: If it has no name, the settings name no journal, the job of that name
             has other orders, or another job may pay a payout of the file.
         JournalError: If the journal cannot be read.
     """
+    operation = file.operation
+    name = job if job is not None else name_of_orders(operation.name, settings, file.digest)
     settings.open_journal(create=False).job(name)  # refuses what is no name
+    made_again = (f"{name}-again-{number}" for number in itertools.count(2))
+    names = itertools.chain([name], made_again if job is None else ())
+
+    async def find() -> KnownJob:
+        found, others = list[JobStatus](), list[str]()
+        async with settings.open_journal() as journal:
+            for one in names:
+                try:
+                    status = await journal.status(one)
+                except JobNotFoundError:
+                    break
+                if not status.imported:  # what a killed import left is as good as new
+                    break
+                found.append(status)
+            if found and job is not None:
+                await _check_orders(journal, found[0], settings, file)
+            if not found and not (again and operation.kind is OperationClass.KEYED):
+                others = [one async for one in _others(journal, settings, file)]
+        if not found:
+            return KnownJob(name, settings.place, others=tuple(others))
+        known = KnownJob(found[-1].name, settings.place, found[-1], before=tuple(found[:-1]))
+        if again and known.is_done:
+            return KnownJob(f"{name}-again-{len(found) + 1}", settings.place, before=tuple(found))
+        return known
+
     place = settings.journal_file
     if place is not None and not place.exists():  # a server is asked
         return KnownJob(name, settings.place)
-    return asyncio.run(_find_job(settings, name, file, again=again))
-
-
-async def _find_job(
-    settings: Settings, name: str, file: OrderFile, *, again: bool | None
-) -> KnownJob:
-    made_again = (f"{name}-again-{number}" for number in itertools.count(2))
-    found, others = list[JobStatus](), list[str]()
-    async with settings.open_journal() as journal:
-        for one in itertools.chain([name], () if again is None else made_again):
-            try:
-                status = await journal.status(one)
-            except JobNotFoundError:
-                break
-            if not status.imported:  # what a killed import left is as good as new
-                break
-            found.append(status)
-        if found and again is None:
-            await _check_orders(journal, found[0], settings, file)
-        if not found and not (again and file.operation.kind is OperationClass.KEYED):
-            others = [one async for one in _others(journal, settings, file)]
-    if not found:
-        return KnownJob(name, settings.place, others=tuple(others))
-    known = KnownJob(found[-1].name, settings.place, found[-1], before=tuple(found[:-1]))
-    if again and known.is_done:
-        return KnownJob(f"{name}-again-{len(found) + 1}", settings.place, before=tuple(found))
-    return known
+    return asyncio.run(find())
 
 
 async def _check_orders(

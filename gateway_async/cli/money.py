@@ -15,7 +15,7 @@ import orjson
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, in_toml, output, print_json
-from gateway_async.cli.jobs import KnownJob, find_job, name_of_orders, run_job
+from gateway_async.cli.jobs import KnownJob, find_job, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
 from gateway_async.cli.outcomes import Kept, lines_of, result_cells
 from gateway_async.cli.run import Run
@@ -54,8 +54,7 @@ def send(
     settings = run.settings
     with open_orders(orders, run.operation, settings) as file:
         run.check(needs_out=not given.dry_run)
-        job = given.job if given.job is not None else name_of_orders(name, settings, file.digest)
-        known = find_job(settings, job, file, again=given.again if given.job is None else None)
+        known = find_job(settings, file, job=given.job, again=given.again)
         if given.dry_run:
             _show_plan(run, file, known)
             return Exit.DONE

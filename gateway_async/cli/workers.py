@@ -89,7 +89,7 @@ def submit(
     policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
     settings = attrs.evolve(settings, policy=policy)
     with open_orders(orders, operation, settings) as file:
-        known = find_job(settings, job, file)
+        known = find_job(settings, file, job=job)
         if file.operation.confirms and not yes:
             console.confirm(f"{known}, for workers alone: {file.question(settings.address)}")
 
