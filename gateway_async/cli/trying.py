@@ -184,7 +184,7 @@ async def sandbox(
                     for one in seeded:
                         row = {name: getattr(one, name) for name in _COLUMNS}
                         write({**row, "refund_amount": (one.amount / 4).quantize(one.amount)})
-            write_dialect(made, config)
+            write_settings(made, config)
             output(how_to_reach(made, config, is_shown=not secret))
             await ended.wait()
 
@@ -194,7 +194,7 @@ def how_to_reach(made: Sandbox, config: Path, *, is_shown: bool) -> str:
 
     Args:
         made: The sandbox.
-        config: The TOML file with what its answers mean.
+        config: The TOML file with what its answers mean, and its journal.
         is_shown: Whether its secret may be shown: it is not one of the environment.
     """
     names = ("base_url", "merchant_id", "account_id", *["secret"][:is_shown])
@@ -208,8 +208,10 @@ def how_to_reach(made: Sandbox, config: Path, *, is_shown: bool) -> str:
     return "\n".join([*lines, f"export GATEWAY_CONFIG={shlex.quote(str(config))}"])
 
 
-def write_dialect(made: Sandbox, path: Path) -> None:
-    """Write what the sandbox's answers mean, as a settings file."""
+def write_settings(made: Sandbox, path: Path) -> None:
+    """Write what the sandbox's answers mean, and a journal for its jobs alone, as settings."""
     usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
     fields = [f"{name} = {to_toml(one)}" for name, one in own.items() if one != usual[name]]
-    path.write_text("\n".join(["[dialect]", *fields, ""]), encoding="utf-8")
+    journal = to_toml(f"sqlite:///{path.with_name('journal.db').absolute()}")
+    lines = [f"journal = {journal}", "[dialect]", *fields, ""]
+    path.write_text("\n".join(lines), encoding="utf-8")

@@ -67,6 +67,7 @@ def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(tmp_pa
         assert read_settings({}, variables).dialect == Sandbox().dialect
         refund = (SCRIPT, "refund", orders, "--yes", "--out", out)
         subprocess.run(refund, env={**os.environ, **variables}, check=True, capture_output=True)  # noqa: S603  # our own
+        assert not (tmp_path / "gateway-async").exists()  # the journal of real jobs
     with out.open(encoding="utf-8") as file:
         rows = [*csv.DictReader(file)]
     assert [row["order_no"] for row in rows] == [f"S0000000{number}" for number in (1, 2, 3)]
