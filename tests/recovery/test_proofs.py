@@ -104,6 +104,7 @@ async def recovered(
 BLANK = {"refund_reference_id": "  "}
 BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
     "a new refund of this amount": ([], [listed(1)], SUCCEEDED),
+    "a new refund without a currency": ([], [listed(1, currency=None)], SUCCEEDED),
     "no refund at all": ([], [], NOT_SENT),
     "a refund of another amount": ([], [listed(1, refund_amount="2.49")], UNKNOWN),
     "a refund in another currency": ([], [listed(1, currency="USD")], UNKNOWN),

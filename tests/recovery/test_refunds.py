@@ -16,6 +16,7 @@ from gateway_async import (
     ConfigurationError,
     Dialect,
     NotDoneError,
+    Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
     PaymentState,
@@ -314,6 +315,39 @@ async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
     record: Any = outcome.record
     assert (record is not None and record.payment_status == "3000") is is_listed
     assert problem in str(outcome.error)
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [(None, NOT_SENT), (faults.ReturnStatus(listed=None), UNKNOWN), (faults.ExtraItems(), UNKNOWN)],
+)
+async def test_a_state_proves_that_nothing_was_captured_only_in_a_whole_reply(
+    sandbox: Sandbox, make: Make, fault: faults.Fault | None, expected: OutcomeStatus
+) -> None:
+    gateway = make(dialect=STATES)
+    sandbox.faults.add("capture", faults.ResetBeforeEffect(times=1))
+    result = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
+    if fault is not None:
+        sandbox.faults.add("query", fault)
+
+    (outcome,) = await gateway.recover(result)
+
+    assert outcome.status is expected
+    assert outcome.record is not None
+
+
+@pytest.mark.parametrize("operation", ["refund", "capture"])
+async def test_an_outcome_of_which_no_request_is_known_stays_unknown(
+    sandbox: Sandbox, make: Make, operation: str
+) -> None:
+    (order,) = orders_for(operation, sandbox.seed(1, status="authorised"))
+    error = OutcomeUnknownError("made by hand")
+    given = Outcome[Any, Any](order=order, index=0, status=UNKNOWN, error=error)
+
+    (outcome,) = await make(dialect=STATES).recover([given])
+
+    assert outcome.status is UNKNOWN
+    assert "made by hand; recovery does not settle it" in str(outcome.error)
 
 
 @pytest.mark.parametrize(
