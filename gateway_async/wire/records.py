@@ -12,13 +12,21 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, TypeVar, get_args, get_origin
 
 import attrs
 
 from gateway_async.models.records import NOTHING, MaskedCard, Message, Page, Record
-from gateway_async.models.values import MASK, SignatureText, mask_cards, remask_card, without_none
+from gateway_async.models.values import (
+    MASK,
+    SignatureText,
+    mask_cards,
+    remask_card,
+    to_date,
+    to_number,
+    without_none,
+)
 
 _Read = Callable[[Any], Any]
 _RecordType = TypeVar("_RecordType", bound=Record)
@@ -115,22 +123,12 @@ def _unless_blank(read: _Read) -> _Read:
 
     def read_text(value: object) -> object:
         # Beyond 2**53 a float has lost digits, and its repr would make some up.
-        if read is _read_decimal and isinstance(value, float) and abs(value) < _EXACT_FLOATS:
+        if read is to_number and isinstance(value, float) and abs(value) < _EXACT_FLOATS:
             value = repr(value)
         text = _read_text(value).strip()
         return read(text) if text else None
 
     return read_text
-
-
-def _read_decimal(text: str) -> Decimal:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        raise ValueError from None
-    if number.is_finite():
-        return number
-    raise ValueError
 
 
 def _read_datetime(text: str) -> datetime:
@@ -142,18 +140,12 @@ def _read_datetime(text: str) -> datetime:
     raise ValueError
 
 
-def _read_date(text: str) -> date:
-    if len(text) == _DATE_LENGTH and text[4] == "-":
-        return date.fromisoformat(text)
-    raise ValueError
-
-
 _VALUES: dict[object, _Read] = {
     str: _read_text,
     Message: lambda value: mask_cards(_read_text(value)),
-    Decimal: _unless_blank(_read_decimal),
+    Decimal: _unless_blank(to_number),
     datetime: _unless_blank(_read_datetime),
-    date: _unless_blank(_read_date),
+    date: _unless_blank(to_date),
     SignatureText: lambda value: SignatureText(_read_text(value)),
     MaskedCard: lambda value: remask_card(_read_text(value)),
 }

@@ -93,6 +93,7 @@ UNREADABLE: list[tuple[str, object, str]] = [
     ("order_no", ["a"], '["a"]'),
     ("amount", "1,50", "1,50"),
     ("amount", "NaN", "NaN"),
+    *(("amount", text, text) for text in ("1_50", "\u0661\u0662", "-Infinity")),
     ("amount", 2.0230516123012345e21, "2.0230516123012345e21"),
     ("amount", "x" * 5_000, "x" * 1_000),
     ("transaction_date", "20231316123012", "20231316123012"),
@@ -133,7 +134,7 @@ async def test_a_payout_result_repeats_the_request() -> None:
         "created_at": "2024-01-31T10:00:00+02:00",
         "fee_amount": 1.25,
         "beneficiary": {
-            "date_of_birth": "31.01.1990",
+            "date_of_birth": "1990-W05-3",
             "bank_details": {"local_clearing_system": "LCS", "bank_code": "B1"},
             "person_documents": [{"labels": each} for each in labels],
         },
@@ -143,7 +144,7 @@ async def test_a_payout_result_repeats_the_request() -> None:
     assert record.created_at == datetime(2024, 1, 31, 8, tzinfo=UTC)
     assert record.fee_amount == Decimal("1.25")
     beneficiary: Any = record.beneficiary
-    assert beneficiary.unreadable == {"date_of_birth": "31.01.1990"}
+    assert beneficiary.unreadable == {"date_of_birth": "1990-W05-3"}
     bank = beneficiary.bank_details
     assert (bank.local_clearing_system, bank.extra) == ("LCS", {"bank_code": "B1"})
     first, *others = beneficiary.person_documents
