@@ -255,18 +255,10 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
             f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
             f"  {options.worker_line(run.given)}"
         )
-    if run.again:  # alike refunds, and payouts that other jobs have, are what was asked for
-        policy, recovery = run.settings.policy, run.settings.recovery
-        # Where the journal is an old copy, refunds since the job began are its own; dates of the
-        # gateway have whole seconds.
-        is_off = known.status is None or recovery.hold_alike_hours is None
-        hours = None if is_off else 1 / 3600
-        recovery = attrs.evolve(recovery, hold_alike_hours=hours)
-        if OPERATIONS[run.operation].kind is OperationClass.KEYED:
-            policy = attrs.evolve(policy, duplicates="allow")
+    if run.again:
+        run.settings = _settings_of_again(run, known.status)
         if question and OPERATIONS[run.operation].confirms:
             question += "; refunds and payouts that other jobs made are made again"
-        run.settings = attrs.evolve(run.settings, recovery=recovery, policy=policy)
     if question and not known.is_done:
         run.console.confirm(f"{known}: {question}")
     else:
@@ -294,6 +286,18 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
 
     with contextlib.closing(reasons):
         return run.carry_out(work)
+
+
+def _settings_of_again(run: Run, status: JobStatus | None) -> Settings:
+    """Return settings that hold neither alike refunds nor payouts that other jobs have."""
+    policy, recovery = run.settings.policy, run.settings.recovery
+    # Where the journal is an old copy, refunds since the job began are its own; dates of the
+    # gateway have whole seconds.
+    is_off = status is None or recovery.hold_alike_hours is None
+    recovery = attrs.evolve(recovery, hold_alike_hours=None if is_off else 1 / 3600)
+    if OPERATIONS[run.operation].kind is OperationClass.KEYED:
+        policy = attrs.evolve(policy, duplicates="allow")
+    return attrs.evolve(run.settings, recovery=recovery, policy=policy)
 
 
 # What a journal holds
