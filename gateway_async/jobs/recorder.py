@@ -10,7 +10,7 @@ or how the journal stores it.
 import asyncio
 import itertools
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.recorder import ChunkIntent, Recorder
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 
     Items = Sequence[Mapping[str, Any]]
 
-T = TypeVar("T")
-
-_OUTCOMES = "keep the outcomes"
 _NOT_RECORDED = "the journal could not record the outcome; resume the job"
 
 
@@ -224,7 +221,7 @@ class JournalIntent(ChunkIntent):
                 item = written_item(storable_item(operation.record_class, items[0]))
                 known = [known[0]._replace(item=item)]
         return self._recorder.lease.change(
-            _OUTCOMES,
+            "keep the outcomes",
             lambda orders: orders.conclude(request, indices, known, references, ended_at=ended_at),
         )
 
