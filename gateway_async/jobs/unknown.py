@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
 
-    # By transaction, and then by position.
-    States = dict[Any, dict[int, JobState]]
-    Found = dict[Any, dict[int, Known]]
+    # What was found out of one transaction, by position; and the states, before, of all its orders:
+    # an operator may decide on one of them meanwhile, and then another claims what was found.
+    Finding = tuple[dict[int, Known], dict[int, JobState]]
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -44,17 +44,21 @@ class UnknownOrders:
     _lease: "Lease"
     _taken_at: float
 
-    async def look_up(self, rows: "Sequence[Row]") -> "tuple[BatchResult[Any, Any], States]":
+    async def look_up(self, rows: "Sequence[Row]", *, hold: bool) -> "tuple[int, list[Finding]]":
         """Look some unknown orders up.
 
+        What must be known besides goes with them: a control refund, and the other orders of their
+        transactions, which may claim a refund.
+
+        Args:
+            rows: The orders.
+            hold: Whether what stays unclear is held for a person; else it stays unknown.
+
         Returns:
-            What is known of them now, and of those that must be known besides: a control refund,
-            and the other orders of their transactions, which may claim a refund. And the states,
-            before, of all orders of their transactions: an operator may decide on one of them
-            meanwhile, and then another claims what was found.
+            How many requests that took, and what was found out.
         """
         names = {row.order.transaction_id for row in rows}
-        seen: States = defaultdict(dict)
+        seen: dict[str, dict[int, JobState]] = defaultdict(dict)
         known = {row.index: row for row in rows}
         for row in await self._lease.read(lambda orders: orders.of(names)):
             known[row.index] = row
@@ -65,44 +69,36 @@ class UnknownOrders:
         block = ListedOutcomes(tuple(row.outcome(taken_at=self._taken_at) for row in rows_by_index))
         given = BatchResult[Any, Any](counts=count_statuses(block.statuses), chunks=(block,))
         # The run resends by itself: it records an intent first.
-        recovery = attrs.evolve(self._session.recovery, resend_absent=False)
-        session = attrs.evolve(self._session, recovery=recovery)
-        return await Recovery(session, self._policy).recover(given), seen
-
-    async def record(
-        self, rows: "Sequence[Row]", result: "BatchResult[Any, Any]", seen: "States", *, hold: bool
-    ) -> int:
-        """Record what a look-up says of unknown orders; return how many are new again.
-
-        Args:
-            rows: The orders.
-            result: What `look_up` found out.
-            seen: The states that it saw.
-            hold: Whether what stays unclear is held for a person; else it stays unknown.
-        """
+        recovery = self._session.recovery
+        cautious = attrs.evolve(recovery, resend_absent=False)
+        session = attrs.evolve(self._session, recovery=cautious)
+        result = await Recovery(session, self._policy).recover(given)
         wanted = {row.index for row in rows}
-        found: Found = defaultdict(dict)
+        found: dict[str, dict[int, Known]] = defaultdict(dict)
         for outcome in result:
             name, index = outcome.order.transaction_id, outcome.index
             if index in wanted and seen[name].get(index) is JobState.UNKNOWN:
-                known = _found(outcome, hold=hold, resend=self._session.recovery.resend_absent)
-                found[name] |= {} if known is None else {index: known}
-        return await self._keep(found, seen)
+                one = _found(outcome, hold=hold, resend=recovery.resend_absent)
+                if one is not None:
+                    found[name][index] = one
+        return result.requests, [(found[name], seen[name]) for name in found]
 
     async def hold(self, rows: "Sequence[Row]") -> None:
         """Hold orders that no look-up shows for a person."""
-        found = {row.index: {row.index: _for_a_person(row)} for row in rows}
-        await self._keep(found, {at: {at: JobState.UNKNOWN} for at in found})
+        places = ((row, row.index) for row in rows)
+        await self.record(
+            [({at: _for_a_person(row)}, {at: JobState.UNKNOWN}) for row, at in places]
+        )
 
-    async def _keep(self, found: "Found", seen: "States") -> int:
+    async def record(self, findings: "Sequence[Finding]") -> int:
         """Record what was found out of orders that are as they were seen; return how many are new.
 
-        What was found out of one transaction is kept as a whole, or not at all.
+        What was found out of one transaction is recorded as a whole, or not at all.
         """
 
         def keep(orders: "OrderChanges") -> int:
-            kept = [known for name, known in found.items() if orders.recover(known, seen[name])]
-            return sum(one.state is JobState.NEW for known in kept for one in known.values())
+            kept = [found for found, seen in findings if orders.recover(found, seen)]
+            return sum(one.state is JobState.NEW for found in kept for one in found.values())
 
         return await self._lease.change("keep what was found out", keep)
 

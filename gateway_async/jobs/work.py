@@ -320,12 +320,12 @@ class JobWork:
                 continue
             if self._run.is_leaving or self._gate.is_too_late or self._lost:
                 break
-            looked_up = await self._until_left(self._unknown.look_up(rows))
+            looked_up = await self._until_left(self._unknown.look_up(rows, hold=hold))
             if looked_up is None:
                 break
-            result, seen = looked_up
-            self._run.results.requests += result.requests
-            again += await self._unknown.record(rows, result, seen, hold=hold)
+            requests, findings = looked_up
+            self._run.results.requests += requests
+            again += await self._unknown.record(findings)
         return again
 
     # What is yielded: at once what succeeded or was declined, the rest at the end
