@@ -336,6 +336,18 @@ async def test_a_state_proves_that_nothing_was_captured_only_in_a_whole_reply(
     assert outcome.record is not None
 
 
+async def test_a_capture_is_not_settled_by_the_work_of_an_equal_one(
+    sandbox: Sandbox, make: Make
+) -> None:
+    gateway = make(dialect=STATES, policy=BatchPolicy(concurrency=1, duplicates="allow"))
+    sandbox.faults.add("capture", faults.ResetBeforeEffect(times=1))
+    orders = orders_for("capture", sandbox.seed(1, status="authorised")) * 2
+    result = await gateway.capture(orders)
+    assert statuses(result) == [UNKNOWN, SUCCEEDED]
+
+    assert statuses(await gateway.recover(result)) == [UNKNOWN, SUCCEEDED]
+
+
 @pytest.mark.parametrize("operation", ["refund", "capture"])
 async def test_an_outcome_of_which_no_request_is_known_stays_unknown(
     sandbox: Sandbox, make: Make, operation: str
