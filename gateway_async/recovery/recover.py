@@ -77,7 +77,7 @@ class Recovery:
         span = self._session.observer.recovery(self._batch)
         try:
             result = given if isinstance(given, BatchResult) else as_result(given)
-            all_known = result is given and is_whole_batch(result)
+            all_known = is_whole_batch(result)  # outcomes that were put together are none
             self._transactions = find_transactions(result.chunks, all_known=all_known)
             self._control = find_control(result.chunks, self._is_askable)
             changed = await self._change(result)

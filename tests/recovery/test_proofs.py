@@ -140,6 +140,15 @@ async def test_by_reference(name: str, sees_control: bool) -> None:
     assert (statuses(result), found) == ([SUCCEEDED, UNKNOWN], [expected])
 
 
+async def test_without_a_refund_that_is_known_to_exist_no_absence_is_proved() -> None:
+    gateway = client_over(MemoryTransport(Books([[]])), recovery=AGAIN)
+
+    (outcome,) = await gateway.recover(await gateway.refund([ORDER]))
+
+    assert outcome.status is UNKNOWN
+    assert "recover it together with one that succeeded" in str(outcome.error)
+
+
 @pytest.mark.parametrize("after", [[], [listed(1)]])
 async def test_without_a_baseline_nothing_is_proved(after: Listed) -> None:
     gateway = client_over(MemoryTransport(Books([after])), recovery=AT_ONCE)
