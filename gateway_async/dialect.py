@@ -9,28 +9,30 @@ guesses as little as possible. This module knows no model, no reply and no netwo
 import re
 from collections.abc import Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
 from enum import StrEnum
+from http import HTTPStatus
 from itertools import chain, combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, hide_arguments
+from gateway_async.models.values import to_integer, to_objects, to_text, to_texts
 from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat, Operation, OperationClass
 from gateway_async.settings import (
     FLAG,
+    NAME,
     TEXT,
-    are_texts,
     check,
+    converted_field,
     is_count,
-    is_list,
     one_of,
-    to_plain,
+    only,
     to_set,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 
 class PaymentState(StrEnum):
@@ -63,89 +65,56 @@ _OPPOSITES = (
 _ECHO_FIELDS = {name: row.echo_fields for name, row in OPERATIONS.items() if row.echo_fields}
 
 
-def _are_statuses(value: object) -> bool:
-    return isinstance(value, frozenset) and all(map(is_count, value)) and 200 not in value  # noqa: PLR2004  # HTTP OK
+_to_name = only(to_text, bool)
+_to_own_name = only(_to_name, lambda name: name not in ADDED_FIELDS)
+_to_places = only(to_integer, is_count)
+_to_names = only(to_texts, all)
+_to_statuses = only(
+    lambda value: frozenset(map(_to_places, to_objects(int, value))),
+    lambda statuses: HTTPStatus.OK not in statuses,
+)
 
 
-def _are_full_texts(values: "Iterable[object]") -> bool:
-    return all(isinstance(one, str) and one for one in values)
-
-
-def _are_names(value: "Mapping[str, str]") -> bool:
-    names = list(value.values())
-    is_free = _are_full_texts(names) and not ADDED_FIELDS & {*names, *value}
-    return is_free and len({*names}) == len(names)
-
-
-# What cannot be converted is passed on as it is: the validators refuse it and explain why.
-
-
-def _text_tuple(value: "Iterable[str]") -> "tuple[str, ...] | Iterable[str]":
-    return tuple(value) if is_list(value) else value
-
-
-def _field(
-    default: Any,  # noqa: ANN401  # of the field
-    accepts: "Callable[[Any], bool]",
-    expected: str,
-    convert: "Callable[[Any], Any] | None" = None,
-) -> Any:  # noqa: ANN401  # as attrs.field
-    """Declare a field."""
-    return attrs.field(default=default, converter=convert, validator=check(accepts, expected))
-
-
-def _codes(*default: str) -> Any:  # noqa: ANN401  # likewise
-    return _field(frozenset(default), are_texts, "texts such as ['1']", to_set)
+def _codes(*default: str) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a set of codes."""
+    return converted_field(to_set, "texts such as ['1']", default=default)
 
 
 def _table(
-    accepts: "Callable[[Any], bool]",
+    to_value: "Callable[[Any], Any]",
     expected: str,
     *,
-    read: "Callable[[Any], Any]" = to_plain,
-    key: "Callable[[str], str]" = to_plain,
+    to_key: "Callable[[Any], str]" = _to_name,
     defaults: "Mapping[str, Any]" = MappingProxyType({}),
+    accepts: "Callable[[Mapping[str, Any]], bool]" = lambda _: True,
 ) -> Any:  # noqa: ANN401  # likewise
-    """Declare a mapping.
+    """Declare a mapping from texts.
 
     Args:
-        accepts: Returns True for a valid mapping from texts.
+        to_value: What converts a value.
         expected: To what it is a mapping, for the error.
-        read: What converts a value.
-        key: What converts a key.
+        to_key: What converts a key.
         defaults: What stands in it unless another value is given for the key; it has no other keys.
+        accepts: Returns True for a valid mapping of such values.
     """
-    if defaults:
-        expected = f"{expected}, by names out of {', '.join(defaults)}"
 
-    def is_table(value: object) -> bool:
-        return isinstance(value, Mapping) and _are_full_texts(value)
+    def convert(value: Any) -> "Mapping[str, Any]":  # noqa: ANN401  # anything may be given
+        if not isinstance(value, Mapping):
+            raise ValueError  # noqa: TRY004  # as every converter
+        given = {to_key(name): to_value(one) for name, one in value.items()}
+        if (defaults and not given.keys() <= defaults.keys()) or not accepts(given):
+            raise ValueError
+        return {**defaults, **given}
 
-    def convert(value: Any) -> Any:  # noqa: ANN401  # anything may be given
-        if not is_table(value):
-            return value
-        return {**defaults, **{key(name): read(one) for name, one in value.items()}}
-
-    def is_right(value: Any) -> bool:  # noqa: ANN401  # likewise
-        has_its_keys = is_table(value) and (not defaults or value.keys() == defaults.keys())
-        return has_its_keys and accepts(value)
-
-    return _field({}, is_right, f"a mapping from texts to {expected}", convert)
+    by = f", by names out of {', '.join(defaults)}" if defaults else ""
+    return converted_field(convert, f"a mapping from texts to {expected}{by}", default={})
 
 
-def _members(kind: type[StrEnum], names: "Iterable[str] | None" = None) -> Any:  # noqa: ANN401  # likewise
-    """Declare a mapping to members of a kind, from names out of some, or from any."""
-    expected = " or ".join(repr(str(member)) for member in kind)
-    return _table(
-        lambda value: (
-            all(isinstance(one, kind) for one in value.values())
-            and (names is None or {*names} >= value.keys())
-        ),
-        expected if names is None else f"{expected}, by {', '.join(names)}",
-        read=lambda value: next((member for member in kind if member == value), value),
-    )
+def _choices(kind: type[StrEnum]) -> str:
+    return " or ".join(repr(str(member)) for member in kind)
 
 
+@hide_arguments
 @attrs.frozen(kw_only=True)
 class Dialect:
     """The answers to what the interface does not show. Every field has a default.
@@ -200,67 +169,65 @@ class Dialect:
         notification_answer: The body of the reply that takes a notification.
     """
 
-    body_formats: "Mapping[str, BodyFormat]" = _members(BodyFormat, OPERATIONS)
-    json_content_type: str = _field(
-        BodyFormat.JSON.value,
-        lambda value: isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None,
-        "a media type such as 'application/json'",
+    body_formats: "Mapping[str, BodyFormat]" = _table(
+        BodyFormat,
+        f"{_choices(BodyFormat)}, by names out of {', '.join(OPERATIONS)}",
+        to_key=only(_to_name, OPERATIONS.__contains__),
+    )
+    json_content_type: str = attrs.field(
+        default=BodyFormat.JSON.value,
+        validator=check(
+            lambda value: isinstance(value, str) and _MEDIA_TYPE.fullmatch(value) is not None,
+            "a media type such as 'application/json'",
+        ),
     )
     form_nesting: str = attrs.field(default="json", validator=one_of("json", "brackets"))
     wire_names: "Mapping[str, str]" = _table(
-        _are_names, "non-empty texts: distinct names, none of them of identity or signature"
+        _to_own_name,
+        "non-empty texts: distinct names, none of them of identity or signature",
+        to_key=_to_own_name,
+        accepts=lambda names: len({*names.values()}) == len(names),
     )
-    amount_places: int = _field(2, is_count, "an int of 0 or more")
+    amount_places: int = attrs.field(default=2, validator=check(is_count, "an int of 0 or more"))
     currency_places: "Mapping[str, int]" = _table(
-        lambda value: all(map(is_count, value.values())), "ints of 0 or more", key=str.upper
+        _to_places, "ints of 0 or more", to_key=lambda code: _to_name(code).upper()
     )
     selection_fields: "Mapping[str, str]" = _table(
-        lambda value: _are_full_texts(value.values()) and not ADDED_FIELDS & {*value.values()},
-        "names that are none of identity or signature",
-        defaults=_SELECTION_FIELDS,
+        _to_own_name, "names that are none of identity or signature", defaults=_SELECTION_FIELDS
     )
-    selection_separator: str = _field(
-        ",", lambda value: isinstance(value, str) and value != "", "a non-empty str"
-    )
+    selection_separator: str = attrs.field(default=",", validator=check(*NAME))
     echo_fields: "Mapping[str, Sequence[str]]" = _table(
-        lambda value: all(
-            are_texts(fields) and {*fields} <= {*_ECHO_FIELDS[name]}
-            for name, fields in value.items()
-        ),
+        to_texts,
         "tuples of fields out of those that each operation repeats",
-        read=_text_tuple,
         defaults=_ECHO_FIELDS,
+        accepts=lambda echoes: all({*echoes[name]} <= {*_ECHO_FIELDS[name]} for name in echoes),
     )
     done_statuses: AbstractSet[str] = _codes("1")
     declined_statuses: AbstractSet[str] = _codes()
     pending_statuses: AbstractSet[str] = _codes()
     payout_done_statuses: AbstractSet[str] = _codes("COMPLETED")
     payout_declined_statuses: AbstractSet[str] = _codes()
-    done_message_prefixes: tuple[str, ...] = _field(
-        ("V0000", "0000"),
-        lambda value: are_texts(value) and all(value),
-        "texts such as ('V0000',)",
-        _text_tuple,
+    done_message_prefixes: tuple[str, ...] = converted_field(
+        _to_names, "texts such as ('V0000',)", default=("V0000", "0000")
     )
     done_return_statuses: AbstractSet[str] = _codes("1")
     nothing_done_return_statuses: AbstractSet[str] = _codes()
-    nothing_done_http_statuses: AbstractSet[int] = _field(
-        frozenset(), _are_statuses, "HTTP statuses such as [429], and not 200", to_set
+    nothing_done_http_statuses: AbstractSet[int] = converted_field(
+        _to_statuses, "HTTP statuses such as [429], and not 200", default=()
     )
     found_query_results: AbstractSet[str] = _codes("1")
     absent_query_results: AbstractSet[str] = _codes()
-    utc_offset_hours: float = _field(
-        0.0,
-        lambda value: type(value) in (int, float) and abs(value) <= 24,  # noqa: PLR2004  # hours a day
-        "a number of hours from -24 to 24",
+    utc_offset_hours: float = attrs.field(
+        default=0.0,
+        validator=check(
+            lambda value: type(value) in (int, float) and abs(value) <= 24,  # noqa: PLR2004  # hours a day
+            "a number of hours from -24 to 24",
+        ),
     )
-    payment_states: "Mapping[str, PaymentState]" = _members(PaymentState)
+    payment_states: "Mapping[str, PaymentState]" = _table(PaymentState, _choices(PaymentState))
     payout_deduplicates: bool = attrs.field(default=False, validator=check(*FLAG))
     notification_fields: "Mapping[str, Sequence[str]]" = _table(
-        lambda value: all(map(are_texts, value.values())),
-        "tuples of names",
-        read=_text_tuple,
-        defaults=_NOTIFICATION_FIELDS,
+        to_texts, "tuples of names", defaults=_NOTIFICATION_FIELDS
     )
     notification_answer: str = attrs.field(default="OK", validator=check(*TEXT))
 

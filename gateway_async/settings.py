@@ -4,19 +4,19 @@ Durations are in seconds. Nothing here acts; the session, the batches and recove
 """
 
 import base64
+import contextlib
 import ipaddress
 import sys
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import attrs
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.models.values import plain_text
+from gateway_async.models.values import to_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     Kind = tuple[Callable[[Any], bool], str]
 
@@ -47,6 +47,7 @@ def is_count(value: object, least: int = 0) -> bool:
 
 FLAG: "Kind" = (lambda value: isinstance(value, bool), "True or False")
 TEXT: "Kind" = (lambda value: isinstance(value, str), "a str")
+NAME: "Kind" = (lambda value: isinstance(value, str) and value != "", "a non-empty str")
 COUNT: "Kind" = (lambda value: is_count(value, 1), "an int of 1 or more")
 SECONDS: "Kind" = (is_duration, "a number of seconds, 0 or more")
 
@@ -90,6 +91,56 @@ def expect(name: str, value: T, kind: "Kind | type") -> T:
     return value
 
 
+def converted(name: str, value: object, convert: "Callable[[Any], T]", expected: str) -> T:
+    """Return what a setting holds.
+
+    Args:
+        name: Its name, for the error.
+        value: What is given.
+        convert: Returns what the setting holds, or raises `ValueError`.
+        expected: Which values are valid, for the error.
+
+    Raises:
+        ConfigurationError: If it is not valid.
+    """
+    with contextlib.suppress(ValueError):
+        return convert(value)
+    raise ConfigurationError(f"{name}: expected {expected}, got {value!r} ({type(value).__name__})")
+
+
+def converted_field(
+    convert: "Callable[[Any], Any]",
+    expected: str,
+    *,
+    default: Any = attrs.NOTHING,  # noqa: ANN401  # of the field
+    kw_only: bool | None = None,
+) -> Any:  # noqa: ANN401  # as attrs.field
+    """Declare a field that converts what it is given; see `converted`."""
+
+    def converter(value: object, instance: object, attribute: "attrs.Attribute[Any]") -> object:
+        name = f"{type(instance).__name__}.{attribute.name}"
+        return converted(name, value, convert, expected)
+
+    given = attrs.Converter(converter, takes_self=True, takes_field=True)
+    return attrs.field(default=default, converter=given, kw_only=kw_only)
+
+
+def only(convert: "Callable[[Any], T]", accepts: "Callable[[T], object]") -> "Callable[[Any], T]":
+    """Return a converter that takes only what is accepted of what another one returns."""
+
+    def convert_accepted(value: object) -> T:
+        if not accepts(found := convert(value)):
+            raise ValueError
+        return found
+
+    return convert_accepted
+
+
+def to_set(value: object) -> frozenset[str]:
+    """Return several texts as a set."""
+    return frozenset(to_texts(value))
+
+
 def choose(name: str, value: object, choices: "Mapping[str, T]") -> T:
     """Return what a text stands for.
 
@@ -105,32 +156,6 @@ def choose(name: str, value: object, choices: "Mapping[str, T]") -> T:
         return choices[value]
     expected = ", ".join(repr(str(choice)) for choice in choices)
     raise ConfigurationError(f"{name}: expected one of {expected}, got {value!r}")
-
-
-def are_texts(value: object) -> bool:
-    """Say whether a value is a set or tuple of texts."""
-    return isinstance(value, frozenset | tuple) and all(isinstance(one, str) for one in value)
-
-
-def is_list(value: object) -> bool:
-    """Say whether a value is several: neither one text nor a table."""
-    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
-
-
-def to_set(value: Any) -> Any:  # noqa: ANN401  # any value
-    """Return several as a set; what cannot be one is left to the validator."""
-    if not is_list(value):
-        return value
-    values = tuple(value)
-    try:
-        return frozenset(values)
-    except TypeError:  # one of them cannot be hashed
-        return values
-
-
-def to_plain(value: Any) -> Any:  # noqa: ANN401  # any value
-    """Return text as just a `str`; what is no text is left to the validator."""
-    return plain_text(value) if isinstance(value, str) else value
 
 
 _positive = check(lambda value: is_duration(value) and value != 0, "a number of seconds above 0")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
-from gateway_async.models.values import SensitiveText, Unpicklable
-from gateway_async.settings import FLAG, TEXT, are_texts, check, to_plain, to_set
+from gateway_async.models.values import SensitiveText, Unpicklable, to_text
+from gateway_async.settings import FLAG, TEXT, check, converted_field, only, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,10 +105,10 @@ class HmacSigner(Unpicklable):
         kw_only=True,
     )
     uppercase: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)
-    excluded: frozenset[str] = attrs.field(
+    excluded: frozenset[str] = converted_field(
+        to_set,
+        "names of fields such as {'note'}",
         default=frozenset({SIGNATURE_FIELD}),
-        converter=to_set,
-        validator=check(are_texts, "names of fields such as {'note'}"),
         kw_only=True,
     )
     check_replies: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)
@@ -174,7 +174,7 @@ def _to_signer(value: object) -> object:
     )
 
 
-_named = check(lambda value: isinstance(value, str) and bool(value.strip()), "a non-empty str")
+_to_name = only(to_text, str.strip)
 
 
 @hide_arguments
@@ -188,6 +188,6 @@ class Credentials(Unpicklable):
         signer: A `Signer`, or any callable `(operation, fields) -> str`. Never shown.
     """
 
-    merchant_id: str = attrs.field(converter=to_plain, validator=_named)
-    account_id: str = attrs.field(converter=to_plain, validator=_named)
+    merchant_id: str = converted_field(_to_name, "a non-empty str")
+    account_id: str = converted_field(_to_name, "a non-empty str")
     signer: Signer = attrs.field(converter=_to_signer, repr=False)

@@ -24,11 +24,10 @@ from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation.differences import Case, Difference, LedgerEntry
 from gateway_async.reconciliation.summary import ReconciliationResult, Summary, count
 from gateway_async.session import Gate
-from gateway_async.settings import COUNT, FLAG, TEXT, BatchPolicy, are_texts, expect, to_set
+from gateway_async.settings import COUNT, FLAG, TEXT, BatchPolicy, converted, expect, to_set
 
 DEFAULT_WINDOW = 1500
 _ANSWERED = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
-_WORDS = (are_texts, "a str, or several")
 _COMPARED_AT_ONCE = 200
 _ASKED_AT_ONCE = 99
 """One less than a reply has records: a full reply may lack records of orders that it lists."""
@@ -287,12 +286,16 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
             expect(name, status, TEXT)
     statuses = {s: expect("refund_statuses", done, FLAG) for s, done in said.items()}
     words = {
-        status: expect("states", to_set([word] if isinstance(word, str) else word), _WORDS)
+        status: converted("states", word, _to_words, "a str, or several")
         for status, word in states.items()
     }
     make_case = functools.partial(Case, states=words, refund_statuses=statuses)
     size = expect("window", window, COUNT)
     return Reconciliation(gateway, GivenOrders(ledger), make_case, policy, size)
+
+
+def _to_words(word: str | Collection[str]) -> frozenset[str]:
+    return to_set([word] if isinstance(word, str) else word)
 
 
 def _listed(*answers: Outcome[OrderRef, Any]) -> dict[str, Any]:

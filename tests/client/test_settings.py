@@ -15,6 +15,7 @@ import pytest
 
 from gateway_async import (
     BatchPolicy,
+    BodyFormat,
     ConfigurationError,
     Credentials,
     Dialect,
@@ -60,7 +61,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
     (Dialect, "currency_places", ({"JPY": "0"},), "ints of 0 or more"),
     (Dialect, "currency_places", (None, {5: 0}), "a mapping from texts"),
     (Dialect, "body_formats", ({"refund": "json"},), "'application/json'"),
-    (Dialect, "body_formats", ({"pay": ()},), "by pay_direct, "),
+    (Dialect, "body_formats", ({"pay": BodyFormat.FORM},), "by names out of pay_direct, "),
     (Dialect, "payment_states", ({"3000": "paid"},), "'captured'"),
     *(
         (Dialect, "json_content_type", (text,), "a media type such as 'application/json'")
