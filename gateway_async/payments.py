@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BETWEEN_DIGITS = "[^0-9]{0,3}"
+_BETWEEN_DIGITS = "[^0-9]{0,20}"
 _NO_DIGITS = bytes({*range(256)} - {*b"0123456789"})
 _PATH = re.compile(r"/(?!/)(?:(?![?#\\])[!-~])*")
 """A path, without query or fragment; two slashes would begin a host."""

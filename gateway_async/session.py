@@ -372,6 +372,8 @@ class Attempts(Generic[T]):
         except GatewayError as error:
             self._error = _bare(error)
             return
+        except BaseException as error:  # noqa: BLE001  # such as Ctrl-C: its frames hold secrets
+            raise error.with_traceback(None) from None
         try:
             await self._attempt(message)
             while self._error and self._may_repeat() and await self._paused():

@@ -69,6 +69,11 @@ def not_looked_up(outcome: "Outcome[OrderRef, Any] | None") -> NotSentError:
     )
 
 
+def claim_of(transaction_id: str, reference: str) -> int:
+    """Return what is kept of the reference of a refund that was made: no other may have it."""
+    return hash((transaction_id, reference))
+
+
 def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its references
     order: "RefundOrder",
     listed: "Iterable[RefundRecord]",

@@ -118,12 +118,13 @@ def _judge_money(
     listed = listed_items(operation, payload) or []
     found, conflicts, unexpected = _match_by_identity(orders, listed)
     denial = payload if _find_denial(payload, dialect) else None
+    missing = None if all(found) else _judge_missing(payload, dialect)
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, found, strict=True)):
         if position in conflicts:
             verdicts.append(_unreadable(_TWO_NAMES))
-        elif not items:
-            verdicts.append(_judge_missing(payload, dialect))
+        elif not items and missing is not None:
+            verdicts.append(missing)
         else:
             verdict = _judge_items(operation, items, order, denial, dialect)
             before = references.get(order.transaction_id, ())

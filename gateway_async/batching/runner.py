@@ -328,6 +328,7 @@ class WorkerPool:
         began_at: When the orders were handed in, in seconds since the epoch: the guard against
             alike refunds looks back `hold_alike_hours` from here.
         recorder: Records each chunk.
+        claimed: See `Sender`: what earlier rounds of a job have claimed.
     """
 
     def __init__(  # noqa: PLR0913  # a job says more than a batch
@@ -340,7 +341,9 @@ class WorkerPool:
         marker_prefix: str,
         began_at: float,
         recorder: Recorder | None = None,
+        claimed: "set[int] | None" = None,
     ) -> None:
+        claimed = set() if claimed is None else claimed
         session, operation, gate = run.session, run.operation, run.gate
         recovery, is_job = session.recovery, orders.is_stored
         is_marked = operation is REFUND and recovery.refund_evidence == "marker"
@@ -364,8 +367,7 @@ class WorkerPool:
             recorder,
             marker_prefix=sent_prefix,
             alone=policy.duplicates == "reject",
-            # A job sends its orders in turn anyway: whether they repeat, the caller's policy says.
-            claimed=set() if has_baseline and run.policy.duplicates == "serialize" else None,
+            claimed=claimed if has_baseline and policy.duplicates != "reject" else None,
         )
         self._baseline: Baseline | None = None
         if has_baseline:

@@ -7,14 +7,24 @@ Every order of a chunk gets exactly one outcome, also if a collaborator raises.
 
 import asyncio
 import functools
+import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
+import orjson
 
+from gateway_async.batching.alike import claim_of
 from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
 from gateway_async.batching.glance import Glance
-from gateway_async.batching.judge import SUCCEEDED, Judgement, explain, judge, overall_of
+from gateway_async.batching.judge import (
+    SUCCEEDED,
+    Judgement,
+    all_echoed,
+    explain,
+    judge,
+    overall_of,
+)
 from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
 from gateway_async.errors import GatewayError, NotSentError, RejectedError, ReplyUnreadableError
@@ -66,8 +76,7 @@ class Sender:
         recorder: Records each chunk.
         marker_prefix: What the refunds' markers begin with; None if no markers are sent.
         alone: Whether no two orders of the batch have the same transaction.
-        claimed: Hashes of the transaction and the reference of each refund that succeeded; None
-            where one reference may be that of several refunds.
+        claimed: By `claim_of`, the refunds that succeeded; None where no transaction has several.
     """
 
     _session: "Session"
@@ -88,8 +97,7 @@ class Sender:
     def __attrs_post_init__(self) -> None:
         # With other names on the wire, a reply need not repeat the text that was sent.
         is_plain = not (self._operation.is_look_up or self._session.dialect.wire_names)
-        may_glance = is_plain and self._claimed is None
-        self._glance = Glance(self._operation) if may_glance else None
+        self._glance = Glance(self._operation) if is_plain else None
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Return whether a worker has a request under way."""
@@ -185,14 +193,19 @@ class Sender:
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
         body = response.body
         listed = b"" if chunk.encoded is None else chunk.encoded.listed
+        claimed: dict[str, str] = {}
         if glance is not None and not any(references.values()):
             kept = glance.prove(body, listed, len(chunk.orders))
-            if kept is not None:
+            if kept is not None and self._claimed is None:
                 return Reading(kept, glance.overall, None, references)
+            if kept is not None:
+                proved = all_echoed(orjson.loads(kept)[operation.list_field])
+                if not (claimed := self._claim(chunk, proved)):
+                    return Reading(kept, glance.overall, proved, references)
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
         judgement = judge(operation, chunk.orders, payload, dialect, references)
-        if claimed := self._claim(chunk, judgement):
+        if claimed := claimed or self._claim(chunk, judgement):
             nothing: frozenset[str] = frozenset()
             known = {name: references.get(name, nothing) | {one} for name, one in claimed.items()}
             references = {**references, **known}
@@ -206,7 +219,7 @@ class Sender:
         """Claim the references of what succeeded.
 
         Returns:
-            By transaction, those that an earlier refund of the batch has claimed.
+            By transaction, those that an earlier refund of the batch or job has claimed.
         """
         if self._claimed is None:
             return {}
@@ -216,8 +229,8 @@ class Sender:
         ):
             if verdict is SUCCEEDED and (reference := identifier(items[0].get(field))):
                 named[order.transaction_id] = reference
-        earlier = {name: one for name, one in named.items() if hash((name, one)) in self._claimed}
-        self._claimed.update(map(hash, named.items()))
+        earlier = {name: one for name, one in named.items() if claim_of(name, one) in self._claimed}
+        self._claimed.update(itertools.starmap(claim_of, named.items()))
         return earlier
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from gateway_async.batching.alike import claim_of
 from gateway_async.batching.chunks import Chunk, FailedChunk
 from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
@@ -33,6 +34,7 @@ from gateway_async.journal import Job, JobState
 from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
 from gateway_async.journal.states import FINAL, IN_DOUBT, MAY_BE_DONE
 from gateway_async.models.orders import OutcomeStatus, status_codes
+from gateway_async.operations import REFUND
 from gateway_async.outcomes import ListedOutcomes
 
 if TYPE_CHECKING:
@@ -260,9 +262,16 @@ class JobWork:
         in_doubt = frozenset[JobState]() if is_open else IN_DOUBT
         states = MAY_BE_DONE if is_once else in_doubt
         recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)
+        claimed = set[int]()
         try:
             await self._recover(hold=False)
             async for rows in self._lease.pages(FINAL):  # by earlier processes
+                if self._operation is REFUND:
+                    claimed |= {
+                        claim_of(row.order.transaction_id, row.known.reference)
+                        for row in rows
+                        if row.known.reference
+                    }
                 await self._yield(StoredChunk(rows), again=True)
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lost is not None:
@@ -275,6 +284,7 @@ class JobWork:
                     marker_prefix=job.marker_prefix,
                     began_at=job.created_at,
                     recorder=recorder,
+                    claimed=claimed,
                 )
                 await self._send_new(pool, recorder, states)
                 if not await self._recover(hold=True):

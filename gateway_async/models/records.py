@@ -363,10 +363,11 @@ class CheckoutPage(Unpicklable):
 
     Attributes:
         html: The page, ready to send to the shopper as it is. Never shown: it repeats the request.
-        title: The text of its title; None if it has none.
+        title: The text of its title; None if it has none. Not shown either.
         action: Where its form posts to, as the page has it; None without a form that posts.
+            Not shown either.
     """
 
     html: str = attrs.field(repr=False)
-    title: str | None = None
-    action: str | None = None
+    title: str | None = attrs.field(default=None, repr=False)
+    action: str | None = attrs.field(default=None, repr=False)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from functools import partial
+from itertools import accumulate
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -71,12 +72,14 @@ def mask_card(number: str) -> str:
 def remask_card(text: str) -> str:
     """Return a card number as a reply shows it, with six and four digits left at most."""
     head = text[:_SHOWN_HEAD] if len(text) >= SHORTEST_CARD else ""
-    hidden = re.sub(r"\d", "*", text[len(head) : -_SHOWN_TAIL])
+    hidden = re.sub(r"\d+", lambda found: "*" * len(found[0]), text[len(head) : -_SHOWN_TAIL])
     return f"{head}{hidden}{text[-_SHOWN_TAIL:]}"
 
 
 _LONG_NUMBER = re.compile(r"[0-9](?:[\s./_\u2010-\u2015-]{0,3}[0-9]){11,}")
-_AMONG_DIGITS = re.compile(r"(?:4\d\d\d|5[1-5]\d\d|2[2-7]\d\d|6(?:011|[25]\d\d))\d{12}|3[47]\d{13}")
+_AMONG_DIGITS = re.compile(
+    r"(?=((?:4\d\d\d|5[1-5]\d\d|2[2-7]\d\d|6(?:011|[25]\d\d))\d{12}|3[47]\d{13}))"
+)
 """What a card number looks like within more digits."""
 _BRANDS = re.compile(
     r"4\d{12,18}|[56]\d{11,18}|2[2-7]\d{14,17}|3\d{13,18}|(?:8[126]|9[78])\d{14,17}"
@@ -84,6 +87,8 @@ _BRANDS = re.compile(
 """How a card number begins: a value that is nothing but another number is left whole."""
 _MOST_DIGITS, _LONGEST_TEXT = 64, 10_000
 """Beyond these, nothing is looked for: all of a long number is masked but its ends."""
+_DOUBLED = str.maketrans("0123456789", "0246813579")
+"""Each digit doubled, as the sum of the digits that this makes."""
 
 
 def mask_cards(text: str) -> str:
@@ -97,30 +102,30 @@ def mask_cards(text: str) -> str:
 
 def _mask_number(found: re.Match[str]) -> str:
     number = found[0]
+    first = number[: 4 * _MOST_DIGITS]  # three characters at most stand between two digits
+    if len(found.string) > _LONGEST_TEXT or sum(map(str.isdigit, first)) > _MOST_DIGITS:
+        return remask_card(number)
     places = [place for place, character in enumerate(number) if character.isdigit()]
     digits = "".join([number[place] for place in places])
-    borders = {0, len(digits)} | {n for n in range(1, len(digits)) if places[n] - places[n - 1] > 1}
+    apart = [n for n in range(1, len(digits)) if places[n] - places[n - 1] > 1]
+    borders, is_whole = [0, *apart, len(digits)], number == found.string
+    spans = {match.span(1) for match in _AMONG_DIGITS.finditer(digits)}
+    spans |= {
+        (start, end)
+        for n, start in enumerate(borders)
+        for end in borders[n + 1 :][:_LONGEST_CARD]
+        if SHORTEST_CARD <= end - start <= _LONGEST_CARD
+        and (not is_whole or _BRANDS.fullmatch(digits, start, end))
+    }
+    # For the check digit, which the last digit of a card is, every other digit before it doubles.
+    evens, odds = list(digits), list(digits)
+    odds[::2], evens[1::2] = digits[::2].translate(_DOUBLED), digits[1::2].translate(_DOUBLED)
+    sums = [list(accumulate(map(int, each), initial=0)) for each in (odds, evens)]
     hidden: set[int] = set()
-    if len(digits) > _MOST_DIGITS or len(found.string) > _LONGEST_TEXT:
-        hidden.update(places[_SHOWN_HEAD:-_SHOWN_TAIL])
-        digits = ""
-    for start in range(len(digits)):
-        for end in range(start + SHORTEST_CARD, min(start + _LONGEST_CARD, len(digits)) + 1):
-            if not {start, end} <= borders:
-                may_be = _AMONG_DIGITS.fullmatch(digits, start, end) is not None
-            else:
-                is_whole = number == found.string
-                may_be = not is_whole or _BRANDS.fullmatch(digits, start, end) is not None
-            if may_be and _has_check_digit(digits[start:end]):
-                hidden.update(places[start + _SHOWN_HEAD : end - _SHOWN_TAIL])
+    for start, end in spans:
+        if (sums[end % 2][end] - sums[end % 2][start]) % 10 == 0:
+            hidden.update(places[start + _SHOWN_HEAD : end - _SHOWN_TAIL])
     return "".join(["*" if place in hidden else each for place, each in enumerate(number)])
-
-
-def _has_check_digit(number: str) -> bool:
-    """Say whether the check digit is right, as it is of every card."""
-    digits = list(map(int, reversed(number)))
-    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[1::2]]
-    return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
 class Unpicklable:

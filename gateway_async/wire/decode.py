@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 XML = "XML"
 _LONGEST_SHOWN = 200
+_LONGEST_MESSAGE = 1000
 
 _BODY_KINDS = (
     (re.compile(rb"\Z"), "an empty body"),
@@ -257,9 +258,15 @@ def identifier(value: object) -> str | None:
 
 
 def message(value: object) -> str | None:
-    """Read a code or text that users see: as `identifier`, on one line, card numbers masked."""
+    """Read a code or text that users see: as `identifier`, on one line, card numbers masked.
+
+    Of a long one, this is the beginning: each order of a reply may have it in its error.
+    """
     text = identifier(value)
-    return None if text is None else mask_cards(" ".join(text.splitlines()))
+    if text is None:
+        return None
+    # Cut behind where it is shown, so that no card number is half of one when it is masked.
+    return mask_cards(" ".join(text[: 2 * _LONGEST_MESSAGE].splitlines()))[:_LONGEST_MESSAGE]
 
 
 def shown(value: object) -> str:

@@ -257,6 +257,14 @@ async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome()
 # What is bounded
 
 
+async def test_of_a_long_text_of_the_gateway_each_order_has_the_beginning() -> None:
+    said = "4" * 1_000_000  # of digits, in each of which a card number may begin
+    transport = MemoryTransport(lambda _: {"return_status": "7", "return_message": said})
+    for outcome in await client_over(transport).refund(refunds(50)):
+        assert 1_000 < len(str(outcome.error)) < 2_000
+        assert said[:7] not in str(outcome.error)
+
+
 async def test_thousands_of_orders_take_no_more_tasks_than_workers() -> None:
     most = 0
 

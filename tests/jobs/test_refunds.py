@@ -151,6 +151,31 @@ async def test_the_same_orders_under_another_name_are_held_until_a_person_decide
 
 
 @on_a_file
+@pytest.mark.parametrize("submitted", ["serialize", "allow"])
+async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
+    journal: Journal, submitted: str
+) -> None:
+    """Nor in a later run, whatever its policy says, where the gateway's list lags."""
+
+    def answer(asked: Asked) -> Any:
+        (item,) = asked.done()["refund_orders"]
+        return reply_to("refund", [{**item, "refund_reference_id": f"{item['transaction_id']}-01"}])
+
+    transport = MemoryTransport(listing([], answer))
+    first, other = refunds(2)
+    job, policy = journal.job("job"), attrs.evolve(ONE_BY_ONE, chunk_size=1, duplicates=submitted)
+    gateway = client_over(transport, policy=policy, recovery=AT_ONCE)
+    async with gateway.refund([first, other, first], job=job) as batch:
+        async for outcome in batch:
+            assert outcome.status is SUCCEEDED
+            break
+    again = client_over(transport, policy=attrs.evolve(ONE_BY_ONE, chunk_size=1), recovery=AT_ONCE)
+    result = await again.resume(job)
+    assert statuses(result) == [SUCCEEDED, SUCCEEDED, UNKNOWN]
+    assert "a refund that was done before" in str(result[2].error)
+
+
+@on_a_file
 @pytest.mark.parametrize("decided", [1, 2])
 async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn(
     sandbox: Sandbox, make: Make, journal: Journal, decided: int

@@ -261,7 +261,10 @@ async def test_a_reply_with_an_earlier_refund_is_no_proof(change: Any, is_new: b
     assert is_new or "a refund that was done before" in str(outcome.error)
 
 
-async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second() -> None:
+@pytest.mark.parametrize("duplicates", ["serialize", "allow"])
+async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
+    duplicates: str,
+) -> None:
     """Also where the gateway's list lags, and lacks the first refund when the second is sent."""
 
     def answer(asked: Asked) -> Any:
@@ -269,7 +272,7 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second() ->
         return reply_to("refund", [{**item, "refund_reference_id": f"{item['transaction_id']}-01"}])
 
     gateway = client_over(MemoryTransport(listing([], answer)), recovery=AGAIN)
-    policy = BatchPolicy(duplicates="serialize", chunk_size=1)
+    policy = BatchPolicy(duplicates=duplicates, chunk_size=1, concurrency=1)
     other = attrs.evolve(ORDER, transaction_id="T2")
     result = await gateway.refund([ORDER, other, ORDER], policy=policy)
     assert statuses(result) == [SUCCEEDED, SUCCEEDED, UNKNOWN]

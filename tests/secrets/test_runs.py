@@ -208,6 +208,22 @@ async def test_an_interruption(
         net.catch(name, end)
 
 
+async def test_an_interruption_of_the_signer(net: Dragnet, sandbox: Sandbox) -> None:
+    """Such as Ctrl-C, which may come while it signs."""
+
+    class Interruption(BaseException):
+        pass
+
+    def interrupt(*_: object) -> str:
+        raise Interruption
+
+    async with _client(sandbox, signer=interrupt) as client:
+        for name in ("pay_direct", "payout"):
+            with pytest.raises(Interruption) as caught:
+                await SINGLES[name](client)
+            net.catch(name, caught.value)
+
+
 async def test_a_loop_that_logs_all_it_runs_and_a_task_that_nobody_awaits(
     net: Dragnet, sandbox: Sandbox
 ) -> None:
