@@ -37,11 +37,13 @@ print(*dir())
 import logging
 logging.getLogger("gateway_async.requests").warning("which is not printed")
 sys.modules["jinja2"] = None
+from gateway_async import report
 from gateway_async.sandbox import checkout
-try:
-    checkout.render("message")
-except ModuleNotFoundError as error:
-    print(error)
+for page in (lambda: checkout.render("message"), lambda: report.render(None, None)):
+    try:
+        page()
+    except ModuleNotFoundError as error:
+        print(error)
 """
 
 
@@ -50,7 +52,7 @@ def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     """A log that was not set up prints nothing. Where `main` loads aiohttp, it takes a Ctrl-C."""
     done = subprocess.run([sys.executable, "-c", _STAGES], capture_output=True, check=True)  # noqa: S603  # this interpreter
     assert done.stderr == b""
-    *stages, missing = done.stdout.decode().splitlines()
+    *stages, no_page, no_report = done.stdout.decode().splitlines()
     imported, named, made, opened, names = (set(line.split()) for line in stages)
     assert imported & {*SELDOM, "aiohttp", "attr", "gateway_async.client"} == set()
     assert "gateway_async.models.payouts" in named - imported
@@ -60,7 +62,8 @@ def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     assert "opentelemetry" not in made
     assert not opened & {"sqlalchemy", "psycopg", "sqlite3", "taskiq"}  # neither database nor queue
     assert set(vars(gateway_async)["__all__"]) <= names
-    assert missing == "a page of the sandbox needs jinja2: pip install 'gateway-async[sandbox]'"
+    assert no_page == "a page of the sandbox needs jinja2: pip install 'gateway-async[sandbox]'"
+    assert no_report == "a report needs jinja2: pip install 'gateway-async[cli]'"
 
 
 def test_the_public_names_are_there_in_order_and_are_the_very_classes() -> None:
@@ -80,7 +83,6 @@ def test_the_public_names_are_there_in_order_and_are_the_very_classes() -> None:
         ("gateway_async.workers.rabbit", "taskiq", "'gateway-async[workers]'"),
         ("gateway_async.workers.rabbit", "taskiq_aio_pika", "'gateway-async[workers]'"),
         ("gateway_async.workers.rate", "psycopg", "'gateway-async[workers]'"),
-        ("gateway_async.report", "jinja2", "'gateway-async[cli]'"),
         ("gateway_async.testing", "pytest", "pytest"),
         ("gateway_async.otel", "opentelemetry", "'gateway-async[otel]'"),
     ],

@@ -34,9 +34,6 @@ from gateway_async.reconciliation.differences import EXACT, Difference, is_summa
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.telemetry import RequestEnd, RequestStart, Telemetry
 
-with require_extra("gateway_async.report", "jinja2", install="'gateway-async[cli]'"):
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
 _EXAMPLES = 10
 _REASONS = 100
 _OTHER_REASONS = "other reasons"
@@ -441,6 +438,8 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
         head: The run as a whole.
         summary: The summary of a reconciliation, if it was one.
     """
+    with require_extra("a report", "jinja2", install="'gateway-async[cli]'"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  # an extra
     environment = Environment(
         loader=PackageLoader("gateway_async", "report"),
         autoescape=True,
