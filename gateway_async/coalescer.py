@@ -208,7 +208,7 @@ class Coalescer:
 
     async def _ask(self, operation: str, order: object) -> Outcome[Any, Any]:
         loop = asyncio.get_running_loop()
-        if self._loop is None or not self._is_open:
+        if not self._is_open:
             raise ConfigurationError(
                 "this coalescer is not open: use `async with gateway.coalesced() as single:`"
             )
