@@ -110,16 +110,11 @@ def _value_of(element: "Element", depth: int = 1) -> Any:  # noqa: ANN401  # a t
     """
     if depth > _DEEPEST:
         raise RecursionError
-    text, fields = element.text or "", dict[str, Any]()
+    text, found = element.text or "", dict[str, list[Any]]()
     for child in element:
-        name, value = _local_name(child), _value_of(child, depth + 1)
+        found.setdefault(_local_name(child), []).append(_value_of(child, depth + 1))
         text += child.tail or ""
-        if name not in fields:
-            fields[name] = value
-        elif isinstance(fields[name], list):
-            fields[name].append(value)
-        else:
-            fields[name] = [fields[name], value]
+    fields = {name: values if len(values) > 1 else values[0] for name, values in found.items()}
     return text if not fields else {**fields, "#text": text} if text.strip() else fields
 
 
