@@ -14,7 +14,7 @@ from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
 from gateway_async.sandbox import Sandbox, faults
 from tests.orders import Make, client_of, make_client
 from tests.support.clock import Clock
-from tests.support.dragnet import Dragnet
+from tests.support.dragnet import SIGNER_SECRET, Dragnet
 from tests.support.slow import SlowMarker
 
 settings.register_profile("no-clock", deadline=None)  # a busy machine is no failure
@@ -38,9 +38,11 @@ def _a_loop_that_is_closed() -> Iterator[None]:
 
 
 @pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox() as sandbox:
+async def sandbox(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Sandbox]:
+    """A sandbox in which no handler breaks: aiohttp would log it and answer 500."""
+    async with Sandbox(secret=SIGNER_SECRET) as sandbox:
         yield sandbox
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.fixture

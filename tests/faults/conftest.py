@@ -5,16 +5,7 @@ import trustme
 
 from gateway_async.sandbox import Sandbox
 from tests.faults.trial import Trial
-from tests.support.dragnet import SIGNER_SECRET
 from tests.support.servers import Proxy
-
-
-@pytest.fixture
-async def sandbox(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Sandbox]:
-    """A sandbox in which no handler breaks: aiohttp would log it and answer 500."""
-    async with Sandbox(secret=SIGNER_SECRET) as sandbox:
-        yield sandbox
-    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ The table of faults shows that no fault does: `tests/faults/test_table.py`.
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -43,12 +43,6 @@ _OTHERS = [name for name in ALL if name not in USUAL]
 def _some(number: int) -> Sequence[str]:
     """Return the usual operations, and of all others the next two: so each has its turn."""
     return (*USUAL, *(_OTHERS[(2 * number + more) % len(_OTHERS)] for more in (0, 1)))
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with Sandbox(secret=SIGNER_SECRET) as sandbox:
-        yield sandbox
 
 
 def _client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
