@@ -157,31 +157,23 @@ async def test_a_failed_wait_frees_its_place(trial: Trial, sandbox: Sandbox, clo
         assert (await trial.run_with(gateway)).ok
 
 
-async def test_a_wait_for_a_connection_ends_when_the_client_closes(sandbox: Sandbox) -> None:
-    async with Trial(sandbox, "capture").client(max_connections=1) as gateway:
-        calls = await hold(sandbox, gateway, 4)
-    first, *others = await asyncio.gather(*calls, return_exceptions=True)
-    assert type(first) is OutcomeUnknownError
-    assert [type(error) for error in others] == [ConfigurationError] * 3
-    assert all("is closed" in str(error) for error in others)
-    assert sandbox.requests["capture"] == 1
-
-
-@pytest.mark.parametrize("is_given", [True, False])
-async def test_no_wait_sends_once_the_client_is_closed(sandbox: Sandbox, is_given: bool) -> None:
-    """Nor where the session that stays open is a given one, or that of another event loop."""
+@pytest.mark.parametrize("way", ["here", "with a session that stays open", "on another loop"])
+async def test_no_wait_sends_once_the_client_is_closed(sandbox: Sandbox, way: str) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
-        made: dict[str, Any] = {"session": session} if is_given else {"max_connections": 1}
+        made: dict[str, Any] = {"session": session} if "session" in way else {"max_connections": 1}
         async with Trial(sandbox, "capture").client(policy=HASTY, **made) as gateway:
             calls = await hold(sandbox, gateway, 4)
-            if is_given:
-                await gateway.aclose()
-            else:
+            if way == "on another loop":
                 await asyncio.to_thread(asyncio.run, gateway.aclose())
-            calls[0].cancel()
+            else:
+                await gateway.aclose()
+            if way != "here":
+                calls[0].cancel()
             async with asyncio.timeout(10):
-                _, *others = await asyncio.gather(*calls, return_exceptions=True)
+                first, *others = await asyncio.gather(*calls, return_exceptions=True)
+    assert type(first) is (OutcomeUnknownError if way == "here" else asyncio.CancelledError)
     assert [type(error) for error in others] == [ConfigurationError] * 3
+    assert all("is closed" in str(error) for error in others)
     assert sandbox.requests["capture"] == 1
 
 

@@ -114,21 +114,13 @@ def test_a_connection_over_tls_is_used_again_by_uvloop(
     assert gateway.connections == 1
 
 
-@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("last_word", [b"", TIMED_OUT])
-async def test_that_a_gateway_ends_used_connections_is_learnt(last_word: bytes) -> None:
-    """Each loss may have been carried out; that every other request is lost need not go on."""
-    gateway = Grudging(last_word=last_word)
-    async with serving(gateway.serve) as address, client_at(address) as client:
-        assert [await called(client) for _ in range(12)] == [True, False] * 3 + [True] * 6
-
-
-async def test_whether_a_gateway_still_ends_used_connections_is_learnt_from_one(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+async def test_that_a_gateway_ends_used_connections_is_learnt_and_tried_again_with_one(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, last_word: bytes
 ) -> None:
     """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
     monkeypatch.setattr("aiohttp.connector.monotonic", lambda: 0.0)  # none is too old
-    gateway = Grudging()
+    gateway = Grudging(last_word=last_word)
     async with serving(gateway.serve) as address, client_at(address) as client:
         assert [await called(client) for _ in range(6)] == [True, False] * 3
         for _ in range(3):
