@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -17,8 +16,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.cli.running import Shell, write
 from tests.orders import COLUMNS, client_of, orders_for
-
-ROOT = Path(__file__).parents[2]
+from tests.support.processes import ROOT, run_python
 
 FIELD = """    refund_note: str = ""
     refund_fee: Decimal = attrs.field(default=Decimal("0.00"), converter=to_amount)
@@ -67,18 +65,10 @@ def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_path: P
         source = (package / name).read_text()
         changed = source.replace(behind, behind + within) if behind else source
         (package / name).write_text(changed + at_the_end)
-    done = subprocess.run(  # noqa: S603  # this very interpreter
-        (sys.executable, "-W", "error", "-m", "tests.client.test_table", tmp_path),
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
-            "PYTHONDONTWRITEBYTECODE": "",  # several processes use the copy
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    command = ("-W", "error", "-m", "tests.client.test_table", tmp_path)
+    # Several processes use the copy, so they write bytecode.
+    done = run_python(*command, cwd=tmp_path, PYTHONPATH=path, PYTHONDONTWRITEBYTECODE="")
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -1,23 +1,13 @@
 """The examples that are programs run, and say what their pages show."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 from tests.postgres import postgres_url
+from tests.support.processes import ROOT, Done, run_python
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+EXAMPLES = ROOT / "docs" / "examples"
 
 
-def _run(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603  # our own file
-        [sys.executable, "-W", "error", str(EXAMPLES / name), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(EXAMPLES.parents[1])},
-    )
+def _run(name: str, *arguments: str) -> Done:
+    return run_python("-W", "error", EXAMPLES / name, *arguments, PYTHONPATH=str(ROOT))
 
 
 def test_a_reconciliation_finds_both_differences() -> None:

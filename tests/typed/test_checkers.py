@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import textwrap
@@ -13,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.processes import ROOT, Done, run_python
+
 EXAMPLES = Path(__file__).with_name("examples.py").read_text()
 BLOCK = re.compile(
     r"^ *(?:```python|<!-- invisible-code-block: python)\n(.*?)^ *(?:```|-->)$",
@@ -95,18 +95,8 @@ def pages(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(
-    where: Path, *command: str, first: str = str(Path(sys.executable).parent)
-) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603  # our own words
-        [sys.executable, "-m", *command],
-        cwd=where,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-        env={**os.environ, "PATH": f"{first}:{os.environ['PATH']}"},
-    )
+def check(where: Path, *command: str, first: str = str(Path(sys.executable).parent)) -> Done:
+    return run_python("-m", *command, cwd=where, PATH=f"{first}:{os.environ['PATH']}")
 
 
 @pytest.fixture
