@@ -155,7 +155,8 @@ class Dialect:
         nothing_done_return_statuses: Values of `return_status` by which the gateway vouches that
             nothing was done for any order that the reply does not list. An order that such a reply
             lists as done is `unknown`.
-        nothing_done_http_statuses: HTTP statuses by which the gateway vouches for the same.
+        nothing_done_http_statuses: HTTP statuses by which the gateway vouches for the same; what
+            else such a reply holds is not read.
         found_query_results: Values of `query_result` that mean "here is the record".
         absent_query_results: Values of `query_result` that mean "no such order".
         utc_offset_hours: How far the gateway's clock is ahead of UTC, where its dates have no zone,

@@ -15,7 +15,12 @@ from urllib.parse import unquote
 
 import attrs
 
-from gateway_async.batching.judge import explain, find_contradiction, find_missing_result
+from gateway_async.batching.judge import (
+    explain,
+    find_contradiction,
+    find_missing_result,
+    listed_items,
+)
 from gateway_async.errors import (
     ConfigurationError,
     InvalidOrderError,
@@ -159,6 +164,8 @@ def recent_request(operation: "Operation", session: "Session") -> Request[Page[A
                 code=code,
                 text=text,
             )
+        if listed_items(operation, payload) is None:
+            raise ReplyUnreadableError("the reply has no list of records")
         return read_page(operation.record_class, payload, operation.list_field or "")
 
     return Request(operation=operation, fields={}, decode=read)

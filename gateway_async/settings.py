@@ -180,7 +180,7 @@ class Timeouts:
             address, TCP and TLS.
         reply_seconds: The longest silence while waiting for the reply or between two parts of it.
         total_seconds: For everything: all attempts of one call, or of one chunk, and the pauses
-            between them.
+            between them, from when the limiter has let the first one pass.
     """
 
     connect_seconds: float = attrs.field(default=10.0, validator=_positive)

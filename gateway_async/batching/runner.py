@@ -351,6 +351,9 @@ class WorkerPool:
         has_baseline = operation is REFUND and (
             recovery.record_baseline or (is_job and not is_marked)
         )
+        # Where markers tell refunds apart, references may not; and "allow" is to keep no memory.
+        is_serial = operation is REFUND and policy.duplicates == "serialize" and not is_marked
+        claims = is_serial or (has_baseline and policy.duplicates != "reject")
         self._run = run
         self._policy = policy
         self._add = add
@@ -367,7 +370,7 @@ class WorkerPool:
             recorder,
             marker_prefix=sent_prefix,
             alone=policy.duplicates == "reject",
-            claimed=claimed if has_baseline and policy.duplicates != "reject" else None,
+            claimed=claimed if claims else None,
         )
         self._baseline: Baseline | None = None
         if has_baseline:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import signal
 from collections.abc import Sequence
 from importlib.metadata import version
 
@@ -61,6 +62,9 @@ def _help(name: str) -> str | None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # not on Windows
+        if signal.getsignal(number) is signal.SIG_DFL:  # and not ignored, as nohup has it
+            signal.signal(number, signal.default_int_handler)
     given = list(arguments)
     app = make_app(is_listed=not given or given[0] in ("--help", "-h"))
     try:

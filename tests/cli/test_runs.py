@@ -1,6 +1,7 @@
 """Commands that are asked, watched, stopped, hung up or closed: every outcome is written."""
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -122,6 +123,25 @@ async def test_a_run_that_is_stopped_without_an_answer_is_no_reason_to_check(she
     said = (await ended)[1].decode()
     assert "60 not_sent" in said
     assert "gateway-async check" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_while_the_file_is_read_sends_nothing(
+    shell: Shell, number: signal.Signals
+) -> None:
+    rows = shell.refunds(60).read_bytes()
+    (there, ours), stderr = os.pipe(), shell.folder / "stderr"
+    with stderr.open("wb") as errors, os.fdopen(ours, "wb", 0) as pipe:
+        line = ["refund", "-", "--yes", "--out", "out.csv"]
+        streams = (there, 1, errors.fileno())
+        process = nursery.start_with(streams, main, line, env=shell.environment, cwd=shell.folder)
+        os.close(there)
+        for _ in range(100):  # more than a pipe holds: then it reads
+            await asyncio.to_thread(pipe.write, rows)
+        process.send_signal(number)
+        assert await process.wait() == 2
+    assert b"stopped before anything was sent" in stderr.read_bytes()
+    assert shell.sandbox.requests.total() == 0
 
 
 async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shell: Shell) -> None:

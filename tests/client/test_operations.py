@@ -21,6 +21,7 @@ from gateway_async import (
     OutcomeStatus,
     RedirectPayment,
     RejectedError,
+    ReplyUnreadableError,
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ReturnStatus
@@ -92,6 +93,18 @@ async def test_pages_list_recent_records_or_raise(sandbox: Sandbox, gateway: Gat
         with pytest.raises(RejectedError, match="not registered") as caught:
             await page()
         assert (caught.value.code, caught.value.text) == ("77", "not registered")
+
+
+@pytest.mark.parametrize(
+    ("said", "records"), [({}, None), ({"orders_list": "[]"}, None), ({"orders_list": []}, ())]
+)
+async def test_a_reply_without_a_list_is_no_empty_page(said: Any, records: Any) -> None:
+    gateway = client_over(MemoryTransport(lambda _: {"return_status": "1", **said}))
+    if records is None:
+        with pytest.raises(ReplyUnreadableError, match="no list of records"):
+            await gateway.recent_transactions()
+    else:
+        assert (await gateway.recent_transactions()).records == records
 
 
 async def test_payments_of_every_kind_come_back(sandbox: Sandbox, gateway: GatewayClient) -> None:

@@ -263,9 +263,11 @@ async def test_a_reply_with_an_earlier_refund_is_no_proof(change: Any, is_new: b
     assert is_new or "a refund that was done before" in str(outcome.error)
 
 
-@pytest.mark.parametrize("duplicates", ["serialize", "allow"])
+@pytest.mark.parametrize(
+    ("duplicates", "recovery"), [("serialize", AGAIN), ("allow", AGAIN), ("serialize", None)]
+)
 async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
-    duplicates: str,
+    duplicates: str, recovery: RecoveryPolicy | None
 ) -> None:
     """Also where the gateway's list lags, and lacks the first refund when the second is sent."""
 
@@ -273,7 +275,7 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
         (item,) = asked.done()["refund_orders"]
         return reply_to("refund", [{**item, "refund_reference_id": f"{item['transaction_id']}-01"}])
 
-    gateway = client_over(MemoryTransport(listing([], answer)), recovery=AGAIN)
+    gateway = client_over(MemoryTransport(listing([], answer)), recovery=recovery)
     policy = BatchPolicy(duplicates=duplicates, chunk_size=1, concurrency=1)
     other = attrs.evolve(ORDER, transaction_id="T2")
     result = await gateway.refund([ORDER, other, ORDER], policy=policy)
