@@ -146,7 +146,7 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         return self._ready.pop()
 
     async def _make_ready(self) -> None:
-        """Make the items of the next chunk that is settled.
+        """Make the outcomes of the next chunk that is settled.
 
         Raises:
             StopAsyncIteration: At the end.
@@ -164,7 +164,7 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
                 interruption = await self._drain(run, "the input or a collaborator failed")
                 await run.finish(interruption or failure)
             elif run.tasks.are_over:
-                run.work.add_unsent()
+                run.work.add_left()
                 if not run.results.finished:
                     await run.finish()
             else:

@@ -55,7 +55,7 @@ _CUT_SHORT = (
 
 
 class Work(Protocol):
-    """What a batch does: a `WorkerPool` sends its orders; a job makes one for each of its rounds.
+    """What a batch does: a `WorkerPool` sends its orders; a job makes a pool for each round.
 
     Attributes:
         total: How many orders there are; None where that is not known.
@@ -84,8 +84,8 @@ class Work(Protocol):
         """End the others, too: the drain time is over."""
         ...
 
-    def add_unsent(self) -> None:
-        """Add, once the tasks have ended, the orders that were never sent."""
+    def add_left(self) -> None:
+        """Add, once the tasks have ended, the orders that have no outcome yet."""
         ...
 
     async def aclose(self) -> None:
@@ -98,7 +98,7 @@ class BatchRunner:
 
     It ends in two steps. If its tasks still run, `drain`: take no more orders, end requests of
     which nothing was sent, wait for the others, and end those that are left after the drain time.
-    Then `finish`: add the orders that were never sent, make the result, and close the input.
+    Then `finish`: add the orders without an outcome, make the result, and close the input.
 
     Args:
         session: The way to the gateway.
@@ -228,7 +228,7 @@ class BatchRunner:
     async def finish(
         self, interruption: BaseException | None = None, *, quiet: bool = False
     ) -> "BatchResult[Any, Any]":
-        """Add what was never sent, make the result, and close the input.
+        """Add the orders without an outcome, make the result, and close the input.
 
         Args:
             interruption: A cancellation to raise at the end.
@@ -237,7 +237,7 @@ class BatchRunner:
         Raises:
             BaseException: The interruption, or else the failure, once `result` is there.
         """
-        self.work.add_unsent()
+        self.work.add_left()
         self.result = self.results.result(exhausted=self.work.is_exhausted)
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
@@ -400,7 +400,7 @@ class WorkerPool:
         """Whether every order of the input was taken."""
         return self._feed.is_exhausted
 
-    def refuse_like(self, orders: "Sequence[Any]") -> None:
+    def note_unknown(self, orders: "Sequence[Any]") -> None:
         """Refuse orders of the identity of these, unless the policy allows duplicates."""
         self._feed.note_unknown(orders)
 
@@ -430,7 +430,7 @@ class WorkerPool:
         """Cancel the workers."""
         self._workers.cancel()
 
-    def add_unsent(self) -> None:
+    def add_left(self) -> None:
         """Add, once the workers have ended, what was never sent."""
         if self._alarm is not None:
             self._alarm.cancel()

@@ -117,7 +117,8 @@ class Sender:
             references: By transaction, the references of its earlier refunds, where known.
 
         Returns:
-            The error if there was no readable reply, or one that `_find_none_listed` finds.
+            The error if there was no readable reply, or one that lists none of the orders, though
+            they move money.
         """
         task, observer = asyncio.current_task(), self._session.observer
         results = self._results
@@ -134,7 +135,7 @@ class Sender:
                 what = "nothing was sent: the request could not be written"
                 self._add(chunk.failed(problem or NotSentError(what)))
         result: AnsweredChunk | FailedChunk | None = None
-        judgement, is_cut, none_listed = None, False, None
+        judgement, is_truncated, none_listed = None, False, None
         with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
             try:
                 span.begin()
@@ -143,8 +144,8 @@ class Sender:
                 if attempts.value is not None:
                     reply, overall, judgement, references = attempts.value
                     if judgement is not None:
-                        is_cut = judgement.truncated and len(chunk) > 1
-                        if is_cut:
+                        is_truncated = judgement.truncated and len(chunk) > 1
+                        if is_truncated:
                             return await self._send_halves(chunk, references)
                         results.add_unexpected(judgement.unexpected, len(reply))
                         none_listed = _find_none_listed(self._operation, judgement)
@@ -162,7 +163,7 @@ class Sender:
                 self._calls.pop(task, None)  # one of its halves may have taken it
                 results.requests += attempts.sent
                 results.retries += max(attempts.tries - 1, 0)
-                if result is None and not is_cut:
+                if result is None and not is_truncated:
                     result = self._unanswered(chunk, attempts, references)
                 if result is not None:
                     span.statuses = result.statuses

@@ -153,7 +153,7 @@ class JobWork:
             await self._input.check_all()
         tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
 
-    def add_unsent(self) -> None:
+    def add_left(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it."""
         orders, is_taken = self._collection, self._yielded.total is not None
         if orders is None or (self._run.tasks.failure is not None and not is_taken):
@@ -298,7 +298,7 @@ class JobWork:
         """Send the orders of a pool; none may follow one like it that is in these states."""
         if states:
             async for rows in self._lease.pages(states):
-                pool.refuse_like([row.order for row in rows if row.known.proof != NEVER_SENT])
+                pool.note_unknown([row.order for row in rows if row.known.proof != NEVER_SENT])
         senders = Tasks(self._run)
         try:
             await pool.begin(senders)
@@ -309,7 +309,7 @@ class JobWork:
                 self.end_unsent()
                 await senders.wait_out()
             failure = senders.failure
-            pool.add_unsent()
+            pool.add_left()
             await recorder.recorded()
         failure = failure or self._lease.failure
         if failure is not None:
