@@ -589,5 +589,5 @@ def _check_refusal(refusal: RejectedError | None) -> None:
 
 def _given_up(*, sent: bool, reason: str | None = None) -> GatewayError:
     if sent:
-        return OutcomeUnknownError("the request was sent and given up before its reply came")
+        return OutcomeUnknownError("the request was sent and given up before its reply was read")
     return NotSentError(f"nothing was sent: {reason or 'the call was given up before'}")

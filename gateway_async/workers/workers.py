@@ -244,7 +244,7 @@ class Workers:
             How it ended; whatever is left, the sweeper hands over again.
 
         Raises:
-            ConfigurationError: If the number is none of a slice, or a text that a queue made of it.
+            ConfigurationError: If the number is no number, such as a text that a queue made of it.
             JobNotFoundError: If there is no such job or slice.
             JobConflictError: If the job is another merchant's or gateway's.
             JournalError: If what happens cannot be kept.

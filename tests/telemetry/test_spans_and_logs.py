@@ -218,7 +218,7 @@ about their orders (stop_after_unknown), and the batch stopped
 have been made: look it up with query([OrderRef(order_no='N1')]), and never send it again before \
 you know
         WARNING requests: pay_direct: outcome unknown: the request was sent and given up \
-before its reply came; the payment of order_no 'N2' may have been made: look it up with \
+before its reply was read; the payment of order_no 'N2' may have been made: look it up with \
 query([OrderRef(order_no='N2')]), and never send it again before you know
         """,
     _is_cancelled: """
