@@ -13,7 +13,7 @@ import attrs
 
 from gateway_async.batching.judge import SUCCEEDED, Judgement, all_echoed, judge
 from gateway_async.errors import NOTHING_SENT, GatewayError, RejectedError, ReplyUnreadableError
-from gateway_async.models.orders import OutcomeStatus, status_codes, statuses_of, whole_marker
+from gateway_async.models.orders import OutcomeStatus, markers_of, status_codes, statuses_of
 from gateway_async.outcomes import (
     EchoingReply,
     Exchange,
@@ -66,10 +66,9 @@ class Chunk:
         self, operation: "Operation", dialect: "Dialect", marker_prefix: str | None
     ) -> EncodedChunk:
         """Write the orders as they go out; their markers begin with `marker_prefix`."""
-        if marker_prefix is None:
-            return encode_chunk(operation, self.orders, dialect)
-        markers = [whole_marker(marker_prefix, n) for n in self.indices]
-        return encode_chunk(operation, self.orders, dialect, markers)
+        return encode_chunk(
+            operation, self.orders, dialect, markers_of(marker_prefix, self.indices)
+        )
 
     def failed(self, error: GatewayError) -> "FailedChunk":
         """Return one outcome for all orders of the chunk."""
@@ -209,8 +208,14 @@ class AnsweredChunk:
                 for status in statuses_of(self.statuses)
             ]
             return Judgement(verdicts, [()] * len(verdicts), [])
-        references = self.sending.references
-        return judge(self.operation, self.orders, payload, self._dialect, references)
+        return judge(
+            self.operation,
+            self.orders,
+            payload,
+            self._dialect,
+            self.sending.references,
+            markers=markers_of(self.sending.marker_prefix, self.indices),
+        )
 
     def _echoing(self) -> EchoingReply:
         return EchoingReply(self.indices, self.reply, self.operation, is_glanced=self.is_glanced)

@@ -17,7 +17,7 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.orders import ANY_MARKER, OutcomeStatus
 from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier, message, shown
 
@@ -40,6 +40,7 @@ MESSAGES = ("error_message", "refund_message", "failure_reason")
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _NOT_LISTED = "the reply does not list this order"
 _DONE_BEFORE = "the reply names a refund that was done before this request"
+_OTHERS_MARKER = "the reply shows the marker of another refund"
 _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _NO_MEANING = "which has no meaning in the Dialect"
@@ -67,12 +68,14 @@ class Judgement:
     all_echoed: bool = False
 
 
-def judge(
+def judge(  # noqa: PLR0913  # what a reply is held against
     operation: "Operation",
     orders: "Sequence[Any]",
     payload: "Item",
     dialect: "Dialect",
     references: "Mapping[str, Collection[str]] | None" = None,
+    *,
+    markers: "Sequence[str]" = (),
 ) -> Judgement:
     """Judge a decoded reply, order by order.
 
@@ -82,12 +85,14 @@ def judge(
         payload: The reply's JSON object.
         dialect: What the interface leaves open.
         references: By transaction, the references of its earlier refunds, where known.
+        markers: The marker of each refund, where markers were sent.
     """
     if operation.is_look_up:
         return _judge_look_up(operation, orders, payload, dialect)
     if operation.list_field is None:
         return _judge_result(operation, orders[0], payload, dialect)
-    return _judge_money(operation, orders, payload, dialect, references or {})
+    judgement = _judge_money(operation, orders, payload, dialect, references or {})
+    return _without_others(judgement, markers) if markers else judgement
 
 
 def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
@@ -142,6 +147,20 @@ def _judge_money(
         and len(listed) == len(orders)
         and all(verdict is SUCCEEDED for verdict in verdicts)
         and all(items[0] is item for items, item in zip(found, listed, strict=True)),
+    )
+
+
+def _without_others(judgement: Judgement, markers: "Sequence[str]") -> Judgement:
+    """Prove nothing by items that show another marker than their order was sent with."""
+    verdicts, judged = [], zip(judgement.verdicts, judgement.items, markers, strict=True)
+    for verdict, items, marker in judged:
+        reason = str(items[0].get("refund_reason")) if items else ""
+        is_others = marker not in reason and ANY_MARKER.search(reason) is not None
+        verdicts.append(_unreadable(_OTHERS_MARKER) if is_others else verdict)
+    return attrs.evolve(
+        judgement,
+        verdicts=verdicts,
+        all_echoed=judgement.all_echoed and all(verdict is SUCCEEDED for verdict in verdicts),
     )
 
 

@@ -28,7 +28,7 @@ from gateway_async.batching.judge import (
 from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
 from gateway_async.errors import GatewayError, NotSentError, RejectedError, ReplyUnreadableError
-from gateway_async.models.orders import OutcomeStatus
+from gateway_async.models.orders import OutcomeStatus, markers_of
 from gateway_async.operations import OperationClass
 from gateway_async.outcomes import ReplyEnvelope, Sending
 from gateway_async.session import Attempts, Request
@@ -205,12 +205,16 @@ class Sender:
                     return Reading(kept, glance.overall, proved, references)
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
-        judgement = judge(operation, chunk.orders, payload, dialect, references)
+        markers = markers_of(self._marker_prefix, chunk.indices)
+        judge_by = functools.partial(
+            judge, operation, chunk.orders, payload, dialect, markers=markers
+        )
+        judgement = judge_by(references)
         if claimed := claimed or self._claim(chunk, judgement):
             nothing: frozenset[str] = frozenset()
             known = {name: references.get(name, nothing) | {one} for name, one in claimed.items()}
             references = {**references, **known}
-            judgement = judge(operation, chunk.orders, payload, dialect, references)
+            judgement = judge_by(references)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, listed, overall)

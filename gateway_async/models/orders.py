@@ -208,6 +208,11 @@ def marker_prefix_of(digits: str) -> str:
     return f"{_OURS}{digits}"
 
 
+def markers_of(marker_prefix: str | None, indices: "Iterable[int]") -> list[str]:
+    """Return the marker of each order at these positions; none where none is sent."""
+    return [] if marker_prefix is None else [whole_marker(marker_prefix, n) for n in indices]
+
+
 def whole_marker(marker_prefix: str, index: int) -> str:
     """Return the marker of one order.
 

@@ -52,9 +52,9 @@ async def test_after_one_usual_reply_no_judge_is_needed(monkeypatch: pytest.Monk
     """Also where earlier refunds are looked up, and there are none."""
     asked_for: list[str] = []
 
-    def count(operation: Operation, *facts: Any) -> Judgement:
+    def count(operation: Operation, *facts: Any, **more: Any) -> Judgement:
         asked_for.append(operation.name)
-        return judge(operation, *facts)
+        return judge(operation, *facts, **more)
 
     monkeypatch.setattr(sender, "judge", count)
     policy = BatchPolicy(concurrency=1, chunk_size=5)

@@ -283,6 +283,24 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
     assert "a refund that was done before" in str(result[2].error)
 
 
+@pytest.mark.parametrize("status", ["1", "0"])
+async def test_a_reply_that_shows_another_marker_proves_nothing(status: str) -> None:
+    """As one does that comes twice on a connection: the second time, to the next refund."""
+    replies = list[Any]()
+
+    def answer(asked: Asked) -> Any:
+        (item,) = asked.done()["refund_orders"]
+        replies.append(reply_to("refund", [{**item, "refund_status": status}]))
+        return replies[0]
+
+    policy = BatchPolicy(duplicates="serialize", chunk_size=1)
+    gateway = client_over(MemoryTransport(answer), recovery=MARKER, dialect=DECLINES)
+    result = await gateway.refund([ORDER, ORDER], policy=policy)
+    first = SUCCEEDED if status == "1" else OutcomeStatus.DECLINED
+    assert statuses(result) == [first, UNKNOWN]
+    assert "the marker of another refund" in str(result[1].error)
+
+
 @pytest.mark.parametrize(
     ("reply", "searches", "held"),
     [
