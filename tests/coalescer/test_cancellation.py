@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async import BatchPolicy, BatchResult, ConfigurationError
+from gateway_async import BatchPolicy, BatchResult, ConfigurationError, NotSentError
 from tests.memory import HeldReplies, MemoryTransport, all_done, client_over, sent, settle_down
 from tests.orders import client_at, made_up, orders_for, references, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN
@@ -156,6 +156,21 @@ async def test_money_that_had_left_is_kept_and_logged(caplog: pytest.LogCaptureF
     assert told.levelno == logging.WARNING
     assert "order_no='N000001', transaction_id='T000001'" in told.getMessage()
     assert "of 1.00 EUR is succeeded" in told.getMessage()
+
+
+async def test_money_that_had_left_and_was_never_sent_is_forgotten() -> None:
+    goes_on = asyncio.Event()
+
+    async def fail(_: object) -> bytes:
+        await goes_on.wait()
+        raise NotSentError("nothing was sent: the connection failed")
+
+    async with client_over(MemoryTransport(fail)).coalesced(linger_seconds=0) as single:
+        task = asyncio.create_task(single.refund(refunds(1)[0]))
+        await settle_down()
+        await _cancel(task)
+        goes_on.set()
+    assert single.unclaimed == []
 
 
 async def test_unclaimed_is_bounded_and_overflow_logged(caplog: pytest.LogCaptureFixture) -> None:
