@@ -313,7 +313,7 @@ def as_result(given: object) -> BatchResult[Any, Any]:
     block = ListedOutcomes(outcomes)
     return BatchResult(
         counts=count_statuses(block.statuses),
-        chunks=(block,) if outcomes else (),
+        chunks=(block,),
         of_one_batch=False,
     )
 

@@ -15,8 +15,8 @@ from gateway_async import (
     RecoveryPolicy,
     RefundOrder,
 )
-from tests.memory import Asked, MemoryTransport, client_over, listing
-from tests.orders import AT_ONCE, reply_to
+from tests.memory import Asked, MemoryTransport, client_over, listing, settle_down
+from tests.orders import AT_ONCE, made_up, orders_for, payout_request, reply_to
 from tests.recovery.books import AGAIN, MARKER
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 
@@ -81,10 +81,11 @@ class Books:
         if "T1" in names:
             records = self.searches.pop(0) if len(self.searches) > 1 else self.searches[0]
             own_reason = self._reasons.get("T1", "")
-            found += [
-                {**one, "refund_reason": one.get("refund_reason", "").replace("OWN", own_reason)}
-                for one in records
-            ]
+            for one in records:
+                if "refund_reason" in one:
+                    own = one["refund_reason"].replace("OWN", own_reason)
+                    one = {**one, "refund_reason": own}  # noqa: PLW2901  # as it is listed
+                found.append(one)
         return reply_to("search_refunds", found)
 
 
@@ -170,6 +171,7 @@ BY_MARKER: list[tuple[Listed, dict[str, Any], OutcomeStatus]] = [
     ([ELSE], {}, UNKNOWN),
     ([OWN_OTHER_AMOUNT], {}, UNKNOWN),
     ([listed(1, refund_reason=OTHERS)], {}, NOT_SENT),
+    ([listed(1)], {}, NOT_SENT),
     ([listed(1, refund_reason="torn")], DROPS_MARKERS, UNKNOWN),
     ([], BLIND, UNKNOWN),
 ]
@@ -228,6 +230,27 @@ async def test_two_equal_refunds_of_one_transaction(
 ) -> None:
     _, found = await recovered(Books(searches, replies), orders=[ORDER, ORDER])
     assert found == expected
+
+
+async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
+    """The refund that is listed may be that of an outcome which was yielded."""
+    books = Books([[], [], [ONE]], ["T1-01", None])
+    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="allow")
+    gateway = client_over(MemoryTransport(books), policy=policy, recovery=AGAIN)
+    async with gateway.refund([CONTROL, ORDER, ORDER]) as batch:
+        yielded = [await anext(batch), await anext(batch)]
+        await settle_down()  # the third is sent meanwhile
+    assert (statuses(yielded), statuses(batch.result)) == ([SUCCEEDED] * 2, [UNKNOWN])
+
+    assert statuses(await gateway.recover(batch.result)) == [UNKNOWN]
+
+
+async def test_what_no_look_up_shows_stays_as_it_was() -> None:
+    gateway = client_over(MemoryTransport(lambda _: LOST), recovery=AGAIN)
+    (review,) = await gateway.review(orders_for("review", made_up(1)))
+    (payout,) = await gateway.payouts([payout_request()])
+
+    assert [*await gateway.recover([review, payout])] == [review, payout]
 
 
 @pytest.mark.parametrize(("duplicates", "expected"), [("reject", SUCCEEDED), ("allow", UNKNOWN)])
