@@ -311,11 +311,7 @@ def as_result(given: object) -> BatchResult[Any, Any]:
                 f"recover: expected a BatchResult or outcomes, got {type(outcome).__name__}"
             )
     block = ListedOutcomes(outcomes)
-    return BatchResult(
-        counts=count_statuses(block.statuses),
-        chunks=(block,),
-        of_one_batch=False,
-    )
+    return BatchResult(counts=count_statuses(block.statuses), chunks=(block,), of_one_batch=False)
 
 
 def is_whole_batch(result: BatchResult[Any, Any]) -> bool:
