@@ -7,7 +7,7 @@ guesses as little as possible. This module knows no model, no reply and no netwo
 # ruff: noqa: RUF009  # the calls declare fields; attrs makes no default of them
 
 import re
-from collections.abc import Mapping, Sequence, Set as AbstractSet  # cattrs resolves types
+from collections.abc import Collection, Mapping, Sequence  # cattrs resolves types
 from enum import StrEnum
 from http import HTTPStatus
 from itertools import chain, combinations
@@ -203,21 +203,21 @@ class Dialect:
         defaults=_ECHO_FIELDS,
         accepts=lambda echoes: all({*echoes[name]} <= {*_ECHO_FIELDS[name]} for name in echoes),
     )
-    done_statuses: AbstractSet[str] = _codes("1")
-    declined_statuses: AbstractSet[str] = _codes()
-    pending_statuses: AbstractSet[str] = _codes()
-    payout_done_statuses: AbstractSet[str] = _codes("COMPLETED")
-    payout_declined_statuses: AbstractSet[str] = _codes()
+    done_statuses: Collection[str] = _codes("1")
+    declined_statuses: Collection[str] = _codes()
+    pending_statuses: Collection[str] = _codes()
+    payout_done_statuses: Collection[str] = _codes("COMPLETED")
+    payout_declined_statuses: Collection[str] = _codes()
     done_message_prefixes: tuple[str, ...] = converted_field(
         _to_names, "texts such as ('V0000',)", default=("V0000", "0000")
     )
-    done_return_statuses: AbstractSet[str] = _codes("1")
-    nothing_done_return_statuses: AbstractSet[str] = _codes()
-    nothing_done_http_statuses: AbstractSet[int] = converted_field(
+    done_return_statuses: Collection[str] = _codes("1")
+    nothing_done_return_statuses: Collection[str] = _codes()
+    nothing_done_http_statuses: Collection[int] = converted_field(
         _to_statuses, "HTTP statuses such as [429], and not 200", default=()
     )
-    found_query_results: AbstractSet[str] = _codes("1")
-    absent_query_results: AbstractSet[str] = _codes()
+    found_query_results: Collection[str] = _codes("1")
+    absent_query_results: Collection[str] = _codes()
     utc_offset_hours: float = attrs.field(
         default=0.0,
         validator=check(
@@ -225,7 +225,7 @@ class Dialect:
             "a number of hours from -24 to 24",
         ),
     )
-    payment_states: "Mapping[str, PaymentState]" = _table(PaymentState, _choices(PaymentState))
+    payment_states: "Mapping[str, str]" = _table(PaymentState, _choices(PaymentState))
     payout_deduplicates: bool = attrs.field(default=False, validator=check(*FLAG))
     notification_fields: "Mapping[str, Sequence[str]]" = _table(
         to_texts, "tuples of names", defaults=_NOTIFICATION_FIELDS

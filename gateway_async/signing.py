@@ -12,7 +12,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.models.values import SensitiveText, Unpicklable, to_text
-from gateway_async.settings import FLAG, TEXT, check, converted_field, only, to_set
+from gateway_async.settings import FLAG, TEXT, check, converted, converted_field, only, to_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -162,7 +162,7 @@ class _CallableSigner(Unpicklable):
         return self.function(operation, fields)
 
 
-def _to_signer(value: object) -> object:
+def _to_signer(value: "Signer | Callable[[Operation, Mapping[str, str]], str]") -> Signer:
     """Accept a signer as it is, and any callable as its `sign`."""
     if isinstance(value, Signer):
         return value
@@ -177,6 +177,17 @@ def _to_signer(value: object) -> object:
 _to_name = only(to_text, str.strip)
 
 
+# Named functions: a type checker sees by them what is taken, and that it must be given.
+
+
+def _to_merchant(merchant_id: str) -> str:
+    return converted("Credentials.merchant_id", merchant_id, _to_name, "a non-empty str")
+
+
+def _to_account(account_id: str) -> str:
+    return converted("Credentials.account_id", account_id, _to_name, "a non-empty str")
+
+
 @hide_arguments
 @attrs.frozen(kw_only=True)
 class Credentials(Unpicklable):
@@ -188,6 +199,6 @@ class Credentials(Unpicklable):
         signer: A `Signer`, or any callable `(operation, fields) -> str`. Never shown.
     """
 
-    merchant_id: str = converted_field(_to_name, "a non-empty str")
-    account_id: str = converted_field(_to_name, "a non-empty str")
+    merchant_id: str = attrs.field(converter=_to_merchant)
+    account_id: str = attrs.field(converter=_to_account)
     signer: Signer = attrs.field(converter=_to_signer, repr=False)

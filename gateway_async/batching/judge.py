@@ -22,7 +22,7 @@ from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier, message, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
+    from collections.abc import Collection, Mapping, Sequence
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef
@@ -294,7 +294,7 @@ def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "
 
 def _meanings(
     operation: "Operation", dialect: "Dialect"
-) -> "tuple[AbstractSet[str], AbstractSet[str], str]":
+) -> "tuple[Collection[str], Collection[str], str]":
     """Return the statuses of success, those of refusal, and the names of their Dialect fields."""
     if operation.kind is OperationClass.KEYED:
         done, declined = dialect.payout_done_statuses, dialect.payout_declined_statuses
@@ -474,11 +474,12 @@ def _judge_records(
     """Judge an order by its records; a refund record has no status of its own."""
     field = operation.status_field
     results = {message(item.get(field)) for item in items} if field else set()
-    if results <= dialect.found_query_results:
+    found, absent = {*dialect.found_query_results}, {*dialect.absent_query_results}
+    if results <= found:
         return SUCCEEDED
-    if results <= dialect.absent_query_results:
+    if results <= absent:
         return _ABSENT
-    strange = results - dialect.found_query_results - dialect.absent_query_results
+    strange = results - found - absent
     shown = ", ".join(sorted(map(repr, strange or results)))
     if not strange:
         return _unreadable(f"its records contradict each other: {field} is {shown}")

@@ -18,8 +18,11 @@ from gateway_async import (
     CancelOrder,
     CaptureOrder,
     CaptureRecord,
+    Credentials,
+    Dialect,
     DirectPayment,
     GatewayClient,
+    HmacSigner,
     OrderRef,
     Outcome,
     Payer,
@@ -37,6 +40,15 @@ from gateway_async.models.payouts import PersonDocument
 from gateway_async.reconciliation import LedgerEntry
 
 ID = "T-1"
+
+# Settings: what converters take.
+
+Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
+Credentials(merchant_id="M1", account_id="A1", signer=lambda operation, fields: "signed")
+Credentials(merchant_id="M1", account_id="A1", signer=5)  # type: ignore[arg-type]
+Credentials(account_id="A1", signer=HmacSigner("secret"))  # type: ignore[call-arg]
+Dialect(declined_statuses=["0"], nothing_done_http_statuses={429})
+Dialect(payment_states={"3000": "captured"}, echo_fields={"refund": ["amount"]})
 
 # Amounts: Decimal, text or whole numbers; read as Decimal.
 
