@@ -44,7 +44,9 @@ ID = "T-1"
 # Settings: what converters take.
 
 Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
-Credentials(merchant_id="M1", account_id="A1", signer=lambda operation, fields: "signed")
+Credentials(
+    merchant_id="M1", account_id="A1", signer=lambda operation, fields: f"{operation} {fields}"
+)
 Credentials(merchant_id="M1", account_id="A1", signer=5)  # type: ignore[arg-type]
 Credentials(account_id="A1", signer=HmacSigner("secret"))  # type: ignore[call-arg]
 Dialect(declined_statuses=["0"], nothing_done_http_statuses={429})
