@@ -132,11 +132,11 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 
 
 def _may_hold(body: bytes, card: str) -> bool:
-    """Return False if no text of a reply holds a card number, however it is grouped."""
-    # What may join digits that stand apart, or make some: references, escapes, comments. A body may
-    # begin with a declaration, before all digits.
+    """Return False if no text of a reply in XML holds a card number, however it is grouped."""
+    # What may join digits that stand apart, or make some: references, comments, instructions. A
+    # body may begin with a declaration, before all digits.
     rest = body[1:]
-    is_written = b"&" in rest or b"\\" in rest or b"<!" in rest or b"<?" in rest
+    is_written = b"&" in rest or b"<!" in rest or b"<?" in rest
     return is_written or card.encode() in body.translate(None, _NO_DIGITS)
 
 

@@ -261,6 +261,20 @@ async def test_a_second_cancellation_ends_the_draining() -> None:
     assert (await tasks[0]).status is UNKNOWN
 
 
+async def test_a_cancellation_that_ends_the_draining_reaches_the_caller() -> None:
+    held, tasks = HeldReplies(), list[asyncio.Task[Any]]()
+
+    async def leave() -> None:
+        async with held.client().coalesced(linger_seconds=0) as single:
+            tasks.append(asyncio.create_task(single.refund(refunds(1)[0])))
+            await held.asked.wait()
+
+    leaving = asyncio.create_task(leave())
+    await settle_down()
+    await _cancel(leaving)
+    assert (await tasks[0]).status is UNKNOWN
+
+
 async def test_a_coalescer_is_used_inside_its_block_and_loop_alone() -> None:
     gateway, (order,) = client_at("http://127.0.0.1:9"), refunds(1)
     single = gateway.coalesced()

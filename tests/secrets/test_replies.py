@@ -225,13 +225,26 @@ async def test_the_card_of_a_payment_is_masked_in_any_spelling(net: Dragnet, bet
         said = f"0005: {SPACED.replace(' ', between)} {asked.fields['encryption_data']}"
         return respon({"result_info": said, "connector": CARD * 500}).decode().encode("utf-16")
 
-    parted = f"<recurring_id>{CARD[:6]}<!-- 9 -->{CARD[6:]}</recurring_id><result_info>1"
-    parted = f"<respon>{parted}</result_info></respon>"
-    net.catch("parted", await _client(lambda *_: parted).pay_direct(direct_payment()))
     result = await _client(quote).pay_direct(direct_payment())
     net.catch("result", result)
     assert result.result_info == f"0005: {mask_card(CARD)} ***"
     assert result.connector == mask_card(CARD) * 500
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *(f"{CARD[:6]}{gap}{CARD[6:]}" for gap in ("<!-- 9 -->", "<?a 9?>", "<![CDATA[-]]>")),
+        "".join(f"&#{ord(digit)};" for digit in CARD),
+    ],
+)
+async def test_the_card_of_a_payment_is_masked_however_xml_writes_it(
+    net: Dragnet, written: str
+) -> None:
+    said = f"<respon><note>{written}</note><result_info>1</result_info></respon>"
+    result = await _client(lambda *_: said).pay_direct(direct_payment())
+    net.catch("result", result)
+    assert result.note == mask_card(CARD)
 
 
 async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -> None:
