@@ -140,14 +140,14 @@ def _may_hold(body: bytes, card: str) -> bool:
     return is_written or card.encode() in body.translate(None, _NO_DIGITS)
 
 
-def _without_card(value: Any, card: "re.Pattern[str]", mask: str) -> Any:  # noqa: ANN401  # any value of a reply
+def _without_card(value: Any, card: "re.Pattern[str]", mask: str) -> Any:  # noqa: ANN401  # as XML is read
     """Mask the card number of a payment in the texts of its reply, however it is grouped."""
     if isinstance(value, Mapping):
         items = value.items()
         return {_without_card(n, card, mask): _without_card(one, card, mask) for n, one in items}
     if isinstance(value, list):
         return [_without_card(one, card, mask) for one in value]
-    return card.sub(mask, value) if isinstance(value, str) else value
+    return card.sub(mask, value)
 
 
 def recent_request(operation: "Operation", session: "Session") -> Request[Page[Any]]:

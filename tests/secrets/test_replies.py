@@ -241,10 +241,12 @@ async def test_the_card_of_a_payment_is_masked_in_any_spelling(net: Dragnet, bet
 async def test_the_card_of_a_payment_is_masked_however_xml_writes_it(
     net: Dragnet, written: str
 ) -> None:
-    said = f"<respon><note>{written}</note><result_info>1</result_info></respon>"
+    said = f"<note>{written}</note><new><a>{written}</a><a>{CARD}</a></new>"
+    said = f"<respon>{said}<result_info>1</result_info></respon>"
     result = await _client(lambda *_: said).pay_direct(direct_payment())
     net.catch("result", result)
     assert result.note == mask_card(CARD)
+    assert result.extra == {"new": {"a": [mask_card(CARD)] * 2}}
 
 
 async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -> None:
