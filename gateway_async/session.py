@@ -39,6 +39,7 @@ from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from gateway_async.wire.decode import identifier, in_utf8, shown
+from gateway_async.wire.documents import reply_fields
 from gateway_async.wire.encode import JsonText, encode_form, encode_json, written_fields
 
 if TYPE_CHECKING:
@@ -278,8 +279,6 @@ class Session:
         verify = getattr(self.credentials.signer, "verify", None)
         if verify is None:
             return
-        from gateway_async.wire.documents import reply_fields  # noqa: PLC0415  # few signers verify
-
         try:
             fields = reply_fields(body)
         except ReplyUnreadableError:
