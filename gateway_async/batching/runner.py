@@ -539,9 +539,11 @@ class WorkerPool:
 
     def _add_and_release(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk, and let orders that waited for it follow."""
-        self._add(chunk)
-        if self._feed.is_serial:
-            self._feed.release(chunk)
+        try:
+            self._add(chunk)
+        finally:
+            if self._feed.is_serial:
+                self._feed.release(chunk)
 
 
 def open_runner(

@@ -184,7 +184,7 @@ class JournalIntent(ChunkIntent):
         if self.request is None:  # the journal has no intent of it: the orders are new
             add(result)
             return
-        recordings = self._recorder.recordings
+        recordings, lease = self._recorder.recordings, self._recorder.lease
 
         def add_recorded(recorded: "asyncio.Future[None]") -> None:
             recordings.discard(recorded)
@@ -197,7 +197,11 @@ class JournalIntent(ChunkIntent):
                     error=OutcomeUnknownError(_NOT_RECORDED),
                     sending=result.sending,
                 )
-            add(outcome)
+            try:
+                add(outcome)
+            except BaseException as error:
+                lease.failure = lease.failure or error
+                raise
 
         recording = self._record(self.request, result, judgement)
         recording.add_done_callback(add_recorded)

@@ -262,11 +262,11 @@ class JobWork:
         in_doubt = frozenset[JobState]() if is_open else IN_DOUBT
         states = MAY_BE_DONE if is_once else in_doubt
         recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)
-        claimed = set[int]()
+        claimed, is_marked = set[int](), self._session.recovery.refund_evidence == "marker"
         try:
             await self._recover(hold=False)
             async for rows in self._lease.pages(FINAL):  # by earlier processes
-                if self._operation is REFUND:
+                if self._operation is REFUND and not is_marked:
                     claimed |= {
                         claim_of(row.order.transaction_id, row.known.reference)
                         for row in rows
@@ -358,8 +358,8 @@ class JobWork:
     def _add_final(self, block: "ChunkResult", *, again: bool = False) -> None:
         """Add outcomes that do not change any more."""
         if block.indices:
-            self._yielded.add(block.indices)
             self._run.results.add(block, known=again)
+            self._yielded.add(block.indices)
         self._run.changed.set()
 
     async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:

@@ -14,7 +14,15 @@ import attrs
 import orjson
 
 from gateway_async.errors import InvalidOrderError, JournalError
-from gateway_async.models.values import MASK, MODEL, converter_of, to_amount, to_identifier, to_text
+from gateway_async.models.values import (
+    MASK,
+    MODEL,
+    converter_of,
+    mask_cards,
+    to_amount,
+    to_identifier,
+    to_text,
+)
 from gateway_async.operations import OPERATIONS, identity_of
 from gateway_async.settings import choose
 
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
 # How many orders the database stores together; the last block of a job may have fewer.
 BLOCK = 50
+_LONGEST_SHOWN = 200
 
 
 @attrs.frozen
@@ -146,8 +155,8 @@ def _differing(known: Any, given: Any, path: str = "") -> "Iterator[tuple[str, s
         if there != here and MODEL in field.metadata and type(there) is type(here) is not tuple:
             yield from _differing(there, here, f"{path}{field.name}.")
         elif there != here:
-            texts = ["" if one is None else str(one) for one in (here, there)]
-            shown = [repr(text) if field.repr else MASK for text in texts]
+            texts = ["" if one is None else mask_cards(str(one)) for one in (here, there)]
+            shown = [repr(text[:_LONGEST_SHOWN]) if field.repr else MASK for text in texts]
             yield f"{path}{field.name}", shown[0], shown[1]
 
 

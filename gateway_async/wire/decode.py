@@ -265,8 +265,8 @@ def message(value: object) -> str | None:
     text = identifier(value)
     if text is None:
         return None
-    # Cut behind where it is shown, so that no card number is half of one when it is masked.
-    return mask_cards(" ".join(text[: 2 * _LONGEST_MESSAGE].splitlines()))[:_LONGEST_MESSAGE]
+    # Cut far behind what is shown, so that no card number is half of one when it is masked.
+    return mask_cards(" ".join(text[: 4 * _LONGEST_MESSAGE].splitlines()))[:_LONGEST_MESSAGE]
 
 
 def shown(value: object) -> str:

@@ -40,6 +40,10 @@ async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Jo
             [*given[:3], attrs.evolve(given[3], refund_reason="torn")],
             "differs in refund_reason: 'torn' here, '' in the job;",
         ),
+        (
+            [attrs.evolve(given[0], refund_reason="4111 1111 1111 1111"), *given[1:]],
+            r"differs in refund_reason: '4111 11\*\* \*\*\*\* 1111' here, '' in the job;",
+        ),
         ([], "and 0 were given"),
         (iter(given[:3]), "it has 4 in all, and 3"),
     ):

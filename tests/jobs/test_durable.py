@@ -13,6 +13,7 @@ import pytest
 from gateway_async import BatchPolicy, Dialect
 from gateway_async.errors import JournalError
 from gateway_async.jobs.recorder import JournalIntent
+from gateway_async.jobs.work import JobWork
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, Interposed, counts, kept
@@ -143,6 +144,25 @@ async def test_no_more_outcomes_wait_to_be_written_than_there_are_workers(
     assert (await gateway.capture(orders, job=journal.job("job"))).ok
     assert len(waiting) == 40
     assert max(waiting) <= policy.concurrency
+
+
+@on_a_file
+async def test_outcomes_that_cannot_be_added_end_the_job(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where memory is out: what is missing must not look like a result."""
+    orders, gateway = seeded(sandbox, 6), make(policy=attrs.evolve(POLICY, concurrency=1))
+    add, job = JobWork._add_final, journal.job("job")
+
+    def fail_once(*_: Any, **_more: Any) -> None:
+        monkeypatch.setattr(JobWork, "_add_final", add)
+        raise MemoryError
+
+    monkeypatch.setattr(JobWork, "_add_final", fail_once)
+    with pytest.raises(MemoryError):
+        await gateway.refund(orders, job=job)
+    check_books(sandbox, await gateway.resume(job))
+    assert effects(sandbox, orders) == [1] * 6
 
 
 async def _ended(batch: Any) -> bool:
