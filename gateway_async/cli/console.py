@@ -262,7 +262,7 @@ async def progress(
         nonlocal said
         count, counts = look()
         rate = f"{(count - before) / max(time.monotonic() - started, 1):,.0f}/s"
-        if count == said and console.waits_until > time.time():  # it may go on earlier
+        if count in (before, said) and console.waits_until > time.time():  # or it goes on already
             rate = f"waits until {_clock(console.waits_until)}"
         parts = (f"{name}: {count:,} of {total:,}", rate, listed(counts))
         text = ", ".join(filter(None, parts))
