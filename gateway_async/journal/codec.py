@@ -155,7 +155,9 @@ def _differing(known: Any, given: Any, path: str = "") -> "Iterator[tuple[str, s
         if there != here and MODEL in field.metadata and type(there) is type(here) is not tuple:
             yield from _differing(there, here, f"{path}{field.name}.")
         elif there != here:
-            texts = ["" if one is None else mask_cards(str(one)) for one in (here, there)]
+            texts = ["" if one is None else str(one) for one in (here, there)]
+            if converter_of(field) is not to_identifier:  # which is no card number
+                texts = [*map(mask_cards, texts)]
             shown = [repr(text[:_LONGEST_SHOWN]) if field.repr else MASK for text in texts]
             yield f"{path}{field.name}", shown[0], shown[1]
 
