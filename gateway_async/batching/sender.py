@@ -76,7 +76,7 @@ class Sender:
         recorder: Records each chunk.
         marker_prefix: What the refunds' markers begin with; None if no markers are sent.
         alone: Whether no two orders of the batch have the same transaction.
-        claimed: By `claim_of`, the refunds that succeeded; None where no transaction has several.
+        claimed: By `claim_of`, the refunds that succeeded; None where these are not kept.
     """
 
     _session: "Session"
