@@ -4,13 +4,12 @@ Every entry that was taken in is counted once: matched, differing or unanswered.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import overload
 
 import attrs
 
-from gateway_async.reconciliation.differences import EXACT, Case, Difference, Kind, is_summable
+from gateway_async.reconciliation.differences import EXACT, Case, Difference, Kind
 
 _NOTHING = Decimal(0)
 
@@ -97,8 +96,8 @@ class Summary:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class ReconciliationResult(Sequence[Difference]):
-    """The differences, in the order of the ledger.
+class ReconciliationResult:
+    """The differences, in the order of the ledger; iterate to get each.
 
     After a stream, it holds those that were found and not yet yielded.
 
@@ -110,20 +109,8 @@ class ReconciliationResult(Sequence[Difference]):
     differences: tuple[Difference, ...] = attrs.field(repr=False)
     summary: Summary
 
-    @property
-    def ok(self) -> bool:
-        """Whether every entry matched, none was left, and nothing unexpected came back."""
-        return self.summary.ok
-
-    def __len__(self) -> int:
-        return len(self.differences)
-
-    @overload
-    def __getitem__(self, position: int) -> Difference: ...
-    @overload
-    def __getitem__(self, position: slice) -> tuple[Difference, ...]: ...
-    def __getitem__(self, position: int | slice) -> Difference | tuple[Difference, ...]:
-        return self.differences[position]
+    def __iter__(self) -> Iterator[Difference]:
+        return iter(self.differences)
 
 
 def count(case: Case, summary: Summary) -> None:
@@ -146,8 +133,7 @@ def count(case: Case, summary: Summary) -> None:
     for record in case.transactions:
         totals = totals_of(record.currency or entry.currency)
         totals.gateway_count += 1
-        if is_summable(record.amount):
-            totals.gateway_amount = EXACT.add(totals.gateway_amount, record.amount)
+        totals.gateway_amount = EXACT.add(totals.gateway_amount, record.amount or _NOTHING)
     for refund in case.sure_refunds:
         totals, given_back = totals_of(refund.currency or entry.currency), refund.refund_amount
         totals.gateway_refunded = EXACT.add(totals.gateway_refunded, given_back or _NOTHING)

@@ -30,7 +30,7 @@ from gateway_async.models.records import RefundRecord
 from gateway_async.models.values import written_amount
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
-from gateway_async.reconciliation.differences import EXACT, Difference, is_summable
+from gateway_async.reconciliation.differences import EXACT, Difference
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.telemetry import RequestEnd, RequestStart, Telemetry
 
@@ -369,7 +369,7 @@ class Report:
         """Add an amount of a currency that can be one: that bounds their number."""
         code = (currency or "").upper()
         is_known = code in step.sums or code in self.dialect.currency_places
-        if is_summable(amount) and (is_known or _CURRENCY.fullmatch(code)):
+        if amount is not None and (is_known or _CURRENCY.fullmatch(code)):
             step.add_sum(code, Sum(1, amount))
 
     def _advise(self, status: str, error: Exception | None) -> str:

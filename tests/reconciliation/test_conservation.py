@@ -11,9 +11,7 @@ from gateway_async.transport import HttpResponse
 from tests.memory import Asked
 from tests.reconciliation.books import Books, begin
 
-AMOUNTS = st.decimals(0, Decimal(10) ** 40, allow_nan=False, places=2) | st.decimals(
-    0, 1, allow_nan=False, places=30
-)
+AMOUNTS = st.decimals(0, Decimal(10) ** 40, allow_nan=False, places=2)
 CURRENCIES = st.sampled_from(["EUR", "eur", "USD", "JPY"])
 ENTRIES = st.builds(
     lambda number, **fields: LedgerEntry(transaction_id=f"T{number:06d}", **fields),
@@ -82,7 +80,7 @@ def test_every_entry_is_counted_once(
     assert summary.unanswered == len(unanswered)
     gateway = sum(totals.gateway_count for totals in summary.currencies.values())
     assert gateway <= len(ledger) - len(unanswered)
-    assert sum(summary.differences.values()) == len(result)
+    assert sum(summary.differences.values()) == len(result.differences)
     assert [d.index for d in result] == sorted(d.index for d in result)
     with localcontext(prec=500):
         for name in ("amount", "refunded"):

@@ -30,7 +30,7 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
         entry_of(three, transaction_id="a,b"),
     ]
     result = await reconcile(gateway, ledger, states=STATES)
-    several, absent, state, amount, *_, unanswered = result
+    several, absent, state, amount, *_, unanswered = result.differences
     assert (several.gateway, absent.ledger, absent.gateway) == (
         (one.transaction_id, two.transaction_id),
         "gone",
@@ -48,7 +48,7 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
     copied = pickle.loads(pickle.dumps(result))  # noqa: S301  # our own
     assert copied.summary == result.summary
     assert list(map(str, copied)) == list(map(str, result))
-    assert copied[:-1] == result[:-1]
+    assert copied.differences[:-1] == result.differences[:-1]
 
 
 async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) -> None:
@@ -85,7 +85,6 @@ OF_TRANSACTIONS: list[tuple[dict[str, Any] | None, list[tuple[str, Any]]]] = [
     (_NEITHER, []),
     ({"amount": "ten"}, [("amount", "ten")]),
     ({"amount": None}, [("amount", "")]),
-    ({"amount": "1e-300"}, [("amount", "1E-300")]),
     ({"currency": ""}, [("currency", "")]),
     ({"order_no": None}, [("order_no", "")]),
     ({"order_no": " "}, [("order_no", "")]),
@@ -112,7 +111,7 @@ OF_REFUNDS: list[tuple[list[dict[str, Any]], str, list[tuple[str, Any]]]] = [
     ([{"refund_date": "soon"}], "0", [("refund_date", "soon"), _UNKNOWN]),
     ([{"currency": "USD"}], "1.00", [("currency", "USD")]),
     ([{"currency": " "}], "1.00", [("currency", "")]),
-    ([_OTHER], "1.00", [("order_no", "N000002")]),
+    ([_OTHER], "1.00", []),
     ([_R, _R], "1.00", []),
     ([_NONE, _NONE], "2.00", []),
     ([_R, {**_R, "refund_amount": "2.00"}], "1.00", [("refund_reference_id", "R")]),
@@ -139,8 +138,8 @@ async def test_fields_of_records(
 
 
 async def test_without_a_meaning_no_state_is_compared() -> None:
-    assert (await begin([entry(1, state="xyz")], Books())).ok
-    assert (await begin([entry(1, state="xyz")], Books(), states={})).ok
+    assert (await begin([entry(1, state="xyz")], Books())).summary.ok
+    assert (await begin([entry(1, state="xyz")], Books(), states={})).summary.ok
 
 
 async def test_a_refund_of_another_transaction_is_not_added() -> None:
@@ -153,7 +152,7 @@ async def test_a_refund_of_another_transaction_is_not_added() -> None:
     def answer(asked: Asked) -> dict[str, Any]:
         return reply_to(asked.operation.name, listed[asked.operation.name])
 
-    [difference] = result = await begin([entry(1, transaction_id=None, refunded="1.00")], answer)
+    (difference,) = result = await begin([entry(1, transaction_id=None, refunded="1.00")], answer)
     assert difference.kind == "unreadable"
     assert (difference.field, difference.gateway) == ("transaction_id", "T000002")
     assert result.summary.currencies["EUR"].gateway_refunded == 0
@@ -161,10 +160,10 @@ async def test_a_refund_of_another_transaction_is_not_added() -> None:
 
 async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
     contradicted = [{**_R, "refund_amount": f"{n}.00"} for n in (1, 2)]
-    doubtful: list[dict[str, Any]] = [{"currency": None}, _OTHER, {"refund_status": "7"}]
+    doubtful: list[dict[str, Any]] = [{"currency": None}, {"refund_status": "7"}]
     refunds = [*contradicted, *doubtful, {"refund_amount": "4.00"}]
     result = await begin([entry(1, refunded="4.00")], Books(refunds={"T000001": refunds}))
-    assert len(result) == 4
+    assert len(result.differences) == 3
     assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
 
 

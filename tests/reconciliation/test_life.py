@@ -63,17 +63,9 @@ async def _stream(reconciliation: Reconciliation, seen: list[Difference]) -> Non
 # What goes in
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"amount": "1e100"}, r"\.amount: .*100 digits"),
-        ({"refunded": "1e-101"}, r"\.refunded: .*100 digits"),
-        ({"transaction_id": None, "order_no": None}, "both missing"),
-    ],
-)
-def test_entries_that_cannot_be_added_up_or_looked_up(changes: dict[str, Any], text: str) -> None:
-    with pytest.raises(InvalidOrderError, match=text):
-        entry(1, **changes)
+def test_an_entry_that_cannot_be_looked_up() -> None:
+    with pytest.raises(InvalidOrderError, match="both missing"):
+        entry(1, transaction_id=None, order_no=None)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +182,7 @@ async def test_it_is_used_once_and_says_so(recwarn: pytest.WarningsRecorder) -> 
     reconciliation = begin(entries(1), EVERY_TENTH)
     with pytest.raises(RuntimeError, match="no result yet"):
         _ = reconciliation.result
-    assert len(await reconciliation) == 1
+    assert found(await reconciliation) == [(0, "absent_at_gateway")]
     with pytest.raises(RuntimeError, match="used once"):
         await reconciliation
     with pytest.raises(RuntimeError, match="used once"):
@@ -223,7 +215,7 @@ async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for
         books, policy = Books(), BatchPolicy(deadline_seconds=seconds)
         result = await begin(given, books, policy=policy, window=20)
         assert books.requests == 0
-        assert "deadline" in str(result[0])
+        assert "deadline" in str(result.differences[0])
         _check(result.summary, exhausted or 3)
         assert result.summary.unanswered == result.summary.entries
         assert result.summary.exhausted is bool(exhausted)
@@ -243,11 +235,13 @@ async def test_a_lost_gateway_is_not_asked_on(lost: set[int], unanswered: int, a
     _check(result.summary, 30)
     assert (len(requests), result.summary.unanswered) == (asked, unanswered)
     assert result.summary.exhausted
-    assert ("3 requests in a row had no answer" in str(result[-1])) == (unanswered == 30)
+    assert ("3 requests in a row had no answer" in str(result.differences[-1])) == (
+        unanswered == 30
+    )
 
 
 async def test_a_reference_that_cannot_be_asked_for_is_no_missing_answer() -> None:
     odd = entry(1, transaction_id="a,b")
     result = await begin([odd, odd, odd, entry(2)], Books(), window=1)
     assert found(result) == [(index, "unanswered") for index in range(3)]
-    assert isinstance(result[0].error, InvalidOrderError)
+    assert isinstance(result.differences[0].error, InvalidOrderError)
