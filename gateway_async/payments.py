@@ -50,7 +50,7 @@ from gateway_async.settings import FLAG, choose, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import RequestSpan
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.decode import decode_json, message, signed_parts
+from gateway_async.wire.decode import NO_DIGITS, decode_json, message, signed_parts
 from gateway_async.wire.documents import decode_page, decode_respon
 from gateway_async.wire.encode import JsonText, encode_fields
 from gateway_async.wire.records import read_page, read_record
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BETWEEN_DIGITS = "[^0-9]{0,20}"
-_NO_DIGITS = bytes({*range(256)} - {*b"0123456789"})
 _PATH = re.compile(r"/(?!/)(?:(?![?#\\])[!-~])*")
 """A path, without query or fragment; two slashes would begin a host."""
 
@@ -137,7 +136,7 @@ def _may_hold(body: bytes, card: str) -> bool:
     # body may begin with a declaration, before all digits.
     rest = body[1:]
     is_written = b"&" in rest or b"<!" in rest or b"<?" in rest
-    return is_written or card.encode() in body.translate(None, _NO_DIGITS)
+    return is_written or card.encode() in body.translate(None, NO_DIGITS)
 
 
 def _without_card(value: Any, card: "re.Pattern[str]", mask: str) -> Any:  # noqa: ANN401  # as XML is read

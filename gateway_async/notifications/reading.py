@@ -7,7 +7,6 @@ merchant says how.
 """
 
 import hmac
-import json
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -17,16 +16,15 @@ import attrs
 from gateway_async.dialect import Dialect
 from gateway_async.errors import NotificationError, ReplyUnreadableError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import SignatureText, is_encodable
+from gateway_async.models.values import SignatureText
 from gateway_async.operations import Operation
 from gateway_async.settings import expect
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
-from gateway_async.wire.decode import charset_of, codec_of, identifier, in_utf8
+from gateway_async.wire.decode import charset_of, codec_of, decode_json, identifier, in_utf8
 from gateway_async.wire.documents import decode_respon, reply_fields
 from gateway_async.wire.records import without_secrets
 
 _LONGEST_NAME = 200
-_TWICE = "the notification has a field twice"
 
 
 @attrs.frozen(kw_only=True)
@@ -73,14 +71,12 @@ def parse(
         dialect: Its `notification_fields` say which fields name the order.
 
     Raises:
-        NotificationError: It cannot be read, has a field twice, or names no order.
+        NotificationError: It cannot be read, or names no order.
     """
     try:
         return _parse(headers, body, dialect or Dialect())
     except (NotificationError, ReplyUnreadableError) as error:
         problem = str(error)
-    except RecursionError:
-        problem = "JSON nested too deep"
     del headers, body  # a traceback would show them, and so would the frames of the caught error
     raise NotificationError(problem)
 
@@ -116,33 +112,17 @@ def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[st
     if codec is None:
         raise NotificationError("the notification is in a charset that is not known")
     if body.startswith(b"{"):
-        # `reply_fields` takes the last of several; a verifier may have checked the first.
-        return reply_fields(body), _DECODER.decode(body.decode())
+        return reply_fields(body), decode_json(body)
     if body.startswith(b"<"):
-        values = decode_respon(body)
-        if any(isinstance(one, str) for v in values.values() if isinstance(v, list) for one in v):
-            raise NotificationError(_TWICE)
-        return reply_fields(body), values
+        return reply_fields(body), decode_respon(body)
     if not body:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, encoding=codec, errors="strict")
     except UnicodeDecodeError:
         raise NotificationError(f"the notification is not in {codec}") from None
-    fields = _distinct(pairs)
-    return fields, fields
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise NotificationError(_TWICE)
-    if not all(is_encodable(one) for pair in pairs for one in pair if isinstance(one, str)):
-        raise NotificationError("JSON with half a surrogate pair, which names nothing")
-    return fields
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_distinct, strict=False)
+    return fields, fields
 
 
 def _identifier(kind: str, names: Iterable[str], values: Mapping[str, Any]) -> str | None:

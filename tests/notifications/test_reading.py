@@ -76,7 +76,6 @@ def test_nested_fields_and_numbers_keep_their_very_text() -> None:
         "more": '{"a": [1.10, null]}',
         "none": "null",
     }
-    assert _parse(b'{"order_no": "A", "deep": ' + b"[" * 500 + b"]" * 500 + b"}").order_no == "A"
 
 
 def test_a_dialect_says_which_fields_name_the_order_or_the_payout() -> None:
@@ -103,18 +102,16 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
         (b" \r\n", "empty body"),
         (b"encryption_data=s3cret", "names no order: it has none of order_no, orderNo"),
         (b"order_no=+", "names no order"),
-        (b"encryption_data=s3cret&order_no=A&order_no=B", "a field twice"),
-        (b'{"order_no": "A", "encryption_data": "s3cret", "order_no": "B"}', "a field twice"),
-        (b'{"order_no": "A", "a": {"b": 1, "b": 2}}', "a field twice"),
-        (b"<respon><order_no>A</order_no><order_no>B</order_no></respon>", "a field twice"),
+        (b"<respon><order_no>A</order_no><order_no>B</order_no></respon>", "names no order"),
         (b"order_no=A&orderNo=B", "two different values of order_no"),
         (b"<!doctype html><html></html>", "expected XML"),
         (b"<respon><encryption_data>s3cret</encryption_data><order_no>", "XML"),
         (LAUGHS, "document type definition or an entity"),
-        (b'{"order_no": "A", "a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", "JSON"),
-        (b'{"encryption_data": "s3cret", "order_no": "A"', "truncated JSON"),
-        (rb'{"order_no": "A\ud800", "encryption_data": "s3cret"}', "half a surrogate pair"),
-        (rb'{"order_no": "A", "encryption_data": "s3cret", "\ud800": 1}', "half a surrogate pair"),
+        *(
+            (b'{"order_no": "A", "a": ' + b"[" * n + b"]" * n + b"}", "nested too deep")
+            for n in (300, 2_000)
+        ),
+        (b'{"encryption_data": "s3cret", "order_no": "A"', "truncated"),
         (b'{"order_no": 2.02e21}', "names no order"),
         (b"encryption_data=s3cret&order_no=\xff", "not in utf-8"),
         (b"order_no=" + b"x" * 201, "printable text of up to 200"),

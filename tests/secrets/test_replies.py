@@ -38,11 +38,6 @@ def _everywhere(reply: Reply, name: str) -> object:
     return {**said, **SIGNS, "more": DEEP, name: [*strangers, *said[name]]}
 
 
-def _escaped(reply: Reply, name: str) -> object:
-    text = json.dumps({**_every(reply, name, **SIGNS), **SIGNS})
-    return text.replace("encryption_data", r"encryption\u005fdata")
-
-
 def _beside(text: str) -> Change:
     """Return a change that puts a text, with SIGNED for the signature, behind all of a reply."""
     return lambda reply, _: f"{json.dumps(reply)[:-1]},{text.replace('SIGNED', SIGNED)}}}"
@@ -84,7 +79,6 @@ SIGNATURES: dict[str, Change] = {
     "nested deep": _beside('"x":' + '{"encryption_data":"SIGNED","a":' * 30 + "1" + "}" * 30),
     "with quotes": lambda reply, _: {**reply, "encryption_data": f'"\\{SIGNED}"\\'},
     "in statuses": _in_statuses,
-    "escaped": _escaped,
     "no text": lambda reply, name: {
         **_every(reply, name, encryption_data=[SIGNED, {"v": SIGNED}]),
         "encryption_data": {"value": SIGNED},

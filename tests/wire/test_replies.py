@@ -54,12 +54,13 @@ REFUSALS: dict[str, list[tuple[bytes, str]]] = {
         (b"<!DOCTYPE html><p>5ecret", "an HTML page"),
         (b"<respon>5ecret</respon>", "got XML"),
         (b'["5ecret"]', "a JSON array"),
-        (b"17", "a single JSON value"),
-        (b'{"a": "5ecret', "truncated JSON: a JSON object that ends at byte 13"),
-        (b'{"a": "5ecret", b}', "broken JSON: a JSON object that cannot be read at character 16"),
-        (b'{"a": "5ecret\xff"}', "broken JSON"),
-        (b"a=5ecret", "neither JSON nor XML"),
-        (gzip.compress(b"5ecret", mtime=0), "neither JSON nor XML"),
+        (b"17", "something else"),
+        (b'{"a": "5ecret', "truncated"),
+        (b'{"a": "5ecret", b}', "broken"),
+        (b'{"a": "5ecret\xff"}', "broken"),
+        (b'{"a": ' + b"[" * 400 + b'"5ecret"' + b"]" * 400 + b"}", "nested too deep"),
+        (b"a=5ecret", "something else"),
+        (gzip.compress(b"5ecret", mtime=0), "something else"),
     ],
     "xml": [
         (b'{"a": "5ecret"}', "a JSON object"),
@@ -75,7 +76,7 @@ REFUSALS: dict[str, list[tuple[bytes, str]]] = {
     "page": [
         (b' {"return_message": "<div>5ecret</div>"}', "a JSON object"),
         (b"<?xml version='1.0'?><respon>5ecret</respon>", "XML"),
-        (b"5ecret", "neither JSON nor XML"),
+        (b"5ecret", "something else"),
         (b"<html>5ecret\xff", "utf-8"),
     ],
 }
