@@ -12,7 +12,6 @@ import asyncio
 import functools
 import math
 import sys
-import weakref
 from http import HTTPStatus
 from ssl import SSLCertVerificationError, SSLContext
 from typing import TYPE_CHECKING, Any
@@ -38,33 +37,22 @@ from gateway_async.transport.tracked import (
     HttpResponse,
     SendTracker,
     TrackedPayload,
-    arrivals_on,
+    UsedConnections,
     wrote_nothing,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from aiohttp.connector import Connection
-
     from gateway_async.settings import Timeouts
 
 KEEP_IDLE_SECONDS = 1.0
 """A connection idle for longer is not used: if closed meanwhile, it looks like a lost reply."""
 
-_MOST_LOST = 3
-_DISTRUST_SECONDS = 60.0
-"""After `_MOST_LOST` replies in a row were lost on used connections, none is reused for so long.
-
-Then one connection is tried, and the others wait for its reply: tried all at once, as many replies
-would be lost each time.
-"""
-
 _READ_BYTES = 256 * 1024
 """How much of a reply aiohttp buffers; the setting of a given session is not used."""
 
 _KEPT_URLS = 64
-_UNUSED: Any = object()
 _TIMED_OUT = HTTPStatus.REQUEST_TIMEOUT.value
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
 """aiohttp sets no timers: it would set and cancel several a request."""
@@ -108,6 +96,7 @@ class _Opened:
 
     session: aiohttp.ClientSession
     alarm: "Alarm"
+    used: UsedConnections
     places: asyncio.Semaphore
     generator: "AsyncGenerator[aiohttp.ClientSession] | None" = None
 
@@ -181,10 +170,11 @@ class AiohttpTransport:
         if opened is None or self._closed or opened.session.closed:
             opened = await self._open()
         deadline = Deadline(opened.alarm, tracker, seconds)
+        left = len(opened.used)  # each of them may have ended; then a new one is opened
         failure: Exception | None = None
         try:
             while True:
-                payload = TrackedPayload(request, tracker, deadline.restart)
+                payload = TrackedPayload(request, tracker, opened.used, deadline.restart)
                 try:
                     return await self._post(opened, request.path, payload, deadline)
                 except asyncio.CancelledError:
@@ -197,9 +187,10 @@ class AiohttpTransport:
                     failure = error
                 finally:
                     payload.abort_closed()
-                # Try again if a used connection could not take the request: nothing was sent.
-                if deadline.missed or not (payload.problem and payload.on_end):
+                # Try again if the connection could not take the request: nothing was sent.
+                if deadline.missed or not (payload.problem and left):
                     break
+                left -= 1
         finally:
             deadline.end()
         payload.note_end(is_lost=isinstance(failure, _ENDED))
@@ -289,13 +280,17 @@ class AiohttpTransport:
         elif session.closed:
             raise NotSentError("nothing was sent: the given session= is closed")
         opened = self._opened[loop] = _Opened(
-            session, Alarm(loop, self._timeouts), asyncio.Semaphore(self.capacity), generator
+            session,
+            Alarm(loop, self._timeouts),
+            UsedConnections(loop.time),
+            asyncio.Semaphore(self.capacity),
+            generator,
         )
         return opened
 
     async def _own_session(self) -> "AsyncGenerator[aiohttp.ClientSession]":
         options = self._options
-        connector = Pool(
+        connector = aiohttp.TCPConnector(
             limit=options.limit,
             keepalive_timeout=KEEP_IDLE_SECONDS,
             ssl=True if options.ssl is None else options.ssl,
@@ -403,60 +398,6 @@ class Deadline:
         self._alarm.deadlines.discard(self)
         if self.missed:
             self._task.uncancel()
-
-
-class Pool(aiohttp.TCPConnector):
-    """A connection pool that learns whether to reuse connections."""
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401  # aiohttp's
-        super().__init__(**options)
-        self._arrivals: weakref.WeakKeyDictionary[Any, Callable[[], object] | None] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._lost = 0
-        self._distrusts_until = 0.0
-
-    async def connect(self, req: Any, traces: Any, timeout: Any) -> "Connection":  # noqa: ANN401, ASYNC109  # aiohttp's
-        """Give a connection to a request."""
-        while True:
-            connection = await super().connect(req, traces, timeout)
-            protocol, body = connection.protocol, req.body
-            arrivals = self._arrivals.get(protocol, _UNUSED)
-            is_used = arrivals is not _UNUSED
-            is_distrusted = self._lost and self._loop.time() < self._distrusts_until
-            if not (is_used and is_distrusted):
-                break
-            transport = connection.transport
-            connection.close()
-            if transport is not None:
-                transport.abort()  # over TLS, `close` waits half a minute for the peer
-        if isinstance(body, TrackedPayload):
-            if is_used:
-                body.on_end = functools.partial(self.note, is_trial=self._distrust())
-            elif (transport := connection.transport) is not None:
-                arrivals = self._arrivals[protocol] = arrivals_on(transport)
-            body.arrivals = None if arrivals is _UNUSED else arrivals
-        return connection
-
-    def note(self, *, is_lost: bool, is_trial: bool) -> None:
-        """Count used connections that ended in place of the reply.
-
-        Args:
-            is_lost: Whether the connection ended after the request was written, without a reply.
-            is_trial: Whether it was tried while used connections are distrusted.
-        """
-        if is_lost:
-            self._lost += 1
-            self._distrust()
-        elif self._lost < _MOST_LOST or is_trial:  # not a request that had left before
-            self._lost, self._distrusts_until = 0, 0.0
-
-    def _distrust(self) -> bool:
-        """Return whether used connections are distrusted; if so, start that time anew."""
-        is_due = self._lost >= _MOST_LOST
-        if is_due:
-            self._distrusts_until = self._loop.time() + _DISTRUST_SECONDS
-        return is_due
 
 
 def _check_unasked(response: aiohttp.ClientResponse, payload: TrackedPayload) -> None:

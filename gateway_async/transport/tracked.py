@@ -9,6 +9,7 @@ import asyncio
 import functools
 import select
 import sys
+import weakref
 from typing import TYPE_CHECKING, Self
 
 import aiohttp
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 UNREQUESTED = "the connection held bytes that no request had asked for"
 CLOSED = "the connection was closed before the request was written"
+DISTRUSTED = "the gateway ends connections that are used again"
+
+_MOST_LOST = 3
+_DISTRUST_SECONDS = 60.0
 
 
 @attrs.define(eq=False)  # a frozen one takes four times as long to make
@@ -89,32 +94,93 @@ class SendTracker:
         return self.started
 
 
+class UsedConnections:
+    """The connections of a session that were used, and whether they may be used again.
+
+    After three replies in a row were lost on used connections, none is used again for a minute.
+    Then one connection is tried, and the others wait for its reply: tried all at once, as many
+    replies would be lost each minute.
+
+    Args:
+        now: The clock of the loop.
+    """
+
+    def __init__(self, now: "Callable[[], float]") -> None:
+        self._now = now
+        self._arrivals: weakref.WeakKeyDictionary[
+            asyncio.BaseProtocol, Callable[[], object] | None
+        ] = weakref.WeakKeyDictionary()
+        self._lost = 0
+        self._distrusts_until = 0.0
+
+    def __len__(self) -> int:
+        return len(self._arrivals)
+
+    def arrivals_on(
+        self, transport: asyncio.Transport
+    ) -> "tuple[bool, Callable[[], object] | None]":
+        """Return whether a connection was used before, and what polls it for arrivals."""
+        protocol = transport.get_protocol()
+        is_used = protocol in self._arrivals
+        if not is_used:
+            self._arrivals[protocol] = arrivals_on(transport)
+        return is_used, self._arrivals[protocol]
+
+    @property
+    def are_distrusted(self) -> bool:
+        """Whether none may be used again now."""
+        return self._lost > 0 and self._now() < self._distrusts_until
+
+    def begin(self) -> bool:
+        """Return whether a request on a used connection is the trial; the others have to wait."""
+        is_trial = self._lost >= _MOST_LOST
+        if is_trial:
+            self._distrusts_until = self._now() + _DISTRUST_SECONDS
+        return is_trial
+
+    def note(self, *, is_lost: bool, is_trial: bool) -> None:
+        """Count used connections that ended in place of the reply.
+
+        Args:
+            is_lost: Whether the connection ended after the request was written, without a reply.
+            is_trial: See `begin`.
+        """
+        if is_lost:
+            self._lost += 1
+            self.begin()
+        elif self._lost < _MOST_LOST or is_trial:  # not a request that had left before
+            self._lost, self._distrusts_until = 0, 0.0
+
+
 class TrackedPayload(aiohttp.BytesPayload):
     """A body that notes in its tracker when it is asked to write itself.
 
     Attributes:
         tracker: Set before the first byte is written.
-        arrivals: Polls the connection for bytes that have arrived; None if the connection is not
-            one of our own pool.
-        on_end: Called by `note_end`; None unless our pool has used the connection before.
         problem: Why its connection could not take it, so that nothing was written; or empty.
 
     Args:
         request: The request.
         tracker: See above.
+        used: Knows the connections that were used.
         on_written: Called once the body is written.
     """
 
     def __init__(
-        self, request: HttpRequest, tracker: SendTracker, on_written: "Callable[[], None]"
+        self,
+        request: HttpRequest,
+        tracker: SendTracker,
+        used: UsedConnections,
+        on_written: "Callable[[], None]",
     ) -> None:
         # Not BytesPayload's own: it warns of a body above 1 MiB, which is in memory all the same.
         super(aiohttp.BytesPayload, self).__init__(request.body, content_type=request.content_type)
         self._size = len(request.body)
         self.tracker = tracker
-        self.arrivals: Callable[[], object] | None = None
-        self.on_end: Callable[..., None] | None = None
         self.problem: str = ""
+        self._used = used
+        self._is_reused = False
+        self._is_trial = False
         self._on_written = on_written
         self._transport: asyncio.WriteTransport | None = None
 
@@ -145,9 +211,9 @@ class TrackedPayload(aiohttp.BytesPayload):
             self._transport.abort()
 
     def note_end(self, *, is_lost: bool) -> None:
-        """Tell our pool, once it was written, whether the connection ended in place of a reply."""
-        if self.on_end is not None and self.tracker.started:
-            self.on_end(is_lost=is_lost)
+        """Note, once it was written, whether a used connection ended in place of a reply."""
+        if self._is_reused and self.tracker.started:
+            self._used.note(is_lost=is_lost, is_trial=self._is_trial)
 
     async def _connection_problem(self, writer: StreamWriter) -> str:
         """Return why the connection cannot take the request, or an empty text.
@@ -160,7 +226,11 @@ class TrackedPayload(aiohttp.BytesPayload):
         if transport.get_extra_info("sslcontext") is not None:
             for _ in range(2):  # an error of TLS is on its way to the connection for so long
                 await asyncio.sleep(0)
-        arrivals = self.arrivals or arrivals_on(transport)
+        self._is_reused, arrivals = self._used.arrivals_on(transport)
+        if self._is_reused:
+            if self._used.are_distrusted:
+                return DISTRUSTED
+            self._is_trial = self._used.begin()
         is_unread = (arrivals is None or bool(arrivals())) and await has_unread(arrivals)
         if writer.transport is None or transport.is_closing():  # aiohttp would raise
             return CLOSED

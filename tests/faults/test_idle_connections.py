@@ -4,6 +4,7 @@ import asyncio
 import socket
 from typing import Any
 
+import aiohttp
 import attrs
 import pytest
 import trustme
@@ -114,14 +115,19 @@ def test_a_connection_over_tls_is_used_again_by_uvloop(
     assert gateway.connections == 1
 
 
+@pytest.mark.parametrize("is_given", [False, True])
 @pytest.mark.parametrize("last_word", [b"", TIMED_OUT])
 async def test_that_a_gateway_ends_used_connections_is_learnt_and_tried_again_with_one(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, last_word: bytes
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, last_word: bytes, *, is_given: bool
 ) -> None:
     """Tried by all at once, each minute lost as many replies, and they stopped a batch."""
     monkeypatch.setattr("aiohttp.connector.monotonic", lambda: 0.0)  # none is too old
     gateway = Grudging(last_word=last_word)
-    async with serving(gateway.serve) as address, client_at(address) as client:
+    async with (
+        aiohttp.ClientSession() as given,
+        serving(gateway.serve) as address,
+        client_at(address, session=given if is_given else None) as client,
+    ):
         assert [await called(client) for _ in range(6)] == [True, False] * 3
         for _ in range(3):
             assert all(await asyncio.gather(*(called(client) for _ in range(8))))
