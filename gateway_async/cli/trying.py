@@ -105,7 +105,6 @@ class Shop:
         return_url: Where shoppers go once they have paid or declined; {order_no} stands for the
             order number.
         cancel_url: Where they go when they leave without a choice.
-        notify_format: How notifications are written.
     """
 
     host: str = "127.0.0.1"
@@ -115,7 +114,6 @@ class Shop:
     deduplicate_payouts: bool = False
     return_url: str = ""
     cancel_url: str = ""
-    notify_format: Literal["form", "json", "xml"] = "form"
 
 
 @Parameter(name="*", group="Faults")

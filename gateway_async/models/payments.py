@@ -12,7 +12,7 @@ from typing import Annotated, TypeVar
 
 import attrs
 
-from gateway_async.errors import InvalidOrderError, hide_arguments
+from gateway_async.errors import hide_arguments
 from gateway_async.models.values import (
     JOINED,
     MODEL,
@@ -23,7 +23,6 @@ from gateway_async.models.values import (
     as_optional_amount,
     as_optional_number,
     checked,
-    describe,
     to_amount,
     to_card,
     to_objects,
@@ -65,7 +64,7 @@ def _to_items(value: object) -> tuple[Item, ...] | str:
     """Make a tuple of items; refused where the joined text would be split elsewhere."""
     if isinstance(value, str):
         return to_text(value)
-    items = to_objects(Item, value, ", or a str")
+    items = to_objects(Item, value)
     entries = join_items(items).split(ITEM_SEPARATOR)
     if items and [tuple(entry.split(PART_SEPARATOR)) for entry in entries] != [
         item.parts for item in items
@@ -521,8 +520,7 @@ class DirectPayment(_CardPayment):
         accept: The Accept header of the shopper's browser.
 
     Raises:
-        InvalidOrderError: If there is neither a card nor a token, or for a wrong value, or one of
-            another type.
+        InvalidOrderError: For a wrong value, or one of another type.
     """
 
     card: Annotated[str, to_card] | None = None
@@ -530,14 +528,6 @@ class DirectPayment(_CardPayment):
     expiration_year: str | None = None
     security_code: Secret | None = None
     accept: str | None = None
-
-    def __attrs_post_init__(self) -> None:
-        super().__attrs_post_init__()
-        if not any(text and text.strip() for text in (self.card, self.token_id)):
-            raise InvalidOrderError(
-                f"{describe(self)}.card: missing; give the card's number, or token_id for a card "
-                "that the gateway keeps"
-            )
 
 
 @_shows_all_fields

@@ -18,29 +18,22 @@ import aiohttp
 import attrs
 from yarl import URL
 
+from gateway_async.operations import BodyFormat
 from gateway_async.sandbox.faults import (
     LateNotification,
     LostNotification,
     Plan,
     RepeatedNotification,
 )
-from gateway_async.sandbox.messages import JSON_TYPE, XML_TYPE, Notice, clean, to_json, to_xml
+from gateway_async.sandbox.messages import Notice
 from gateway_async.signing import SIGNATURE_FIELD, Signer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
 _KEPT = 1000
 _CONNECTIONS = 8
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
-
-
-WRITERS: "Mapping[str, tuple[str, Callable[[Mapping[str, str]], str]]]" = {
-    "form": ("application/x-www-form-urlencoded", urlencode),
-    "json": (JSON_TYPE, to_json),
-    "xml": (XML_TYPE, to_xml),
-}
-"""How notifications can be written: the content type, and what writes the fields."""
 
 
 @attrs.frozen(kw_only=True)
@@ -51,8 +44,7 @@ class Notification:
         operation: What it is the result of: `pay_direct`, `pay_apm`, `checkout` or `payout`.
         transaction_id: What it is about.
         url: The `notify_url`.
-        content_type: The content type of the body.
-        body: The bytes that were sent, the same at each attempt; to be sent again as they are.
+        body: The form that was sent, the same at each attempt; to be sent again as it is.
         attempts: How often it was tried; 0 where it was lost on purpose, or where the address is
             not on this machine.
         status: The HTTP status of the last attempt; None without an answer.
@@ -61,7 +53,6 @@ class Notification:
     operation: str
     transaction_id: str
     url: str
-    content_type: str
     body: bytes = attrs.field(repr=False)
     attempts: int = 0
     status: int | None = None
@@ -77,14 +68,12 @@ class Notifier:
     """Sends notifications to merchants, in the background.
 
     Attributes:
-        signer: Makes their `encryption_data`, as that of a request; None for none.
-        written_as: How: one of `WRITERS`.
+        signer: Makes their `encryption_data`, as that of a request.
         pauses: Seconds before each attempt, one number an attempt.
         sent: The last 1,000 notifications, in the order in which they were sent or given up.
     """
 
-    signer: Signer | None
-    written_as: str
+    signer: Signer
     pauses: "Sequence[float]"
     sent: deque[Notification] = attrs.field(init=False, factory=lambda: deque(maxlen=_KEPT))
     _session: aiohttp.ClientSession | None = attrs.field(init=False, default=None)
@@ -95,17 +84,13 @@ class Notifier:
 
         It is written and signed once: the bytes are the same at each attempt.
         """
-        is_xml = self.written_as == "xml"
-        fields = {n: clean(v) if is_xml else v for n, v in notice.fields.items()}
-        if self.signer is not None:
-            fields[SIGNATURE_FIELD] = self.signer.sign(notice.operation, fields)
-        content_type, write = WRITERS[self.written_as]
+        signature = self.signer.sign(notice.operation, notice.fields)
+        fields = {**notice.fields, SIGNATURE_FIELD: signature}
         notification = Notification(
             operation=notice.operation.name,
             transaction_id=fields["transaction_id"],
             url=notice.url,
-            content_type=content_type,
-            body=write(fields).encode(),
+            body=urlencode(fields).encode(),
         )
         if plan.of(LostNotification) or not is_loopback(notice.url):
             self.sent.append(notification)
@@ -165,7 +150,7 @@ class Notifier:
             async with self._session.post(
                 notification.url,
                 data=notification.body,
-                headers={"Content-Type": notification.content_type},
+                headers={"Content-Type": BodyFormat.FORM},
                 allow_redirects=False,
             ) as response:
                 return response.status

@@ -33,7 +33,7 @@ from gateway_async.sandbox.messages import (
     read_fields,
     write_reply,
 )
-from gateway_async.sandbox.notifier import WRITERS, Notification, Notifier
+from gateway_async.sandbox.notifier import Notification, Notifier
 from gateway_async.sandbox.records import DONE, REFUSED
 from gateway_async.sandbox.service import SELECTION_FIELDS, Service
 from gateway_async.signing import Credentials, HmacSigner
@@ -89,8 +89,6 @@ class Sandbox:
             for the order number. For a real gateway it is set in its portal.
         cancel_url: Where they go when they leave that page without a choice, likewise; without
             one, to the `return_url`.
-        notify_format: How notifications are written: "form", "json" or "xml".
-        notify_signed: Whether notifications carry an `encryption_data`, made as a request's is.
         notify_pauses: Seconds before each attempt to notify a merchant, one number an attempt.
         credentials: The credentials of its merchant, for a client.
         faults: What goes wrong; add to them at any time.
@@ -111,8 +109,6 @@ class Sandbox:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     return_url: str = ""
     cancel_url: str = ""
-    notify_format: str = "form"
-    notify_signed: bool = True
     notify_pauses: tuple[float, ...] = (0.0, 0.2, 1.0)
     credentials: Credentials = attrs.field(init=False)
     faults: Faults = attrs.field(init=False)
@@ -130,20 +126,11 @@ class Sandbox:
             url = getattr(self, name)
             if url and not to_location(url):
                 raise ConfigurationError(f"Sandbox.{name}: expected a web address, got {url!r}")
-        if self.notify_format not in WRITERS:
-            raise ConfigurationError(
-                f"Sandbox.notify_format: expected one of {', '.join(WRITERS)}, "
-                f"got {self.notify_format!r}"
-            )
         self.credentials = Credentials(
             merchant_id=self.merchant_id, account_id=self.account_id, signer=HmacSigner(self.secret)
         )
         self.faults = Faults(random_seed=self.random_seed)
-        self._notifier = Notifier(
-            signer=self.credentials.signer if self.notify_signed else None,
-            written_as=self.notify_format,
-            pauses=self.notify_pauses,
-        )
+        self._notifier = Notifier(signer=self.credentials.signer, pauses=self.notify_pauses)
 
     def __repr__(self) -> str:
         return f"<Sandbox {self._base_url or 'not started'}>"

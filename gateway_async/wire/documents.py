@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
 from gateway_async.errors import ReplyUnreadableError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 _DEEPEST = 32
 _MOST_TAGS = 100_000
 """A tree takes up to 90 times the memory of its text."""
+_UNREADABLE = "XML that is another, broken, truncated or too large, or has a document type"
 
 _LONGEST_PLAIN = 65_536
 """Bytes; matching takes several times the memory of what it matches."""
@@ -52,24 +52,15 @@ def decode_respon(body: bytes) -> dict[str, Any]:
     trimmed = body.strip()
     if len(trimmed) < _LONGEST_PLAIN and (plain := _plain_fields(trimmed)) is not None:
         return plain
-    problem = "XML with another root element"
-    try:
-        if trimmed.count(b"<") > _MOST_TAGS:
-            problem = f"XML with more than {_MOST_TAGS:,} tags"
-        elif _local_name(root := fromstring(trimmed, forbid_dtd=True)) == "respon":
+    # A ValueError is a document type, or, as a LookupError, an encoding that is not known.
+    with contextlib.suppress(SyntaxError, ValueError, LookupError, RecursionError):
+        may_read = trimmed.count(b"<") <= _MOST_TAGS
+        if may_read and _local_name(root := fromstring(trimmed, forbid_dtd=True)) == "respon":
             value = _value_of(root)
             return value if isinstance(value, dict) else {"#text": value} if value.strip() else {}
-    except DefusedXmlException:
-        problem = "XML with a document type definition or an entity declaration"
-    except RecursionError:
-        problem = f"XML nested more than {_DEEPEST} deep"
-    except (SyntaxError, ValueError, LookupError):
-        # The last two: an encoding that is not known, or that the bytes do not fit.
-        problem = "broken or truncated XML"
     kind = kind_of(trimmed)
-    raise ReplyUnreadableError(
-        f"expected XML <respon>, got {problem if kind == XML else kind} ({len(body)} bytes)"
-    )
+    problem = _UNREADABLE if kind == XML else kind
+    raise ReplyUnreadableError(f"expected XML <respon>, got {problem} ({len(body)} bytes)")
 
 
 def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
@@ -163,28 +154,20 @@ def decode_page(body: bytes) -> CheckoutPage:
 
 
 class _PageReader(HTMLParser):
-    """Finds the title of a page, and the address of its first form that posts."""
+    """Finds the title of a page, and the address of the first form that posts to one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first_tag: str | None = None
         self.title: str | None = None
         self.action: str | None = None
-        self._in_title = False
-        self._form_found = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.first_tag = self.first_tag or tag
-        self._in_title = tag == "title" and self.title is None
         attributes = dict(attrs)
-        posts = (attributes.get("method") or "").strip().lower() == "post"
-        if tag == "form" and posts and not self._form_found:
-            self._form_found = True
-            self.action = attributes.get("action")
+        if tag == "form" and (attributes.get("method") or "").lower() == "post":
+            self.action = self.action or attributes.get("action")
 
     def handle_data(self, data: str) -> None:
-        if self._in_title:
-            self.title = (self.title or "") + data
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_title = self._in_title and tag != "title"
+        if self.lasttag == "title" and self.title is None:
+            self.title = data

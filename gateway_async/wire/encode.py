@@ -307,21 +307,10 @@ def _text(value: Any) -> str:  # noqa: ANN401  # whatever `_values` gives
 def written_fields(
     fields: "Mapping[str, str]", body_format: BodyFormat, dialect: "Dialect"
 ) -> "Mapping[str, str]":
-    """Return fields as a body of this format has them: nested parts of a form may be bracketed.
-
-    Raises:
-        ConfigurationError: Where two fields would have the same name.
-    """
+    """Return fields as a body of this format has them: nested parts of a form may be bracketed."""
     if body_format is BodyFormat.JSON or dialect.form_nesting != "brackets":
         return fields
-    pairs = [pair for name, text in fields.items() for pair in _bracketed(name, text)]
-    written = dict(pairs)
-    if len(written) < len(pairs):
-        raise ConfigurationError(
-            "nothing was sent: two fields would have the same name in brackets; "
-            f"they are {', '.join(fields)}"
-        )
-    return written
+    return dict(pair for name, text in fields.items() for pair in _bracketed(name, text))
 
 
 def _bracketed(name: str, value: Any) -> "Iterator[tuple[str, str]]":  # noqa: ANN401  # as JSON has it

@@ -94,7 +94,7 @@ def test_the_dialect_knows_currencies() -> None:
         ("2.02611E+21,O1,EUR,1,1,", "transaction_id", "digits a spreadsheet cut off"),
         ("T1,O1,EUR,1.2E+05,1,", "amount", "digits a spreadsheet cut off"),
         ("T1,O1,EUR,,1,", "amount", "empty"),
-        ('T1,O1,EUR,"12,50",1,', "amount", "comma; expected a decimal point alone; write it like"),
+        ('T1,O1,EUR,"12,50",1,', "amount", "not a finite number; write it like 12.50"),
         ("T1,O1,EUR,1,-1,", "refund_amount", "is negative"),
         ("T1,O1,EUR,1,NaN,", "refund_amount", "not a finite number; write it like 12.50"),
         ("T1,O1,EUR,1,0.005,", "refund_amount", "written with 2 decimal places"),

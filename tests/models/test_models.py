@@ -45,7 +45,7 @@ ENOUGH: dict[str, dict[str, Any]] = {
     "ReviewOrder": {**ORDER, "review_flag": "1"},
     "RefundOrder": {**ORDER, "refund_amount": "9.90"},
     "OrderRef": {"order_no": "A-1"},
-    "DirectPayment": {**PAYMENT, "card": examples.CARD, "security_code": examples.SECURITY_CODE},
+    "DirectPayment": PAYMENT,
     "RedirectPayment": PAYMENT,
     "ApmPayment": {**PAYMENT, "payment_method": "PIX"},
     "PayoutRequest": {"request_id": "5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11"},
@@ -164,20 +164,11 @@ def test_what_is_enough_is_required_and_nothing_else() -> None:
         model(**enough)
         required = {one.name for one in attrs.fields(model) if one.default is attrs.NOTHING}
         assert required <= set(enough)
-        # These need one of two names, or a card or a token.
-        either = {"OrderRef", "LedgerEntry", "DirectPayment"}
+        either = {"OrderRef", "LedgerEntry"}  # these need one of two names
         assert required == set(enough) or model.__name__ in either
 
 
 # What they convert, and what they refuse besides wrong types and amounts
-
-
-def test_a_direct_payment_is_by_card_or_by_token() -> None:
-    assert DirectPayment(**PAYMENT, card=examples.CARD).security_code is None
-    assert DirectPayment(**PAYMENT, token_id=examples.TOKEN).card is None
-    for nothing in (None, "", " "):
-        with pytest.raises(InvalidOrderError, match=r"A-1.*card: missing; .*token_id"):
-            DirectPayment(**PAYMENT, token_id=nothing)
 
 
 WRONG: list[tuple[Any, str, object, str]] = [

@@ -106,7 +106,7 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
         (b"order_no=A&orderNo=B", "two different values of order_no"),
         (b"<!doctype html><html></html>", "expected XML"),
         (b"<respon><encryption_data>s3cret</encryption_data><order_no>", "XML"),
-        (LAUGHS, "document type definition or an entity"),
+        (LAUGHS, "document type"),
         *(
             (b'{"order_no": "A", "a": ' + b"[" * n + b"]" * n + b"}", "nested too deep")
             for n in (300, 2_000)

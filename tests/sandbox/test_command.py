@@ -89,8 +89,7 @@ def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Sandbox, "__aenter__", begin)
     monkeypatch.setattr(faults.Faults, "add", lambda _, *given: added.append(given))
     options = "--drop-reply 0.01 --latency 0.05s --error-rate 0.1 --missing-item 0.2 --seed 1"
-    more = "--return-url http://a/ --notify-format json"
-    app.run(["sandbox", *options.split(), *more.split()])
+    app.run(["sandbox", *options.split(), "--return-url", "http://a/"])
     assert added == [
         ("*", fault)
         for fault in (
@@ -101,4 +100,4 @@ def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> 
         )
     ]
     (one,) = made
-    assert (one.random_seed, one.return_url, one.notify_format) == (1, "http://a/", "json")
+    assert (one.random_seed, one.return_url) == (1, "http://a/")

@@ -278,7 +278,6 @@ async def test_it_listens_on_this_machine_only_and_once() -> None:
         ("merchant_id", ""),
         ("account_id", None),
         ("secret", b"a secret"),
-        ("notify_format", "yaml"),
         ("return_url", "javascript:x"),
     ],
 )

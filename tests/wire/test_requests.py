@@ -301,9 +301,6 @@ async def test_two_fields_never_share_a_name_on_the_wire() -> None:
     (outcome,) = await gateway.refund([refund_of()])
     assert outcome.status is OutcomeStatus.NOT_SENT
     assert "Dialect.wire_names" in str(outcome.error)
-    gateway = client_over(transport, dialect=BRACKETS)
-    with pytest.raises(ConfigurationError, match="the same name in brackets; they are a, a"):
-        await gateway.call("/v1/payout", {"a": {"b": "1"}, "a[b]": "2"})
     assert transport.asked == []
 
 
