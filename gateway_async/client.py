@@ -176,7 +176,7 @@ class GatewayClient:
         )
         self._session = Session(
             transport=self._transport,
-            observer=Instrumentation(telemetry, self._transport.base_url),
+            instrumentation=Instrumentation(telemetry, self._transport.base_url),
             gateway=address,
             credentials=credentials,
             dialect=setting("dialect", dialect, Dialect),

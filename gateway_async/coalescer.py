@@ -227,7 +227,7 @@ class Coalescer:
                 if not pending.is_wanted:
                     del queue.waiting[pending.identity]  # it is withdrawn
             elif waiter.done() and not waiter.cancelled():
-                self._keep(queue, [waiter.result()])  # it came in the very moment
+                self._note_unclaimed(queue, [waiter.result()])  # it came in the very moment
             raise
 
     def _join(self, operation: "Operation", order: Any) -> tuple[_Queue, _Pending]:  # noqa: ANN401  # anything may come in
@@ -259,7 +259,7 @@ class Coalescer:
                 is_full.set()
         return queue, pending
 
-    def _keep(self, queue: _Queue, outcomes: "Iterable[Outcome[Any, Any]]") -> None:
+    def _note_unclaimed(self, queue: _Queue, outcomes: "Iterable[Outcome[Any, Any]]") -> None:
         """Keep what may have moved money, and log it: its awaiter was cancelled."""
         if queue.operation.is_look_up:
             return
@@ -320,7 +320,7 @@ class Coalescer:
                 queue.left.difference_update(pending.identity for pending in leaving)
                 each = zip(leaving, outcomes, strict=True)
                 unclaimed = [outcome for one, outcome in each if not one.deliver(outcome)]
-                self._keep(queue, unclaimed)
+                self._note_unclaimed(queue, unclaimed)
         if batch.result.unexpected:
             _log.warning(
                 "the reply to a %s listed %d records of orders that were not asked for",

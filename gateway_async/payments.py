@@ -269,7 +269,7 @@ async def carry_out(
     """
     gate, operation = Gate(), request.operation
     attempts = Attempts(session, request, gate)
-    with RequestSpan(session.observer, operation, attempts, None) as span:
+    with RequestSpan(session.instrumentation, operation, attempts, None) as span:
         span.begin()
         task = asyncio.create_task(attempts.run(), name=f"gateway_async {operation.name}")
         cancelled: asyncio.CancelledError | None = None

@@ -182,7 +182,7 @@ class Session:
         retry: How often, and with which pauses, a request is repeated.
         recovery: How an unknown outcome is settled, and what is recorded for that before.
         limiter: Entered around every attempt, if there is one.
-        observer: Logs requests, and reports them to the telemetry.
+        instrumentation: Logs requests, and reports them to the telemetry.
         resending: Operation and transaction of each order that a recovery may be sending again.
         gateway: The gateway, as `checked_base_url` writes it.
     """
@@ -194,7 +194,7 @@ class Session:
     retry: "RetryPolicy"
     recovery: "RecoveryPolicy"
     limiter: "AbstractAsyncContextManager[object] | None"
-    observer: "Instrumentation"
+    instrumentation: "Instrumentation"
     gateway: str = ""
     resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
 
@@ -301,7 +301,7 @@ class Session:
 class Intent(Protocol):
     """The intent to send a request. One that is repeated records it for each attempt."""
 
-    async def keep(self) -> None:
+    async def record(self) -> None:
         """Record the intent; if that raises, nothing is sent."""
 
     async def retract(self) -> None:
@@ -327,8 +327,8 @@ class Attempts(Generic[T]):
         session: What it shares with the other requests of its client.
         request: The request.
         gate: Whether it may leave.
-        intent: Kept at each attempt, when it is the request's turn, and checked right before the
-            first byte. Retracted before a request of which nothing was sent waits for its next
+        intent: Recorded at each attempt, when it is the request's turn, and checked right before
+            the first byte. Retracted before a request of which nothing was sent waits for its next
             attempt. None if nothing is recorded.
         value: The decoded reply; None if there is an error.
         tries: Attempts made.
@@ -421,12 +421,12 @@ class Attempts(Generic[T]):
         self._conclude(message, tracker, response, problem)
 
     async def _send_in_turn(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        """Keep the intent when the limiter lets the request pass, and send it."""
+        """Record the intent when the limiter lets the request pass, and send it."""
         limiter = self._session.limiter
         async with contextlib.nullcontext() if limiter is None else limiter:
             await self._gate.wait_open()
             if self._intent is not None:
-                await self._intent.keep()
+                await self._intent.record()
                 self._gate.check()
             return await self._send(message, tracker)
         # A limiter may swallow errors.

@@ -248,6 +248,6 @@ def plain_batch(
 
     async def open_run() -> "BatchRunner":
         run = open_runner(session, operation, orders, policy)
-        return run.reported(session.observer.batch(operation.name, orders, policy))
+        return run.reported(session.instrumentation.batch(operation.name, orders, policy))
 
     return Batch(operation.name, open_run)

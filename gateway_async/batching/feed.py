@@ -352,7 +352,7 @@ class OrderFeed:
             self._unknown.update(map(self._identity, orders))
             waiting, self._waiting = self._waiting, []
             for index, order in waiting:
-                self._keep(index, order)
+                self._let_wait(index, order)
 
     def give_up(self, error: NotSentError) -> "list[FailedChunk]":
         """End the feed, and return the orders that were taken and never sent.
@@ -385,7 +385,7 @@ class OrderFeed:
                 if (problem := self.check(order)) is not None:
                     self._refuse(index, order, problem)
                 else:
-                    self._keep(index, order)
+                    self._let_wait(index, order)
                 added += 1
         except BaseException:  # raised again: of a check, or of a signal handler
             error = NotSentError("nothing was sent: the orders could not be checked")
@@ -417,7 +417,7 @@ class OrderFeed:
         self._ready = chunk
         return True
 
-    def _keep(self, index: int, order: Any) -> None:  # noqa: ANN401  # an order
+    def _let_wait(self, index: int, order: Any) -> None:  # noqa: ANN401  # an order
         """Let an order wait for its chunk; refuse it if its identity has an unknown outcome."""
         identity = self._identity(order)
         if identity not in self._unknown:

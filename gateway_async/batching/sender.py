@@ -120,8 +120,7 @@ class Sender:
             The error if there was no readable reply, or one that lists none of the orders, though
             they move money.
         """
-        task, observer = asyncio.current_task(), self._session.observer
-        results = self._results
+        task, results = asyncio.current_task(), self._results
         intent = self._recorder.begin(chunk, references, self._marker_prefix)
         attempts: Attempts[Reading] | None = None
         problem: GatewayError | None = None
@@ -136,7 +135,9 @@ class Sender:
                 self._add(chunk.failed(problem or NotSentError(what)))
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_truncated, none_listed = None, False, None
-        with RequestSpan(observer, self._operation, attempts, len(chunk.orders)) as span:
+        with RequestSpan(
+            self._session.instrumentation, self._operation, attempts, len(chunk.orders)
+        ) as span:
             try:
                 span.begin()
                 self._calls[task] = attempts

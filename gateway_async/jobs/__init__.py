@@ -61,7 +61,7 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
         check_size(row, policy)
         run = BatchRunner(session, row, policy)
         run.work = JobWork(run, job, orders, slice_number)
-        return run.reported(session.observer.batch(row.name, orders, policy, job=job.name))
+        return run.reported(session.instrumentation.batch(row.name, orders, policy, job=job.name))
 
     return Batch(name, open_run)
 

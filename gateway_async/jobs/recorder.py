@@ -130,7 +130,7 @@ class JournalIntent(ChunkIntent):
         self._chunk = chunk
         self._sent = sent
 
-    async def keep(self) -> None:
+    async def record(self) -> None:
         """Record the intent, unless that was done.
 
         Raises:
