@@ -5,7 +5,7 @@ import asyncio
 import contextlib
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from gateway_async.batching.feed import check_orders
 from gateway_async.batching.results import BatchResult, Progress, Results
@@ -201,18 +201,6 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
             cancelled.outcome = self._nothing  # type: ignore[attr-defined]  # as for a single call
             raise
         return run
-
-    if not TYPE_CHECKING:  # a type checker is to find the mistake by itself
-
-        def __getattr__(self, name: str) -> NoReturn:
-            known = {*dir(BatchResult), *BatchResult.__annotations__}
-            forgotten = not name.startswith("_") and name in known
-            hint = "; the result has: await the batch first" if forgotten else ""
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}{hint}",
-                name=name,
-                obj=self,
-            )
 
 
 def check_batch(operation: "Operation", orders: object, policy: "BatchPolicy") -> None:

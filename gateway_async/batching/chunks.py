@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.judge import SUCCEEDED, Judgement, all_echoed, judge
-from gateway_async.errors import NOTHING_SENT, GatewayError, RejectedError, ReplyUnreadableError
-from gateway_async.models.orders import OutcomeStatus, markers_of, status_codes, statuses_of
+from gateway_async.errors import NOTHING_SENT, GatewayError, RejectedError
+from gateway_async.models.orders import OutcomeStatus, markers_of, status_codes
 from gateway_async.outcomes import (
     EchoingReply,
     Exchange,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
 
 _SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
-_WITHOUT_ERROR = (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
 
 
 @attrs.define(eq=False, weakref_slot=False)
@@ -199,19 +198,10 @@ class AnsweredChunk:
         """Read the reply once more, and judge it as before."""
         if self.is_echoed:
             return all_echoed(self._echoing().items)
-        try:
-            payload = decode_json(self.reply)
-        except ReplyUnreadableError as error:  # nested so deep that this stack cannot take it
-            bare = error.with_traceback(None)
-            verdicts: list[tuple[OutcomeStatus, GatewayError | None]] = [
-                (status, None if status in _WITHOUT_ERROR else bare)
-                for status in statuses_of(self.statuses)
-            ]
-            return Judgement(verdicts, [()] * len(verdicts), [])
         return judge(
             self.operation,
             self.orders,
-            payload,
+            decode_json(self.reply),
             self._dialect,
             self.sending.references,
             markers=markers_of(self.sending.marker_prefix, self.indices),

@@ -244,22 +244,13 @@ def _judge_items(
 ) -> "Verdict":
     """Judge an order by its items; `denial` is a reply by which nothing was done, or None."""
     first = items[0]
-    if not _are_alike(items):
+    if any(item != first for item in items[1:]):
         return _unreadable("the reply lists this order several times, and differently")
     contradiction = find_contradiction(operation, first, order, dialect)
     if contradiction is not None:
         return _unreadable(contradiction)
     verdict = _judge_status(operation, first, dialect)
     return _denied(operation, first, denial) if denial and verdict is SUCCEEDED else verdict
-
-
-def _are_alike(items: "tuple[Item, ...]") -> bool:
-    if len(items) == 1:
-        return True
-    try:
-        return all(item == items[0] for item in items[1:])
-    except RecursionError:  # nested too deep to compare
-        return False
 
 
 def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":

@@ -178,11 +178,6 @@ def status_codes(statuses: Iterable[OutcomeStatus]) -> bytes:
     return bytes([_CODES[status] for status in statuses])
 
 
-def statuses_of(codes: bytes) -> list[OutcomeStatus]:
-    """Read such bytes."""
-    return [_STATUSES[code] for code in codes]
-
-
 def count_status(codes: bytes, status: OutcomeStatus) -> int:
     """Count one status in such bytes."""
     return codes.count(_CODES[status])
