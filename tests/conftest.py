@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
 from gateway_async.sandbox import Sandbox, faults
@@ -17,7 +17,8 @@ from tests.support.clock import Clock
 from tests.support.dragnet import SIGNER_SECRET, Dragnet
 from tests.support.slow import SlowMarker
 
-settings.register_profile("no-clock", deadline=None)  # a busy machine is no failure
+# A busy machine is no failure.
+settings.register_profile("no-clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no-clock")
 
 
