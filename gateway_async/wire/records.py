@@ -17,7 +17,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import attrs
 
-from gateway_async.models.records import MaskedCard, Message, Page, Record
+from gateway_async.models.records import NOTHING, MaskedCard, Message, Page, Record
 from gateway_async.models.values import (
     MASK,
     SignatureText,
@@ -196,7 +196,7 @@ def read(value):
         raise KeyError
     record = Unfrozen()
     {fields}
-    record.extra, record.unreadable = {{}}, {{}}
+    record.extra = record.unreadable = NOTHING
     record.__class__ = model
     return record
 """
@@ -270,6 +270,7 @@ class _Reader:
         scope: dict[str, Any] = {
             "model": self._model,
             "Unfrozen": self._unfrozen,
+            "NOTHING": NOTHING,
             # orjson makes equal keys one object, which a dict finds without comparing texts.
             **{f"key_{name}": name for name in present},
             **{f"default_{name}": default for name, (_, default) in self.fields.items()},

@@ -1,8 +1,12 @@
 """Reading records from replies, however sloppy."""
 
+import copy
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+
+import orjson
+import pytest
 
 from gateway_async import (
     DeliveryInformation,
@@ -145,3 +149,12 @@ async def test_a_payout_result_repeats_the_request() -> None:
     first, *others = beneficiary.person_documents
     assert (first.labels, first.unreadable) == (None, {"labels": '["a",1,{"b":2}]'})
     assert [one.labels for one in others] == [None, ("passport",), ("d", "1")]
+
+
+async def test_records_with_nothing_unusual_share_what_is_empty() -> None:
+    first, second = await page_of(TRANSACTION, TRANSACTION)
+    assert first.extra is second.extra is first.unreadable
+    shared: Any = first.extra
+    with pytest.raises(TypeError, match="make a dict of it first"):
+        shared.update({"a": 1})
+    assert orjson.dumps([shared, copy.deepcopy(shared), shared | {"a": 1}]) == b'[{},{},{"a":1}]'
