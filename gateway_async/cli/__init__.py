@@ -1,6 +1,5 @@
 """The command line, `gateway-async`; it needs the extra `gateway-async[cli]`."""
 
-import io
 import os
 import sys
 import traceback
@@ -24,8 +23,6 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # as standard error does by itself
-        sys.stdout.reconfigure(errors="backslashreplace")
     code = _UNSETTLED
     try:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):

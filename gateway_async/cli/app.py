@@ -2,8 +2,8 @@
 
 import asyncio
 import shlex
-import signal
 from collections.abc import Sequence
+from datetime import timedelta
 from importlib.metadata import version
 
 import attrs
@@ -62,9 +62,6 @@ def _help(name: str) -> str | None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):  # not on Windows
-        if signal.getsignal(number) is signal.SIG_DFL:  # and not ignored, as nohup has it
-            signal.signal(number, signal.default_int_handler)
     given = list(arguments)
     app = make_app(is_listed=not given or given[0] in ("--help", "-h"))
     try:
@@ -121,4 +118,4 @@ def make_app(*, is_listed: bool = False) -> App:
 
 def _shown_default(value: object) -> str | None:
     """Return a default as the help shows it; None for one that says nothing."""
-    return None if value is None or value is False or value in ((), "") else str(value)
+    return None if value is None or value is False or value in ((), "", timedelta()) else str(value)

@@ -6,7 +6,6 @@ was seen, what it may mean, and the question to ask.
 
 import contextlib
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -30,7 +29,6 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
 from gateway_async.journal.location import locate
 from gateway_async.models.orders import OrderRef, OutcomeStatus
-from gateway_async.models.values import mask_cards
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.payments import recent_request
@@ -57,9 +55,7 @@ _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
 _SECOND = timedelta(seconds=1)
 _CLOCK_TOLERANCE = 30 * _SECOND
-_LONGEST_EXCERPT = 160
 _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-_TAG = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.IGNORECASE | re.DOTALL)
 
 # The command
 
@@ -92,7 +88,7 @@ async def check(
         json: Print one JSON object: exit_code and findings.
     """
     settings = given.settings()
-    credentials = settings.credentials(os.environ, console.warn)
+    credentials = settings.credentials(os.environ)
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
     console.has_begun = True
@@ -107,13 +103,9 @@ async def check(
             if one.advice:
                 output(f"         -> {one.advice}")
     if write is not None:
-        with contextlib.suppress(OSError):  # the file then says that it cannot be written
-            write.parent.mkdir(parents=True, exist_ok=True)
         with out_file(write, console.warn, option="--write: ") as file:
             file.write(write_config(settings))
         console.note(f"{write} is written: give it as --config {write}")
-    elif not json:
-        console.note("--write config.toml writes the questions that the interface leaves open")
     return code
 
 
@@ -146,21 +138,19 @@ class Answer:
     Attributes:
         http_status: Its HTTP status; None where no reply came.
         ahead: How far its `Date` is ahead of this machine's clock; None without one.
-        shown: Content type and beginning of the body, masked.
-        payload: Its body; None if it is no JSON object.
+        is_json: Whether its body is a JSON object.
         error: Why it does not count as answered; None if it does.
     """
 
     http_status: int | None = None
     ahead: timedelta | None = None
-    shown: str = ""
-    payload: Mapping[str, Any] | None = None
+    is_json: bool = False
     error: GatewayError | None = None
 
     @property
     def is_refused(self) -> bool:
         """Whether the gateway, or something before it, answered no."""
-        is_json = self.http_status == HTTPStatus.OK and self.payload is not None
+        is_json = self.http_status == HTTPStatus.OK and self.is_json
         return self.error is not None and (is_json or self.http_status in _REFUSALS)
 
 
@@ -199,9 +189,10 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
         response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
     except GatewayError as error:
         return Answer(error=error)
-    middle, payload, failure = started + (datetime.now(UTC) - started) / 2, None, None
+    middle, is_json, failure = started + (datetime.now(UTC) - started) / 2, False, None
     try:
-        payload = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
+        decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
+        is_json = True
         session.decode(request, response, message.signature)
     except GatewayError as error:
         failure = error
@@ -209,14 +200,7 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
     with contextlib.suppress(ValueError):  # in UTC even where it does not name it
         moment = parsedate_to_datetime(response.headers.get("Date", ""))
         ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - middle
-    kind = masked(response.headers.get("Content-Type", "")) or "no content type"
-    return Answer(
-        http_status=response.status,
-        ahead=ahead,
-        shown=f"{kind}: {excerpt(response.body, message.signature)!r}",
-        payload=payload,
-        error=failure,
-    )
+    return Answer(http_status=response.status, ahead=ahead, is_json=is_json, error=failure)
 
 
 _Row: TypeAlias = tuple[str, bool, str, str]
@@ -243,13 +227,13 @@ def _judge_way(query: Answer, settings: Settings, proxy: str | None) -> Iterator
 
 
 def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
-    status, seen = query.http_status, f"{_QUERY} answered HTTP {query.http_status} with "
-    is_json = status == HTTPStatus.OK and query.payload is not None
+    status, seen = query.http_status, f"{_QUERY} answered HTTP {query.http_status}"
+    is_json = status == HTTPStatus.OK and query.is_json
     is_unsent = isinstance(query.error, NotSentError | ConfigurationError)
     yield "reply", is_unsent, SKIPPED, "there is no connection"
     yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"
-    yield "reply", is_json, OK, f"{seen}JSON"
-    yield "reply", True, WRONG if query.is_refused else UNKNOWN, seen + query.shown
+    yield "reply", is_json, OK, f"{seen} with JSON"
+    yield "reply", True, WRONG if query.is_refused else UNKNOWN, f"{seen}: {query.error}"
     ahead = query.ahead if query.ahead is not None else refunds.ahead
     off = abs(ahead or timedelta())
     side = "ahead of" if ahead == off else "behind"
@@ -260,9 +244,9 @@ def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
 
 
 def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> Iterator[_Row]:
-    read = [one for one in (query, refunds) if one.payload is not None]
+    read = [one for one in (query, refunds) if one.is_json]
     is_accepted = any(one.error is None for one in read)
-    refusal = masked(str(read[0].error)) if read else ""
+    refusal = str(read[0].error) if read else ""
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
     for check in ("credentials", "signature"):
@@ -350,17 +334,6 @@ def _misfits(
 def _values(records: tuple[Any, ...], name: str) -> set[Any]:
     """Return the values that records have of a field."""
     return {value for one in records if (value := getattr(one, name, None)) not in (None, "")}
-
-
-def excerpt(body: bytes, signature: str) -> str:
-    """Return the beginning of a body as one line, without signature, tags and card numbers."""
-    text = body[:65_536].decode("utf-8", errors="replace")
-    return masked(_TAG.sub(" ", text.replace(signature, "***") if signature else text))
-
-
-def masked(text: str) -> str:
-    """Return the beginning of a text as one line, with anything like a card number masked."""
-    return " ".join(mask_cards(text).split())[:_LONGEST_EXCERPT]
 
 
 # The file

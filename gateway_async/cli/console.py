@@ -2,25 +2,21 @@
 
 import asyncio
 import contextlib
-import json
 import logging
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, TextIO, cast
 
 import attrs
+import orjson
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.report.report import Totals
-from gateway_async.signing import HmacSigner
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
@@ -29,15 +25,6 @@ _SECONDS_BETWEEN_FRAMES = 0.1
 _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
 }
-
-_TABLES: dict[type, str] = {
-    HmacSigner: "signer",
-    **{one.type: one.name for one in attrs.fields(Settings) if one.type and attrs.has(one.type)},
-}
-_NAMES = {one.__name__: name for one, name in _TABLES.items()}
-# With a field behind it: a job, or a file, may go by the name of a class.
-_WRITTEN = (rf"{one.__name__}(?=\.(?:{'|'.join(attrs.fields_dict(one))})\b)" for one in _TABLES)
-_CLASS = re.compile(rf"\b(?:{'|'.join(_WRITTEN)})|(?<=\bthe )Dialect\b")
 
 
 class Exit(IntEnum):
@@ -79,27 +66,14 @@ def output(text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print what a command is asked for as JSON; times are ISO 8601 in UTC."""
-
-    def to_json(one: object) -> str:
-        if isinstance(one, datetime):
-            return one.astimezone(UTC).isoformat(timespec="seconds")
-        return str(one)
-
-    sys.stdout.write(in_toml(json.dumps(value, indent=2, default=to_json)) + "\n")
+    """Print what a command is asked for as JSON."""
+    form = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_OMIT_MICROSECONDS
+    output(orjson.dumps(value, default=str, option=form).decode())
 
 
 def plain(text: str) -> str:
-    """Return a text for a terminal: settings as in the TOML file, control characters escaped.
-
-    Texts of a gateway are not trusted.
-    """
-    return in_toml(text).translate(_CONTROLS)
-
-
-def in_toml(text: str) -> str:
-    """Name settings as the TOML file does: `Dialect.wire_names` is `dialect.wire_names` there."""
-    return _CLASS.sub(lambda found: _NAMES[found[0]], text)
+    """Return a text for a terminal, control characters escaped: a gateway's are not trusted."""
+    return text.translate(_CONTROLS)
 
 
 def listed(found: Mapping[str, int] | Mapping[str, Totals]) -> str:
@@ -132,10 +106,6 @@ def summary(
     return f"{what}: {', '.join(orders)}{made}; {seconds:.1f} s"
 
 
-def _clock(moment: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(moment))
-
-
 @attrs.define(kw_only=True)
 class Console:
     """Says what happens.
@@ -146,7 +116,6 @@ class Console:
         is_verbose: Whether everything that the library logs is said.
         rich: Where it is said.
         has_begun: Whether the command may have sent something.
-        waits_until: Until when a job waits, as the library logs it: seconds since the epoch.
     """
 
     line: str = ""
@@ -156,7 +125,6 @@ class Console:
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
     has_begun: bool = attrs.field(default=False, init=False)
-    waits_until: float = attrs.field(default=0.0, init=False)
     _alike: dict[tuple[str, str], tuple[int, str]] = attrs.field(factory=dict, init=False)
     """By logger and kind of warning, how many there were beyond the first, and the last."""
 
@@ -212,9 +180,6 @@ class Console:
 
     def _pass_on(self, record: logging.LogRecord) -> None:
         kind, text = (record.name, str(record.msg)), record.getMessage()
-        if (seconds := getattr(record, "wait_seconds", 0)) > 0:
-            self.waits_until = time.time() + seconds
-            text += f" (until {_clock(self.waits_until)})"
         if kind in self._alike:
             self._alike[kind] = self._alike[kind][0] + 1, text
         else:
@@ -262,8 +227,6 @@ async def progress(
         nonlocal said
         count, counts = look()
         rate = f"{(count - before) / max(time.monotonic() - started, 1):,.0f}/s"
-        if count in (before, said) and console.waits_until > time.time():  # or it goes on already
-            rate = f"waits until {_clock(console.waits_until)}"
         parts = (f"{name}: {count:,} of {total:,}", rate, listed(counts))
         text = ", ".join(filter(None, parts))
         if not bar.disable:

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
-import re
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import attrs
 import orjson
@@ -20,11 +20,10 @@ from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
-from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
+from gateway_async.errors import JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
-from gateway_async.journal.codec import difference
 from gateway_async.journal.rows import Row
-from gateway_async.journal.states import DECISIONS, IN_DOUBT
+from gateway_async.journal.states import IN_DOUBT
 from gateway_async.operations import OPERATIONS, OperationClass
 from gateway_async.report.report import Totals
 
@@ -71,8 +70,7 @@ class KnownJob:
         before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
         if self.status is not None:
             kind = "is done" if self.is_done else "goes on"
-            held = "; without --again, orders that these have are held"
-            made = f" (made by --again: {before}{held})" if before else ""
+            made = f" (made by --again: {before}; what these have is held)" if before else ""
             return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}{made}"
         new = f"new job {self.name} in {self.place}"
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
@@ -124,8 +122,7 @@ def find_job(
         again: Whether the orders are to be sent once more when they are done.
 
     Raises:
-        ConfigurationError: If it has no name, the settings name no journal, the job of that name
-            has other orders, or another job may pay a payout of the file.
+        ConfigurationError: If it has no name, or the settings name no journal.
         JournalError: If the journal cannot be read.
     """
     operation = file.operation
@@ -145,9 +142,7 @@ def find_job(
                 if not status.imported:  # what a killed import left is as good as new
                     break
                 found.append(status)
-            if found and job is not None:
-                await _check_orders(journal, found[0], settings, file)
-            if not found and not (again and operation.kind is OperationClass.KEYED):
+            if not found:
                 others = [one async for one in _others(journal, settings, file)]
         if not found:
             return KnownJob(name, settings.place, others=tuple(others))
@@ -162,43 +157,9 @@ def find_job(
     return asyncio.run(find())
 
 
-async def _check_orders(
-    journal: Journal, job: JobStatus, settings: Settings, file: OrderFile
-) -> None:
-    """Refuse a file of other orders than those of the job that is to go on with it.
-
-    Raises:
-        ConfigurationError: Naming the first line that differs, its columns that do, and both values
-            of the first of them; or for what, and for whom, the job is.
-    """
-    whose = {name: str(getattr(settings, name)) for name in ("merchant_id", "account_id")}
-    subject = {"operation": file.operation.name, **whose, "gateway": settings.address}
-    problem = (await journal.job(job.name).head()).difference(subject)
-    orders = zip(file.lines, file.orders(), strict=False)
-    async for row in rows_of(journal, job.name):
-        line, order = next(orders, (0, row.order))
-        if not problem and row.order != order:
-            problem = f"line {line} has another {difference(row.order, order)}"
-        if problem:
-            break
-    if not problem and job.total != file.totals.orders:
-        problem = f"it has {job.total:,}, and the file {file.totals.orders:,}"
-    if problem:
-        raise ConfigurationError(
-            f"job {job.name!r} has other orders: {problem}; nothing was sent. Give the file of the "
-            "job, or, for different orders only, another --job"
-        )
-
-
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
-    """Say what became of the orders of a file in the latest jobs: with another amount, say.
-
-    Raises:
-        ConfigurationError: If one of them may pay a payout of the file.
-    """
+    """Say what became of the orders of a file in the latest jobs: of those that sent any."""
     whose = (file.operation.name, settings.merchant_id, settings.account_id)
-    is_allowed = settings.policy.duplicates == "allow"
-    must_differ = settings.dialect.must_send_once(file.operation) and not is_allowed
     left = _LOOKED_THROUGH
     for job in reversed(await journal.jobs()):
         is_ours = (job.operation, job.merchant_id, job.account_id) == whose
@@ -207,30 +168,16 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
         left -= job.total
         if left < 0:
             return
-        states, differing, example = Counter[str](), 0, ""
+        states = Counter[str]()
         try:
             async for row in rows_of(journal, job.name):
-                found = None if row.state is JobState.DECLINED else file.find(row.order)
-                if found is None:
-                    continue
-                if must_differ:
-                    raise ConfigurationError(
-                        f"line {found[0]}: its request_id stands in job {job.name!r}, and may be "
-                        "paid by it; nothing was sent. Leave out what that job has, or give "
-                        "another payout a request_id of its own"
-                    )
-                states[row.state] += 1
-                if not found[1]:
-                    differing += 1
-                    amount = " ".join(map(str, file.operation.moved_by(row.order) or ()))
-                    example = example or f"line {found[0]}: {amount} there"
+                states[row.state] += file.has(row.order)
         except JournalError as error:  # such as one that another release stored
             yield f"{_dated(job)} may have orders of this file, too: {error}"
             continue
-        if states.keys() - {JobState.NEW}:
-            other = f", {differing:,} with another amount ({example})" if differing else ""
+        if {*+states} - {JobState.NEW, JobState.DECLINED}:
             count = counted(states.total(), "order")
-            yield f"{_dated(job)} has {count} of this file ({listed(states)}){other}"
+            yield f"{_dated(job)} has {count} of this file ({listed(states)})"
 
 
 # Running one
@@ -246,19 +193,11 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         file: The file that it is made from; None where the journal has its orders.
 
     Raises:
-        ConfigurationError: If workers alone run it, or the answer was no.
+        ConfigurationError: If the answer was no.
     """
     run.job = known.name
-    is_cut = known.status is not None and known.status.is_cut and known.status.imported
-    if is_cut and not known.is_done:
-        raise ConfigurationError(
-            f"job {known.name!r} was cut into slices, which workers alone run; start one with:\n"
-            f"  {options.worker_line(run.given)}"
-        )
-    if run.again:
-        run.settings = _settings_of_again(run, known.status)
-        if question and OPERATIONS[run.operation].confirms:
-            question += "; refunds and payouts that other jobs made are made again"
+    if run.again and known.status is None:
+        run.settings = _settings_of_again(run)
     if question and not known.is_done:
         run.console.confirm(f"{known}: {question}")
     else:
@@ -278,8 +217,7 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
 
     async def work(out: TextIO) -> None:
         with run.keeping_failure():
-            if not is_cut:  # else workers have done it, and no process can take it
-                await drive()
+            await drive()
         run.has_begun = True
         async with run.settings.open_journal(create=False) as journal:
             await write_job(run, journal, out, file=file, reasons=reasons)
@@ -288,13 +226,10 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
         return run.carry_out(work)
 
 
-def _settings_of_again(run: Run, status: JobStatus | None) -> Settings:
+def _settings_of_again(run: Run) -> Settings:
     """Return settings that hold neither alike refunds nor payouts that other jobs have."""
-    policy, recovery = run.settings.policy, run.settings.recovery
-    # Where the journal is an old copy, refunds since the job began are its own; dates of the
-    # gateway have whole seconds.
-    is_off = status is None or recovery.hold_alike_hours is None
-    recovery = attrs.evolve(recovery, hold_alike_hours=None if is_off else 1 / 3600)
+    recovery = attrs.evolve(run.settings.recovery, hold_alike_hours=None)
+    policy = run.settings.policy
     if OPERATIONS[run.operation].kind is OperationClass.KEYED:
         policy = attrs.evolve(policy, duplicates="allow")
     return attrs.evolve(run.settings, recovery=recovery, policy=policy)
@@ -311,7 +246,6 @@ Example: `gateway-async jobs show NAME`""",
 )
 
 _SHOWN = 100
-_SPAN = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 
 
 def _facts(status: JobStatus) -> dict[str, Any]:
@@ -324,11 +258,6 @@ def _facts(status: JobStatus) -> dict[str, Any]:
         "states": states_of(status),
         "is_running": status.is_running,
     }
-
-
-def _running(status: JobStatus, settings: Settings) -> str:
-    words = f"running, or its process ended within {settings.journal_lease_seconds:g} s"
-    return words if status.is_running else "no"
 
 
 async def _read(settings: Settings, name: str) -> tuple[JobStatus, Mapping[str, Totals], list[Row]]:
@@ -368,7 +297,7 @@ async def list_jobs(
         place = f" at {status.gateway}" if status.gateway else ""
         output(f"{status.name}\n  {status.operation} of {_date(status)}{place}: {states}")
         if status.is_running:
-            output(f"  {_running(status, settings)}")
+            output("  running, or its process ended within seconds")
 
 
 @jobs.command
@@ -399,7 +328,7 @@ async def show(
         facts["amounts"] = {str(state): one.amounts for state, one in totals.items() if one.orders}
         print_json({**facts, "in_doubt": listing, "in_doubt_count": count})
         return
-    facts["created_at"], facts["is_running"] = _date(status), _running(status, settings)
+    facts["created_at"] = _date(status)
     facts["states"] = listed(totals) or "no orders"
     for field, value in facts.items():
         output(f"{field:<12} {value}")
@@ -447,8 +376,9 @@ def outcomes(
 @jobs.command
 async def resolve(
     name: str,
+    outcome: Literal["succeeded", "declined", "not_sent", "unknown"],
     /,
-    *which: str,
+    *orders: int | UUID,
     note: str,
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
     given: options.Stored = options.Stored(),
@@ -456,49 +386,21 @@ async def resolve(
 ) -> None:
     """Decide on orders that are in doubt, on all that are named or on none; nothing is sent.
 
-    Example: `gateway-async jobs resolve NAME 17 151-199 succeeded --note "seen in the portal"`
+    Example: `gateway-async jobs resolve NAME succeeded 17 151 --note "seen in the portal"`
 
     Args:
         name: The name of the job.
-        which: The orders, by their index in the job, from 0, as `jobs show` prints them, such as
-            17 or 151-199, or payouts by their request_id; then their outcome: succeeded, declined,
-            unknown, or not_sent, which lets the next run send them.
+        outcome: What became of them; not_sent lets the next run send them.
+        orders: The orders, by their index in the job, from 0, as `jobs show` prints it, or payouts
+            by their request_id.
         note: Why, such as "seen in the merchant portal"; it is kept.
-        state: In place of names: all orders of the job that are in this state; may be repeated.
+        state: All orders of the job that are in this state; may be repeated.
     """
-    *words, decision = which or ("",)
-    if decision not in DECISIONS or bool(words) == bool(state):
-        wrong = f"{decision!r} is no outcome; " if which and decision not in DECISIONS else ""
-        raise ConfigurationError(
-            f"{wrong}name the orders and then their outcome, such as `17 151-199 succeeded`, or "
-            f"`declined --state held`; the outcome is one of {', '.join(DECISIONS)}"
-        )
     async with given.settings().open_journal(create=False) as journal:
-        status = await journal.status(name)
-        meant = [one for text in words for one in _named(text, status)]
-        if state:
-            meant += [row.index async for row in rows_of(journal, name) if row.state in state]
-        await journal.resolve(name, meant, decision, note)
-    then = "; the next run of the job sends them" if decision == "not_sent" else ""
-    console.note(f"job {name}: {counted(len(meant), 'order')} {decision}{then}")
-
-
-def _named(text: str, job: JobStatus) -> Iterable[int | str]:
-    """Return the indexes that `17` or `151-199` stands for; of payouts, also a request_id.
-
-    Raises:
-        ConfigurationError: If it is none of these.
-    """
-    if (found := _SPAN.fullmatch(text)) is not None:
-        first, last = int(found[1]), int(found[2] or found[1])
-        if first <= last:
-            return range(first, min(last, max(first, job.total)) + 1)
-    if OPERATIONS[job.operation].kind is OperationClass.KEYED:
-        return [text]
-    raise ConfigurationError(
-        f"{text!r} is no index of an order, such as 17, and no range of them, such as 151-199; "
-        "`jobs show` lists them"
-    )
+        found = [row.index async for row in rows_of(journal, name) if row.state in state]
+        await journal.resolve(name, meant := [*orders, *found], outcome, note)
+    then = "; the next run of the job sends them" if outcome == "not_sent" else ""
+    console.note(f"job {name}: {counted(len(meant), 'order')} {outcome}{then}")
 
 
 # Going on

@@ -14,10 +14,10 @@ import attrs
 import orjson
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, counted, in_toml, output, print_json
+from gateway_async.cli.console import Exit, counted, output, print_json
 from gateway_async.cli.jobs import KnownJob, find_job, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
-from gateway_async.cli.outcomes import Kept, lines_of, result_cells
+from gateway_async.cli.outcomes import Kept, result_cells
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
@@ -50,11 +50,13 @@ def send(
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
-    run = Run(command=name, console=console, given=given, source=orders)
+    run = Run(command=name, console=console, given=given, source=orders, again=given.again)
     settings = run.settings
     with open_orders(orders, run.operation, settings) as file:
         run.check(needs_out=not given.dry_run)
         known = find_job(settings, file, job=given.job, again=given.again)
+        if file.unread:
+            console.note(f"columns that are not sent: {file.unread}")
         if given.dry_run:
             _show_plan(run, file, known)
             return Exit.DONE
@@ -62,8 +64,6 @@ def send(
         is_repeated = known.others or (known.before and known.status is None)
         if file.operation.confirms or is_repeated:
             question = file.question(settings.address)
-        if file.unread and (given.yes or not question):
-            console.note(f"columns that are not sent: {file.unread}")
         return run_job(run, known, "" if given.yes else question, file)
 
 
@@ -82,22 +82,17 @@ def look_up(
             identifiers is looked up by its transaction_id.
     """
     run = Run(command=name, console=console, given=given, source=orders)
-    columns, out_file = result_columns(OPERATIONS[run.operation]), given.out
+    columns = result_columns(OPERATIONS[run.operation])
     policy = attrs.evolve(run.settings.policy, duplicates="allow")  # to ask twice does no harm
     with (
         open_orders(orders, run.operation, run.settings) as file,
         contextlib.closing(Kept()) as found,
     ):
-        run.check(needs_out=given.json)
+        run.check()
 
         def keep(outcome: Outcome[Any, Any]) -> bytes:
-            line = file.lines[outcome.index]
-            run.report.see(outcome, line)
-            if out_file is None:
-                kept = lines_of(outcome, line).encode()
-            else:
-                kept = orjson.dumps(result_cells(outcome, columns))
-            found[outcome.index] = kept
+            run.report.see(outcome, file.lines[outcome.index])
+            found[outcome.index] = kept = orjson.dumps(result_cells(outcome, columns))
             return kept
 
         async def work(out: TextIO) -> None:
@@ -106,15 +101,12 @@ def look_up(
                     batch = client.batch(run.operation, file.orders(), policy=policy)
                     await run.drive(batch, total=file.totals.orders, see=keep)
             passed = [one for one in file.table.header if one not in columns]
-            write = None if out_file is None else csv_writer(out, [*passed, *columns])
+            write = csv_writer(out, [*passed, *columns])
             for index, row in enumerate(file.table.rows()):
                 if (kept := found.get(index)) is None:
                     order, status = file.order_of(row), OutcomeStatus.NOT_SENT
                     kept = keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
-                if write is None:
-                    out.write(kept.decode())
-                else:
-                    write({**row.cells, **orjson.loads(kept)})
+                write({**row.cells, **orjson.loads(kept)})
 
         return run.carry_out(work)
 
@@ -205,7 +197,7 @@ def reconcile(
     words, policy = run.settings.reconcile, run.settings.policy
     with open_table(ledger) as table:
         file = OrderFile(table, LEDGER)
-        run.check(needs_out=given.json)
+        run.check()
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
         if "refunded" not in table.header:
@@ -225,22 +217,17 @@ def reconcile(
 
 
 async def _compare(run: Run, file: OrderFile, compared: Reconciliation, out: TextIO) -> None:
-    """Write each difference of a reconciliation, or print it where there is no file."""
+    """Write each difference of a reconciliation."""
     rows = enumerate(file.table.rows())
     at, row = next(rows)
-    add = None
-    if run.given.out is not None:
-        columns = [name for name in file.table.header if name not in _COLUMNS]
-        add = csv_writer(out, [*columns, *_COLUMNS])
+    columns = [name for name in file.table.header if name not in _COLUMNS]
+    write = csv_writer(out, [*columns, *_COLUMNS])
 
     def see(difference: Difference) -> None:
         nonlocal at, row
         while at < difference.index:  # both come in the order of the ledger
             at, row = next(rows)
-        if add is None:
-            output(f"line {row.line}: {difference.text}")
-        else:
-            add({**row.cells, **_cells(difference, row.line)})
+        write({**row.cells, **_cells(difference, row.line)})
         run.report.see_difference(difference, row.line)
 
     await run.drive(compared, total=file.totals.orders, see=see)
@@ -252,7 +239,6 @@ def _cells(difference: Difference, line: int) -> dict[str, object]:
     def joined(value: object) -> str:
         return ";".join(map(to_text, value if isinstance(value, tuple) else (value,)))
 
-    error = in_toml(str(difference.error or ""))
     said = joined(difference.ledger), joined(difference.gateway)
-    cells = (difference.kind, difference.field, *said, error, line)
+    cells = (difference.kind, difference.field, *said, difference.error, line)
     return dict(zip(_COLUMNS, cells, strict=True))

@@ -3,14 +3,12 @@
 import os
 import re
 import shlex
-from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
-from urllib.parse import unquote
+from typing import Annotated, Any, Literal
 
 import attrs
-from cyclopts import CoercionError, Parameter, Token, convert
+from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
 from cyclopts.validators import Number
 
@@ -21,7 +19,6 @@ from gateway_async.journal.location import locate
 from gateway_async.settings import BatchPolicy
 
 _USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@")
-_PARAMETER = re.compile("[?&]([^?&=]*)=")
 _PLACES_OF_PASSWORDS = {
     "proxy": "GATEWAY_PROXY, or into the TOML file",
     "journal": "GATEWAY_JOURNAL, or the password into ~/.pgpass",
@@ -46,27 +43,16 @@ def _usually(field: str) -> Parameter:
 
 def check_no_password(option: str, url: str | None, place: str) -> None:
     """Refuse a URL with a password in an option, where others could see it."""
-    names = [unquote(name).lower() for name in _PARAMETER.findall(url or "")]
-    if _USER_AND_PASSWORD.search(url or "") or any(one.endswith("password") for one in names):
+    if _USER_AND_PASSWORD.search(url or ""):
         raise ConfigurationError(
             f"--{option}: a password in an option shows in process lists; put the URL into {place}"
         )
-
-
-def _seconds(_: object, tokens: Sequence[Token]) -> float:
-    """Read a duration as cyclopts does; the error says how one is written."""
-    try:
-        return cast("timedelta", convert(timedelta, [tokens[0].value])).total_seconds()
-    except CoercionError:
-        raise ValueError(f"{tokens[0].value!r} is no duration, such as 90s or 15m") from None
 
 
 _AtATime = Parameter(validator=Number(gte=1, lte=1000))
 Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
 Source = Annotated[Path, _PATH]
-Duration = Annotated[float, Parameter(metavar="DURATION", converter=_seconds)]
-"""In seconds; as cyclopts reads it: 0.05s, 90s, 15m, 2h, 1h30m."""
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 Name = Annotated[str, Parameter(parse=False)]
@@ -116,6 +102,8 @@ class Config:
             for name in attrs.fields_dict(BatchPolicy)
             if (value := getattr(self, name, None)) is not None
         }
+        if (deadline := getattr(self, "deadline", None)) is not None:
+            policy["deadline_seconds"] = deadline.total_seconds()
         beside = {"policy": policy, "rate": getattr(self, "rate", None)}
         return read_settings({**self._given(Journaled), **beside}, os.environ)
 
@@ -155,11 +143,6 @@ class Journaled(Stored, Gateway):
     """Which gateway, as whom, and where jobs are kept."""
 
 
-def worker_line(given: Config) -> str:
-    """Write the command that works on the jobs which `submit` handed to workers."""
-    return given.line("worker", "--broker", "amqp://HOST/", taken=Journaled)
-
-
 @attrs.frozen(kw_only=True, slots=False)
 class Files(Config):
     """Where the results go.
@@ -186,8 +169,7 @@ class Pace(Gateway):
     Attributes:
         concurrency: Requests in flight at most.
         rate: Requests a second at most; by default as many as it takes.
-        deadline_seconds: How long the whole may take, such as 90s, 15m or 2h; then nothing more is
-            sent.
+        deadline: How long the whole may take, such as 90s, 15m or 1h30m; then nothing more is sent.
         stop_after_unknown: After so many requests in a row without a readable reply, nothing more
             is sent.
         chunk_size: Orders in one request; by default as many as the gateway takes: 50 or 100, of
@@ -196,7 +178,7 @@ class Pace(Gateway):
 
     concurrency: Annotated[int | None, _AtATime, _usually("concurrency"), _PACE] = None
     rate: Annotated[PositiveFloat | None, _PACE] = None
-    deadline_seconds: Annotated[Duration | None, Parameter(name="--deadline"), _PACE] = None
+    deadline: Annotated[timedelta | None, _PACE] = None
     stop_after_unknown: Annotated[PositiveInt | None, _usually("stop_after_unknown"), _PACE] = None
     chunk_size: Annotated[PositiveInt | None, _PACE] = None
 
@@ -225,12 +207,9 @@ class Resuming(Files, Running):
     """The options of a command that runs one job.
 
     Attributes:
-        again: Hold neither refunds from before the job nor payouts that other jobs have: for a job
-            that was made by --again.
         yes: Do not ask before money leaves, or before orders are sent again.
     """
 
-    again: Annotated[bool, _JOB] = False
     yes: Annotated[bool, _SAFETY] = False
 
 
@@ -244,7 +223,7 @@ class Sending(Resuming):
             the gateway and the orders.
         again: Make a job that is done once more: all of its orders are sent again. What was done
             before is shown, and neither refunds alike nor payouts that other jobs have are held. A
-            job with held orders is not done. After a kill, go on with `jobs resume NAME --again`.
+            job with held orders is not done. After a kill, go on with `jobs resume NAME`.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other. No request_id may stand in a file twice.
         dry_run: Show what would be sent, and send nothing: nothing leaves this machine.

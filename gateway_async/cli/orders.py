@@ -40,8 +40,6 @@ _MAY_BE_DONE = ("succeeded", "unknown")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
-_CODE = re.compile(r"[A-Za-z]{3}")
-_CURRENCIES = {"currency", "payment_currency", "source_currency"}
 _DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
@@ -98,8 +96,7 @@ class OrderFile:
     Args:
         table: The file.
         operation: What is done with its rows.
-        dialect: Defines how many decimal places an amount may have; None for any number of them,
-            and any currency.
+        dialect: Defines how many decimal places an amount may have; None for any number of them.
         repeats: Whether the same order may stand in it more than once.
 
     Attributes:
@@ -127,7 +124,6 @@ class OrderFile:
         self._dialect = dialect
         self._repeats = repeats
         self._first: dict[int, int] = {}
-        self._moved: array[int] = array("q")
         digest = hashlib.sha256()
         error = TableError(self._problems(digest))
         if error.count:
@@ -142,15 +138,11 @@ class OrderFile:
 
     def question(self, address: str) -> str:
         """Return what is asked before its orders are sent."""
-        beside = f" (columns that are not sent: {self.unread})" if self.unread else ""
-        return f"{self.operation} {self.totals} at {address}{beside}"
+        return f"{self.operation} {self.totals} at {address}"
 
-    def find(self, order: Any) -> tuple[int, bool] | None:
-        """Return the first line with an order that moves money, and whether it moves as much."""
-        at = self._first.get(hash(identity_of(self.operation)(order)))
-        if at is None:
-            return None
-        return self.lines[at], self._moved[at] == self._hash_of_amount(order)
+    def has(self, order: Any) -> bool:
+        """Say whether a line has this order, whatever its amount."""
+        return hash(identity_of(self.operation)(order)) in self._first
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -190,7 +182,6 @@ class OrderFile:
         yield from (Problem(1, column, reason) for column, reason in wrong)
         for row in () if wrong else self.table.rows():
             self.lines.append(row.line)
-            self._moved.append(0)
             yield from row.problems
             if row.problems:
                 continue
@@ -208,16 +199,8 @@ class OrderFile:
             yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Name columns that must be there and are not, and parts that no object has."""
-        header, nested = self.table.header, [name for name in self._inputs if "." in name]
-        parts = {name.partition(".")[0] for name in nested}
-        for name in header:
-            if name in self._inputs or name in _WRITTEN:
-                continue
-            meant = [one for one in nested if one.endswith(f".{name}")]
-            if meant or name.partition(".")[0] in parts:
-                such = " or ".join(meant or ["beneficiary.bank_details.iban"])
-                yield name, f"not known: parts have columns such as {such}"
+        """Name columns that must be there and are not."""
+        header = self.table.header
         there = f"there are: {', '.join(map(repr, header))}"
         fields = attrs.fields(self.operation.order_class)
         needed = [field.name for field in fields if field.default is attrs.NOTHING]
@@ -232,26 +215,16 @@ class OrderFile:
         operation = self.operation
         if error := check_order(operation, order, dialect):
             raise _explained(error, type(order), "")
-        for column in _CURRENCIES & self._inputs.keys():
-            code = getattr(order, column) or ""
-            if code and not _CODE.fullmatch(code) and code.upper() not in dialect.currency_places:
-                reason = f"{code!r} is no code of three letters, nor in dialect.currency_places"
-                raise _WrongCellError(column, reason)
         if operation.is_look_up:
             return
         identity = identity_of(operation)(order)
         at = len(self.lines) - 1
-        self._moved[at] = self._hash_of_amount(order)
         first = self._first.setdefault(hash(identity), at)
         if first != at and not self._repeats:
             is_keyed = operation.kind is OperationClass.KEYED
             advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
             reason = f"the same order as in line {self.lines[first]}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
-
-    def _hash_of_amount(self, order: Any) -> int:
-        moved = self.operation.moved_by(order)
-        return 0 if moved is None else hash((moved[0].upper(), moved[1]))
 
 
 @contextlib.contextmanager
@@ -265,8 +238,7 @@ def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[Orde
     row, policy = OPERATIONS[operation], settings.policy
     check_size(row, policy)
     repeats = policy.duplicates != "reject" and row.kind is not OperationClass.KEYED
-    advice = "; one order is looked up by: gateway-async check --order-no NUMBER" * row.is_look_up
-    with open_table(path, advice) as table:
+    with open_table(path) as table:
         yield OrderFile(table, row, settings.dialect, repeats=repeats)
 
 

@@ -7,7 +7,6 @@ from typing import Any, TextIO
 import attrs
 
 from gateway_async.batching.table import RECORD, cell_of, cells_of
-from gateway_async.cli.console import in_toml, plain
 from gateway_async.cli.orders import (
     DECISION_NOTE,
     IN_JOB,
@@ -43,7 +42,7 @@ def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[s
     said = {
         "status": str(outcome.status),
         "code": getattr(outcome.error, "code", ""),
-        "error": in_toml(reason_of(outcome.error)),
+        "error": reason_of(outcome.error),
     }
     return {**found, **said}
 
@@ -134,15 +133,6 @@ def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
             value = getattr(value, name, None)
         found[column] = cell_of(value)
     return found
-
-
-def lines_of(outcome: Outcome[Any, Any], line: int) -> str:
-    """Return an outcome as lines to be read, one for each record: status, order, and error."""
-    error = f", error {reason_of(outcome.error)}" if outcome.error else ""
-    found = [shown(one) for one in outcome.record or [outcome.order]]
-    texts = [plain(f"line {line}: {outcome.status}, {one}{error}") for one in found]
-    # None of their values begins a line.
-    return "".join(text.replace("\n", "\\n") + "\n" for text in texts)
 
 
 def shown(record: Any) -> str:

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.cli.console import Console, Exit, in_toml, print_json, progress, summary
-from gateway_async.cli.options import Files, Gateway, Journaled
+from gateway_async.cli.console import Console, Exit, print_json, progress, summary
+from gateway_async.cli.options import Files, Journaled
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
@@ -30,11 +30,6 @@ from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
 
 _REASONS_SHOWN = 3
-_HOLDS = (
-    " (refunds and payouts that other jobs made are then held for you; add --again to make them "
-    "once more, too)"
-)
-
 
 # Stopping
 
@@ -42,9 +37,6 @@ _SAID = (
     "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
     "stopping at once: what is in flight is not waited for, and ends as unknown",
 )
-
-
-_SECONDS_APART = 0.1
 
 
 class Stop:
@@ -71,17 +63,12 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    @property
-    def is_asked(self) -> bool:
-        """Whether there was a signal."""
-        return self._count > 0
-
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
-        """Let each signal cancel the running task; those that came before do so at once."""
+        """Let each signal cancel the running task; one that came before does so at once."""
         self._task = task = asyncio.current_task()
-        for number in range(self._count):
-            self._heed(number)
+        if self._count:
+            self._cancel()
         try:
             yield
         finally:
@@ -93,27 +80,17 @@ class Stop:
         del frame
         if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
             return
-        if self._task is not None:  # nothing is printed here: a line may be half written
-            self._task.get_loop().call_soon_threadsafe(self._heed, self._count)
         self._count += 1
-
-    def _heed(self, others: int) -> None:
-        """Cancel the task; two cancellations in one moment would count as one."""
-        if self._task is not None:
-            self._console.say(_SAID[min(others, len(_SAID) - 1)])
-            self._task.get_loop().call_later(_SECONDS_APART * others, self._cancel)
+        if self._task is not None:  # nothing is printed here: a line may be half written
+            self._task.get_loop().call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         if self._task is not None:
+            self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
             self._task.cancel()
 
 
 # A run
-
-
-def _counted(count: int, kind: str, reason: str) -> str:
-    """Say how many have a reason; what the status says already is left out."""
-    return f"{count:,} x {kind.replace('_', ' ')}: {reason.replace('nothing was sent: ', '')}"
 
 
 @attrs.define(kw_only=True)
@@ -127,6 +104,7 @@ class Run:
         settings: Name gateway and journal; by default as the options and the environment say.
         source: The input; None where it is a journal.
         job: The name of the job, if it is one.
+        again: Whether the same line, given again, may begin anew.
         gateway: The address of the gateway that has the orders; empty where it is not known, and
             None for that of the settings.
         operation: The operation of the orders.
@@ -145,6 +123,7 @@ class Run:
     settings: Settings = attrs.Factory(lambda run: run.given.settings(), takes_self=True)
     source: Path | None = None
     job: str | None = None
+    again: bool = False
     gateway: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     has_begun: bool = False
@@ -155,15 +134,10 @@ class Run:
     failure: GatewayError | None = None
     misplaced: str = ""
 
-    @property
-    def again(self) -> bool:
-        """Whether alike refunds, and payouts that other jobs have, are sent."""
-        return getattr(self.given, "again", False)
-
     @functools.cached_property
     def credentials(self) -> Credentials:
         """Who speaks, and how it signs; the secret is read once."""
-        return self.settings.credentials(os.environ, self.console.warn)
+        return self.settings.credentials(os.environ)
 
     def client(self) -> GatewayClient:
         """Make a client, whose exchanges are timed for the report."""
@@ -218,27 +192,19 @@ class Run:
             needs_secret: Whether anything is signed.
 
         Raises:
-            ConfigurationError: If a file is missing, or has two uses, or who speaks is not known.
+            ConfigurationError: If a file is missing, or is the journal, or who speaks is not known.
         """
         if needs_secret:
             self.credentials  # noqa: B018  # they are read here
-        files, seen = self.given, dict[Path, str]()
+        files, journal = self.given, self.settings.journal_file
         if needs_out and (files.out is None or (files.json and files.out == STDIO)):
             other = "; not -, since --json has standard output for itself" * files.json
             raise ConfigurationError(
                 f"--out: name the file for the outcomes, such as --out outcomes.csv{other}"
             )
-        named = (
-            ("the file with the orders", self.source),
-            ("the journal", self.settings.journal_file),
-            ("--out", files.out),
-            ("--report", files.report),
-        )
-        for what, path in named:
-            if path is not None and path != STDIO:
-                other = seen.setdefault(path.resolve(), what)
-                if other != what:
-                    raise ConfigurationError(f"{what}: {path} is {other}; name another file")
+        for option, path in (("--out", files.out), ("--report", files.report)):
+            if path and journal and path.resolve() == journal.resolve():
+                raise ConfigurationError(f"{option}: {path} is the journal; name another file")
 
     def carry_out(self, work: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
         """Do the work, say what it came to, and return the exit code.
@@ -322,7 +288,7 @@ class Run:
         strangers = 0 if books is not None else head.unexpected
         lines = [
             str(books) if books is not None else summary(self.command, report.totals, *made),
-            *(_counted(*one) for one in reasons),
+            *(f"{count:,} x {kind.replace('_', ' ')}: {reason}" for count, kind, reason in reasons),
             f"and {more:,} more, in the outcomes" * bool(more),
             f"records that belong to no order of the file: {strangers}" * bool(strangers),
             f"it ended early: {self.failure}" if self.failure is not None else "",
@@ -332,7 +298,7 @@ class Run:
         for line in filter(None, lines):
             console.say(line)
         if page is not None:
-            page.write(in_toml(render(self.report, head, self.books)))
+            page.write(render(self.report, head, self.books))
         if self.given.json:
             print_json(self.as_dict(head))
 
@@ -348,34 +314,21 @@ class Run:
         in_doubt = (f"{held:,} held for your decision", f"{unknown:,} not known yet")
         counts = [text for count, text in zip((held, unknown), in_doubt, strict=True) if count]
         doubt = f"{' and '.join(counts)}; see them with"
-        check, show = line("check", taken=Gateway), line("jobs", "show", job)
-        decide = line("jobs", "resolve", job, "INDEX", "OUTCOME", "--note", "WHY")
+        show = line("jobs", "show", job)
+        decide = line("jobs", "resolve", job, "OUTCOME", "INDEX", "--note", "WHY")
         write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
         how = (
-            "look into each, then decide on it by its index (or on all at once: --state held in "
-            "place of INDEX); OUTCOME is not_sent (the next run sends it, perhaps a second time), "
-            "or declined or succeeded (it is never sent: another run may have made it)"
+            "look into each, then decide on it by its index (--state held in its place: on all); "
+            "OUTCOME is not_sent (the next run sends it, perhaps a second time), or declined or "
+            "succeeded (it is never sent)"
         )
         advice = (
-            (self._is_in_vain, "nothing succeeded; if a setting is the cause, see", check),
-            (is_open, f"not all is done; go on with{_HOLDS * self.again}", go_on),
+            (is_open, "not all is done; go on with", go_on),
             (held or unknown, doubt, show),
             (held, how, decide),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),
         )
         return [(what, command) for holds, what, command in advice if holds]
-
-    @property
-    def _is_in_vain(self) -> bool:
-        """Whether requests were made, and nothing came of them: a setting may be the cause."""
-        counts, books, left = self.report.counts, self.books, self.books or self.left
-        made = getattr(left, "requests", 0) + getattr(left, "retries", 0)
-        if self.stop.is_asked or not made:
-            return False
-        if books is not None:
-            return 0 < books.unanswered == books.entries
-        is_new = counts["unknown"] or counts.total() > self.states[JobState.HELD]
-        return bool(is_new) and not (counts["succeeded"] or counts["absent"])
 
     def _head(self, started: datetime, next_lines: tuple[str, ...]) -> Head:
         left: Any = self.books or self.left

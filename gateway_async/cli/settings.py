@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import ssl
-import stat
 import tomllib
 import traceback
 from collections.abc import Callable, Mapping, Set as AbstractSet
@@ -47,14 +46,12 @@ _ALLOWED_PLACES = (
     "GATEWAY_SECRET_FILE) names, or a keyring whose service keyring (or --keyring, or "
     "GATEWAY_KEYRING) names"
 )
-_FORBIDDEN = frozenset({"secret", "password", "hmac_secret", "signing_secret", "key"})
 _WHO = {
     "base_url": "the gateway's address, such as https://gateway.example",
     "merchant_id": "the merchant identifier that the gateway gave you",
     "account_id": "the merchant account identifier that the gateway gave you",
 }
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
-_FILES = ("secret_file", "ca_file", "client_cert", "client_key")
 _positive = check(
     lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
 )
@@ -76,10 +73,6 @@ class Network:
             (GATEWAY_ALLOW_HTTP=true).
         ca_file: The certificates, in PEM, of the authorities to trust in place of the system's
             (GATEWAY_CA_FILE).
-        client_cert: The certificate, in PEM, that is shown to the gateway, with its key
-            (GATEWAY_CLIENT_CERT).
-        client_key: Its key, if that is in another file; without a password
-            (GATEWAY_CLIENT_KEY).
         proxy: The proxy to go through, such as http://proxy.example:3128. A URL with a password
             goes into GATEWAY_PROXY or the TOML file.
         trust_env: Go through the proxy that HTTP_PROXY, HTTPS_PROXY and NO_PROXY name
@@ -93,8 +86,6 @@ class Network:
     keyring: str | None = None
     allow_http: bool = False
     ca_file: Path | None = None
-    client_cert: Path | None = None
-    client_key: Path | None = None
     proxy: str | None = attrs.field(default=None, repr=False)
     trust_env: bool = False
 
@@ -162,20 +153,14 @@ class Settings(Network):
         Raises:
             ConfigurationError: If a file cannot be used.
         """
-        if self.client_key is not None and self.client_cert is None:
-            raise ConfigurationError("client_key: expected client_cert, its certificate, beside it")
-        if self.ca_file is None and self.client_cert is None:
+        if self.ca_file is None:
             return None
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
-            if self.client_cert is not None:
-                context.load_cert_chain(self.client_cert, self.client_key, password=lambda: "")
         except OSError as error:
-            paths = {name: getattr(self, name) for name in _FILES[1:]}
-            listed = ", ".join(f"{name}: {path}" for name, path in paths.items() if path)
             raise ConfigurationError(
-                f"{listed}: cannot be used ({error.strerror}); expected certificates in PEM, and a "
-                "key without a password"
+                f"ca_file: {self.ca_file} cannot be used ({error.strerror}); expected certificates "
+                "in PEM"
             ) from None
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -242,14 +227,11 @@ class Settings(Network):
         url = locate(self.journal).absolute_url
         return Journal.open(url, lease_seconds=self.journal_lease_seconds, create=create)
 
-    def credentials(
-        self, environment: Mapping[str, str], warn: Callable[[str], None]
-    ) -> Credentials:
+    def credentials(self, environment: Mapping[str, str]) -> Credentials:
         """Read the secret, and make the credentials.
 
         Args:
             environment: The environment variables.
-            warn: Called with a warning, where other users can read the secret's file.
 
         Raises:
             ConfigurationError: If address, merchant, account or secret are missing or wrong.
@@ -269,7 +251,7 @@ class Settings(Network):
         if missing or merchant_id is None or account_id is None:
             raise ConfigurationError("these settings are missing:\n" + "\n".join(missing))
         if self.secret_file is not None:
-            secret = _secret_of_file(self.secret_file, warn)
+            secret = _secret_of_file(self.secret_file)
         elif self.keyring is not None:
             secret = _secret_of_keyring(self.keyring, f"{merchant_id}/{account_id}")
         if not secret.strip():
@@ -340,24 +322,14 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path:
             return {}
-        source, advice = "--config: " if option else "", ""
-        if path and not option:  # such as that of a sandbox that has ended
-            source, advice = "GATEWAY_CONFIG: ", "; unset it, or name another file"
-        raise ConfigurationError(
-            f"{source}cannot read {chosen}: {error.strerror}{advice}"
-        ) from None
+        raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
     except ValueError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
-    signer = document.get("signer")
-    for name in sorted({*document, *(signer if isinstance(signer, dict) else ())} & _FORBIDDEN):
+    if "secret" in _structured(document, Settings, str(chosen)).signer:
         raise ConfigurationError(
-            f"{chosen}: {name}: no secret may stand in this file, where backups and repositories "
-            f"take it along; put it into {_ALLOWED_PLACES}"
+            f"{chosen}: signer.secret: no secret may stand in this file; put it into "
+            f"{_ALLOWED_PLACES}"
         )
-    for name in _FILES:
-        if isinstance(document.get(name), str):  # a relative path begins at the folder of this file
-            document[name] = str(chosen.absolute().parent / document[name])
-    _structured(document, Settings, str(chosen))
     return document
 
 
@@ -436,16 +408,13 @@ def _described(error: BaseException, _: object) -> str:
     return "; ".join(problems)
 
 
-def _secret_of_file(path: Path, warn: Callable[[str], None]) -> str:
+def _secret_of_file(path: Path) -> str:
     try:
-        secret, mode = path.read_text(encoding="utf-8-sig"), path.stat().st_mode
+        return path.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except OSError as error:
         raise ConfigurationError(f"cannot read the secret file {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigurationError(f"the secret file {path} is not UTF-8") from None
-    if mode & stat.S_IROTH:
-        warn(f"{path} can be read by every user of this machine; try: chmod 600 {path}")
-    return secret.rstrip("\r\n")
 
 
 def _secret_of_keyring(service: str, user: str) -> str:

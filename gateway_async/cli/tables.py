@@ -31,9 +31,7 @@ from gateway_async.models.values import is_encodable
 
 STDIO = Path("-")
 """Stands for standard input or output."""
-SHOWN_PROBLEMS = 20
-KEPT_PROBLEMS = 1000
-_SEPARATORS = {";": "semicolons", "\t": "tabs"}
+SHOWN_PROBLEMS = 100
 MOST_DIGITS = 100
 
 # Problems
@@ -48,30 +46,25 @@ class Problem(NamedTuple):
 
 
 class TableError(Exception):
-    """A file cannot be used; nothing of it was sent. Lines with the same problem are said at once.
+    """A file cannot be used; nothing of it was sent.
 
     Args:
-        problems: What is wrong with it, by line.
+        problems: What is wrong with it; the first of them are shown.
 
     Attributes:
-        count: How many there are, each in each line.
+        count: How many there are.
     """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        found = dict[tuple[str | None, str], list[int]]()
         self.count: int = 0
+        shown = list[str]()
         for line, column, reason in problems:
             self.count += 1
-            if (column, reason) in found or len(found) < KEPT_PROBLEMS:
-                found.setdefault((column, reason), [line, 0])[1] += 1
-        shown, hidden = list[str](), self.count
-        for (column, reason), (first, lines) in itertools.islice(found.items(), SHOWN_PROBLEMS):
-            hidden -= lines
-            place = f"line {first}{f' and {lines - 1:,} more' if lines > 1 else ''}"
-            shown.append(f"{place}{f', column {column}' if column else ''}: {reason}")
-        total = f"{self.count:,} problem{'s' * (self.count != 1)}"
-        more = [f"... and {hidden:,} more"] if hidden else []
-        super().__init__("\n".join([f"{total}, nothing was done", *shown, *more]))
+            if self.count <= SHOWN_PROBLEMS:
+                shown.append(f"line {line}{f', column {column}' if column else ''}: {reason}")
+        hidden = self.count - len(shown)
+        total = f"{self.count:,} problem{'s' * (self.count != 1)}, nothing was done"
+        super().__init__("\n".join([total, *shown, *[f"... and {hidden:,} more"][: bool(hidden)]]))
 
 
 # Reading
@@ -135,10 +128,8 @@ def _problems(line: int, header: list[str], cells: list[str]) -> Iterator[Proble
         reason = f"{len(cells)} cells where the header has {len(header)}"
         yield Problem(line, None, reason)
     for column, cell in zip(header, cells, strict=False):
-        if not is_encodable(cell):
-            yield Problem(line, column, "is not UTF-8; save the file as UTF-8")
-        elif "\0" in cell:
-            yield Problem(line, column, "a NUL byte; the file is damaged, or is not text")
+        if not is_encodable(cell) or "\0" in cell:
+            yield Problem(line, column, "is not UTF-8, or is no text; save the file as UTF-8")
 
 
 def _header_problems(line: int, header: list[str]) -> Iterator[Problem]:
@@ -146,9 +137,6 @@ def _header_problems(line: int, header: list[str]) -> Iterator[Problem]:
     if "\0" in (text := "".join(header)) or not is_encodable(text):
         reason = "is not UTF-8, or is no text; save the file as CSV in UTF-8"
         yield Problem(line, None, reason)
-    for mark, name in _SEPARATORS.items():
-        if len(header) == 1 and mark in text:
-            yield Problem(line, None, f"there are {name} between the columns; commas are expected")
     for name, count in Counter(header).items():
         if count > 1:
             reason = f"more than one column has {'this' if name else 'no'} name"
@@ -156,12 +144,11 @@ def _header_problems(line: int, header: list[str]) -> Iterator[Problem]:
 
 
 @contextlib.contextmanager
-def open_table(path: Path, advice: str = "") -> Iterator[Table]:
+def open_table(path: Path) -> Iterator[Table]:
     """Copy a file, or standard input, to where nothing changes it.
 
     Args:
         path: The file; `-` for standard input.
-        advice: Ends the message where it cannot be read.
 
     Raises:
         ConfigurationError: If it cannot be read.
@@ -180,7 +167,7 @@ def open_table(path: Path, advice: str = "") -> Iterator[Table]:
             name = "standard input" if path == STDIO else path
             raise ConfigurationError(
                 f"cannot read {name}: {error.strerror or error}; expected a CSV file, or - for "
-                f"standard input{advice}"
+                "standard input"
             ) from None
         yield Table(_path_of(copy))
 

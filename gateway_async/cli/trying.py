@@ -5,16 +5,15 @@ purpose after its refunds were done. At the end the gateway's own books must hav
 """
 
 import asyncio
-import os
 import shlex
 import signal
 import tempfile
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
-from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
@@ -26,7 +25,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.report.report import Totals
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, Fault, Latency, MissingItems, Status
+from gateway_async.sandbox.faults import DropReply, Latency
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
 _COLUMNS = ("transaction_id", "order_no", "currency", "amount")
@@ -91,85 +90,37 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
 # The sandbox
 
 
-@Parameter(name="*")
-@attrs.frozen(kw_only=True)
-class Shop:
-    """What the sandbox is made of; its fields are those of `Sandbox`.
-
-    Attributes:
-        host: The address to listen on; 127.0.0.1 is reached from this machine only.
-        port: The port to listen on; 0 is a free one.
-        merchant_id: The merchant identifier.
-        account_id: The merchant account identifier.
-        deduplicate_payouts: Pay a request_id once only.
-        return_url: Where shoppers go once they have paid or declined; {order_no} stands for the
-            order number.
-        cancel_url: Where they go when they leave without a choice.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8800
-    merchant_id: str = "M1"
-    account_id: str = "A1"
-    deduplicate_payouts: bool = False
-    return_url: str = ""
-    cancel_url: str = ""
-
-
-@Parameter(name="*", group="Faults")
-@attrs.frozen(kw_only=True)
-class Trouble:
-    """What goes wrong in it.
-
-    Attributes:
-        latency: How long each request waits before it is carried out, such as 0.05s.
-        drop_reply: Probability: carry out, and close the connection without a reply.
-        error_rate: Probability: answer 503, and do nothing.
-        missing_item: Probability: carry out, and leave the first order out of the reply.
-        seed: Makes the faults repeatable.
-    """
-
-    latency: options.Duration | None = None
-    drop_reply: NormFloat = 0.0
-    error_rate: NormFloat = 0.0
-    missing_item: NormFloat = 0.0
-    seed: int | None = None
-
-
 async def sandbox(
     *,
-    shop: Shop = Shop(),
+    host: str = "127.0.0.1",
+    port: int = 8800,
     orders: NonNegativeInt = 0,
     orders_status: Literal["authorised", "captured"] = "captured",
     orders_csv: Path | None = None,
-    trouble: Trouble = Trouble(),
+    latency: timedelta = timedelta(),
+    drop_reply: NormFloat = 0.0,
     console: options.Shown,
 ) -> None:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
 
-    Its secret is that of GATEWAY_SECRET, if there is one.
+    Its other settings and faults are those of the class `Sandbox`, for a program.
 
     Example: `gateway-async sandbox --orders 1000 --orders-csv orders.csv --drop-reply 0.01`
 
     Args:
+        host: The address to listen on; 127.0.0.1 is reached from this machine only.
+        port: The port to listen on; 0 is a free one.
         orders: How many orders it has from the start.
         orders_status: Captured orders can be refunded; authorised ones captured or cancelled.
         orders_csv: The CSV file to write them to; captured ones get a refund_amount, a quarter of
             the amount. A file of that name is renamed first.
+        latency: How long each request waits before it is carried out, such as 0.05s.
+        drop_reply: Probability: carry out, and close the connection without a reply.
     """
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
-    secret = os.environ.get(VARIABLES["secret"])
-    kept: dict[str, Any] = {"secret": secret} if secret else {}
-    made = Sandbox(random_seed=trouble.seed, **kept, **attrs.asdict(shop))
-    faults: tuple[tuple[object, Fault], ...] = (
-        (trouble.drop_reply, DropReply(probability=trouble.drop_reply)),
-        (trouble.error_rate, Status(503, "1", probability=trouble.error_rate)),
-        (trouble.missing_item, MissingItems(probability=trouble.missing_item)),
-        (trouble.latency, Latency(trouble.latency or 0.0)),
-    )
-    for is_wanted, fault in faults:
-        if is_wanted:
-            made.faults.add("*", fault)
+    made = Sandbox(host=host, port=port)
+    made.faults.add("*", Latency(latency.total_seconds()))
+    made.faults.add("*", DropReply(probability=drop_reply))
     with tempfile.TemporaryDirectory(prefix="gateway-sandbox-") as folder:
         async with made:
             for number in (signal.SIGINT, signal.SIGTERM):  # Windows: no `loop.add_signal_handler`
@@ -183,27 +134,26 @@ async def sandbox(
                         row = {name: getattr(one, name) for name in _COLUMNS}
                         write({**row, "refund_amount": (one.amount / 4).quantize(one.amount)})
             write_settings(made, config)
-            output(how_to_reach(made, config, is_shown=not secret))
+            output(how_to_reach(made, config))
             await ended.wait()
 
 
-def how_to_reach(made: Sandbox, config: Path, *, is_shown: bool) -> str:
+def how_to_reach(made: Sandbox, config: Path) -> str:
     """Return the lines that let the other commands of a terminal reach the sandbox.
 
     Args:
         made: The sandbox.
         config: The TOML file with what its answers mean, and its journal.
-        is_shown: Whether its secret may be shown: it is not one of the environment.
     """
-    names = ("base_url", "merchant_id", "account_id", *["secret"][:is_shown])
+    names = ("base_url", "merchant_id", "account_id", "secret")
     variables = {VARIABLES[name]: getattr(made, name) for name in names}
-    lines = [
-        f"sandbox listening on {made.base_url}; in a second terminal, run:",
-        *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
-    ]
-    if not is_shown:
-        lines.append(f"# {VARIABLES['secret']} is not shown: give it the value that it has here")
-    return "\n".join([*lines, f"export GATEWAY_CONFIG={shlex.quote(str(config))}"])
+    variables["GATEWAY_CONFIG"] = str(config)
+    return "\n".join(
+        [
+            f"sandbox listening on {made.base_url}; in a second terminal, run:",
+            *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
+        ]
+    )
 
 
 def write_settings(made: Sandbox, path: Path) -> None:

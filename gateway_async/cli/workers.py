@@ -85,7 +85,7 @@ def submit(
         yes: Do not ask before the job is handed to the workers.
     """
     settings = given.settings()
-    credentials = settings.credentials(os.environ, console.warn)
+    credentials = settings.credentials(os.environ)
     policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
     settings = attrs.evolve(settings, policy=policy)
     with open_orders(orders, operation, settings) as file:
@@ -99,8 +99,7 @@ def submit(
                 return await client.submit(operation, sent, job=kept, slice_size=slice_size)
 
         count = counted(asyncio.run(keep()), "order")
-    start = f"(start one with `{options.worker_line(given)}`)"
-    console.note(f"{known}; workers alone run its {count} from now on {start}")
+    console.note(f"{known}; workers alone run its {count} from now on (`gateway-async worker`)")
 
 
 async def worker(
@@ -133,7 +132,7 @@ async def worker(
         raise ConfigurationError(
             "--broker: name the RabbitMQ to work for, such as amqp://HOST/ (or GATEWAY_BROKER)"
         )
-    credentials = settings.credentials(os.environ, console.warn)
+    credentials = settings.credentials(os.environ)
     with Stop(console) as stop:
         from gateway_async.workers.rabbit import rabbit_broker, serve
 

@@ -94,23 +94,12 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: 
         for source, to in (("out.csv", "found.csv"), ("found.csv", "again.csv")):  # as input again
             await shell(f"{command} {source} --out {to}")
             assert [row[column] for row in shell.rows(to)] == [value] * 2
-    shown = (await shell("search-refunds orders.csv")).stdout.splitlines()  # a line a record
-    assert [line.partition(", ")[0] for line in shown] == [
-        *["line 2: succeeded"] * 2,
-        *["line 3: succeeded"] * 2,
-    ]
-    assert all(line.count("refund_amount 1.00") == 1 for line in shown)
     write(orders, ("order_no",), [("stranger",), *[(first,)] * 3])  # it does no harm to ask twice
     await shell("query orders.csv --out found.csv", 1)
     assert [(row["order_no"], row["status"]) for row in shell.rows("found.csv")] == [
         ("stranger", "absent"),
         *[(first, "succeeded")] * 3,
     ]
-    stranger, *others = (await shell("query orders.csv", 1)).stdout.splitlines()  # without a file
-    assert stranger == "line 2: absent, order_no stranger"
-    assert len(others) == 3
-    assert others[0].startswith(f"line 3: succeeded, order_no {first}, transaction_id ")
-    assert ", amount 9.00, currency EUR, " in others[0]
 
 
 @pytest.mark.parametrize("command", ["query", "search_refunds", "payout"])
@@ -146,11 +135,11 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 async def test_a_dry_run_shows_what_would_be_sent_and_asks_no_gateway(shell: Shell) -> None:
     shell.refunds(120)
     ended = await shell("refund orders.csv --dry-run --chunk-size 40")
-    assert ended.stderr == ""
+    assert ended.stderr == "columns that are not sent: 'customer'\n"
     lines, url = ended.stdout.splitlines(), shell.sandbox.base_url
     assert lines[-4].startswith("new job refund-")  # after the requests: it is what is looked at
     assert lines[-3:] == [
-        f"refund 120 orders, EUR 120.00 at {url} (columns that are not sent: 'customer')",
+        f"refund 120 orders, EUR 120.00 at {url}",
         f"120 to send: at least 3 requests to {url}/v1/refund",
         "nothing was sent",
     ]

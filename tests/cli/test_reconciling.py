@@ -58,22 +58,10 @@ async def test_every_planted_difference_is_found_and_no_other(shell: Shell) -> N
     assert Counter(row["difference"] for row in rows) == dict.fromkeys(PLANTS, 7)
 
 
-async def test_differences_are_printed_where_there_is_no_file_for_them(shell: Shell) -> None:
-    wrong = cells(PLANTS["amount"](shell.sandbox, "N1"), "Ann")
-    write_ledger(shell, wrong, cells(entry_of(pay(shell.sandbox, "N2"), state="reserved"), "Bob"))
-    states = '[reconcile]\nstates = { "3000" = ["paid", "refunded"] }\n'
-    (shell.folder / "config.toml").write_text(states)
-    ended = await shell("reconcile ledger.csv --config config.toml", 1)
-    first, second = ended.stdout.splitlines()
-    assert first.startswith("line 2: ")
-    assert first.endswith("amount: ledger 10.01, gateway 10.00")
-    assert second.endswith("state: ledger reserved, gateway 3000")
-
-
 async def test_what_is_not_answered_exits_3_and_what_nobody_asked_for_1(shell: Shell) -> None:
     write_ledger(shell, cells(entry_of(pay(shell.sandbox, "N1", refunds=["1.00"])), "Ann"))
     shell.sandbox.faults.add("search_refunds", ExtraItems(times=1))
-    told = (await shell("reconcile ledger.csv", 1)).stderr
+    told = (await shell("reconcile ledger.csv --out -", 1)).stderr
     assert "records that were not asked for: 1" in told
     assert "1 entry: 1 matched, 0 differing" in told
     assert "EUR ledger: 1 payment of 10.00" in told
@@ -89,11 +77,11 @@ async def test_states_that_cannot_be_compared_are_warned_of(shell: Shell) -> Non
     header = (*HEADER[:-3], "refund_amount", "phase", HEADER[-1])
     write(shell.folder / "ledger.csv", header, [cells(entry_of(pay(shell.sandbox, "N1")), "Ann")])
     (shell.folder / "config.toml").write_text(CONFIG)
-    ended = await shell("reconcile ledger.csv --config config.toml")
+    ended = await shell("reconcile ledger.csv --out - --config config.toml")
     assert "warning: the ledger has no column state, so no state is compared" in ended.stderr
     assert "columns that are not read: 'refund_amount', 'phase', 'booked_by'" in ended.stderr
     assert "no column refunded, the sum of its refunds: 0 is assumed" in ended.stderr
     header = (*HEADER[:-3], "refunded", "state", HEADER[-1])
     write(shell.folder / "ledger.csv", header, [cells(entry_of(pay(shell.sandbox, "N1")), "Ann")])
-    told = (await shell("reconcile ledger.csv", None)).stderr
+    told = (await shell("reconcile ledger.csv --out -", None)).stderr
     assert "states; reconcile.states is not set, so no state is compared" in told

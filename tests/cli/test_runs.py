@@ -12,7 +12,7 @@ from gateway_async.cli import main
 from gateway_async.journal import Journal
 from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
 from tests import nursery
-from tests.cli.running import Shell, names, write
+from tests.cli.running import Shell, names
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.jobs.books import sent
 
@@ -21,11 +21,11 @@ from tests.jobs.books import sent
 
 async def test_a_refund_asks_with_its_totals_and_takes_no_for_an_answer(shell: Shell) -> None:
     shell.refunds(3)
-    unread = "(columns that are not sent: 'customer')"
-    asked = f"refund 3 orders, EUR 3.00 at {shell.sandbox.base_url} {unread}. Go on? [y/N]"
+    asked = f"refund 3 orders, EUR 3.00 at {shell.sandbox.base_url}. Go on? [y/N]"
     for key in ("\r", CTRL_C):
         async with Terminal(shell, "refund orders.csv --out out.csv") as terminal:
             await terminal.until(asked)
+            assert "columns that are not sent: 'customer'" in terminal.text
             assert names(shell.folder) == ["orders.csv"]  # a kill now leaves nothing behind
             assert await terminal.ended_by(key) == 2
         assert "gateway-async: nothing was sent" in terminal.text
@@ -108,27 +108,13 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
     in_job = "the job has not come to it yet"
     last = in_job if "--job" in line else "nothing was sent: the run ended"
     assert rows[-1]["error"].startswith(last)
-    said_once = last.removeprefix("nothing was sent: ")
-    assert re.search(rf"^[\d,]+ x not sent: (such as )?{said_once}", said, re.MULTILINE), said
+    assert re.search(rf"^[\d,]+ x not sent: (such as )?{last}", said, re.MULTILINE), said
     page = (shell.folder / "night.html").read_text(encoding="utf-8")
     assert f"{left:,}" in page
     assert "may have been done" not in page
 
 
-async def test_a_run_that_is_stopped_without_an_answer_is_no_reason_to_check(shell: Shell) -> None:
-    shell.refunds(60)
-    shell.sandbox.faults.add("*", Latency(seconds=0.3))
-    process, ended = await shell.under_way("refund orders.csv --yes --out out.csv")
-    process.send_signal(signal.SIGINT)
-    said = (await ended)[1].decode()
-    assert "60 not_sent" in said
-    assert "gateway-async check" not in said
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_a_signal_while_the_file_is_read_sends_nothing(
-    shell: Shell, number: signal.Signals
-) -> None:
+async def test_ctrl_c_while_the_file_is_read_sends_nothing(shell: Shell) -> None:
     rows = shell.refunds(60).read_bytes()
     (there, ours), stderr = os.pipe(), shell.folder / "stderr"
     with stderr.open("wb") as errors, os.fdopen(ours, "wb", 0) as pipe:
@@ -138,7 +124,7 @@ async def test_a_signal_while_the_file_is_read_sends_nothing(
         os.close(there)
         for _ in range(100):  # more than a pipe holds: then it reads
             await asyncio.to_thread(pipe.write, rows)
-        process.send_signal(number)
+        process.send_signal(signal.SIGINT)
         assert await process.wait() == 2
     assert b"stopped before anything was sent" in stderr.read_bytes()
     assert shell.sandbox.requests.total() == 0
@@ -155,7 +141,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     async with Journal.open(url, lease_seconds=300) as journal:
         await journal.job("night").take("another")
         listed = await shell(f"jobs list --journal {url}")
-        assert "running, or its process ended within 15 s" in listed.stdout
+        assert "running, or its process ended within seconds" in listed.stdout
         with (shell.folder / "stderr").open("wb") as errors:
             process = nursery.start_with(
                 (0, 1, errors.fileno()), main, line.split(), env=shell.environment, cwd=shell.folder
@@ -164,7 +150,6 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
         while b"waits" not in (stderr := (shell.folder / "stderr").read_bytes()):
             assert not ended.done(), stderr
             await asyncio.wait({ended}, timeout=0.01)
-        assert b" (until " in stderr
         process.send_signal(signal.SIGINT)
         assert await ended == 2
         assert b"stopped before anything was sent" in (shell.folder / "stderr").read_bytes()
@@ -237,18 +222,7 @@ def test_a_command_that_is_stopped_before_it_sends(
     assert capsys.readouterr().err == "gateway-async: stopped before anything was sent\n"
 
 
-# Streams that are closed, full, or take few letters
-
-
-async def test_an_output_that_takes_few_letters(shell: Shell) -> None:
-    (payment,) = shell.sandbox.seed(1, amount="9.00")
-    row = (payment.order_no, payment.currency, "8.00", "付款")
-    write(shell.folder / "ledger.csv", ("order_no", "currency", "amount", "state"), [row])
-    (shell.folder / "config.toml").write_text('[reconcile]\nstates = { "4100" = "x" }\n')
-    line, poor = "reconcile ledger.csv --config config.toml", {"PYTHONIOENCODING": "ascii"}
-    ended = await shell.installed(line, 1, env=poor)
-    assert "1 entry: 0 matched" in ended.stderr
-    assert r"state: ledger \u4ed8\u6b3e, gateway 4100" in ended.stdout
+# Streams that are closed or full
 
 
 async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(shell: Shell) -> None:

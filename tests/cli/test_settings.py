@@ -1,6 +1,5 @@
 """Where settings come from: options, environment, TOML file; and that the secret goes nowhere."""
 
-import ssl
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +7,6 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-import trustme
 
 from gateway_async.cli.settings import Settings, default_path, read_settings
 from gateway_async.dialect import PaymentState
@@ -44,7 +42,7 @@ def read(config: Path | None = None, **given: Any) -> Settings:
 
 
 def credentials(settings: Settings, environment: Mapping[str, str] = ENVIRONMENT) -> Credentials:
-    return settings.credentials(environment, warn=pytest.fail)
+    return settings.credentials(environment)
 
 
 def refused(
@@ -103,9 +101,7 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
     path.write_text("\ufeffrate = 7.5")  # as an editor of Windows begins it
     assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
     assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
-    with pytest.raises(ConfigurationError, match=r"^--config: cannot read .*: No such file"):
-        read(tmp_path / "missing.toml")
-    with pytest.raises(ConfigurationError, match=r"^GATEWAY_CONFIG: cannot read .*: No such file"):
+    with pytest.raises(ConfigurationError, match=r"^cannot read .*missing.toml: No such file"):
         read_settings({}, {"GATEWAY_CONFIG": str(tmp_path / "missing.toml")})
 
 
@@ -131,12 +127,6 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
     environment = {**WHO, "GATEWAY_KEYRING": "test"}
     settings = read_settings({"config": path}, environment)
     assert (settings.secret_file, settings.keyring) == (None, "test")
-
-
-def test_a_relative_path_in_the_file_begins_at_its_folder(write: Write) -> None:
-    path = write('secret_file = "secret"\nca_file = "../ca.pem"')
-    assert read_settings({"config": path}, WHO).secret_file == path.with_name("secret")
-    assert read(path, secret_file=Path("secret")).secret_file == Path("secret")
 
 
 # What is wrong
@@ -166,15 +156,12 @@ def test_a_relative_path_in_the_file_begins_at_its_folder(write: Write) -> None:
         ("a = = 1", "not TOML: Invalid value (at line 1, column 5)"),
         (f"secret = {SECRET}", "not TOML: Invalid value (at line 1"),
         (f"[signer]\nkey = '{SECRET}'\nkey = '{SECRET}'", "not TOML: Cannot overwrite a value"),
-        (f"secret = '{SECRET}'", "no secret may stand in this file"),
-        (f"hmac_secret = '{SECRET}'", "GATEWAY_SECRET_FILE"),
+        (f"secret = '{SECRET}'", "secret: not known; did you mean secret_file?"),
         (f"[signer]\nsecret = '{SECRET}'", "no secret may stand in this file"),
         ("allow_http = 1", "allow_http: expected true or false, got int"),
         (f'proxy = "{PROXY.replace("http", "socks5")}"', "proxy: expected a URL such as"),
-        ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem: cannot be used (No such"),
+        ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem cannot be used (No such"),
         ('ca_file = "FILE"', "; expected certificates in PEM"),
-        ('client_cert = "FILE"', "; expected certificates in PEM, and a key without a password"),
-        ('client_key = "FILE"', "client_key: expected client_cert, its certificate"),
     ],
 )
 def test_mistakes_in_the_file_show_no_secret(text: str, words: str, write: Write) -> None:
@@ -197,17 +184,11 @@ def test_everything_that_is_wrong_is_named_at_once(write: Write) -> None:
 # The secret
 
 
-@pytest.mark.parametrize(
-    ("body", "mode", "warned"),
-    [("{}\n", 0o600, False), ("\ufeff{}\r\n", 0o640, False), ("{}", 0o644, True)],
-)
-def test_the_secret_may_be_in_a_file(body: str, mode: int, warned: bool, tmp_path: Path) -> None:
-    path, warnings = tmp_path / "secret", list[str]()
+@pytest.mark.parametrize("body", ["{}\n", "\ufeff{}\r\n"])
+def test_the_secret_may_be_in_a_file(body: str, tmp_path: Path) -> None:
+    path = tmp_path / "secret"
     path.write_bytes(body.format(SECRET).encode())
-    path.chmod(mode)
-    made = read(secret_file=path).credentials({}, warnings.append)
-    assert signature(made) == SIGNED
-    assert [str(path) in warning for warning in warnings] == [True] * warned
+    assert signature(credentials(read(secret_file=path), {})) == SIGNED
     made = credentials(read(), {**ENVIRONMENT, "GATEWAY_SECRET": f"{SECRET}\r"})
     assert signature(made) == SIGNED
 
@@ -217,7 +198,6 @@ def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
     for body, words in ((None, "cannot read"), (b"\n", "empty"), (b"\xff", "not UTF-8")):
         if body is not None:
             path.write_bytes(body)
-            path.chmod(0o600)
         with pytest.raises(ConfigurationError, match=words):
             credentials(read(secret_file=path))
 
@@ -263,20 +243,3 @@ def test_the_signer_may_be_ones_own_and_shows_no_secret_where_it_fails(
     assert SECRET not in message
     made = credentials(read(write(f"[signer]\nfactory = '{__name__}:make_signer'")))
     assert signature(made) == HmacSigner(SECRET * 2).sign(REFUND, {"order_no": "O1"})
-
-
-# The network
-
-
-def test_a_certificate_of_ours_is_loaded(tmp_path: Path) -> None:
-    ours = trustme.CA().issue_cert("merchant.example")
-    one, cert, key = (tmp_path / name for name in ("one.pem", "cert.pem", "key.pem"))
-    ours.private_key_and_cert_chain_pem.write_to_path(one)
-    ours.cert_chain_pems[0].write_to_path(cert)
-    ours.private_key_pem.write_to_path(key)
-    assert Settings().ssl_context() is None
-    assert Settings(client_cert=one).ssl_context() is not None
-    context = Settings(client_cert=cert, client_key=key).ssl_context()
-    assert context is not None
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.check_hostname
