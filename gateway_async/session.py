@@ -33,7 +33,7 @@ from gateway_async.errors import (
     ReplyTooLargeError,
     ReplyUnreadableError,
 )
-from gateway_async.models.values import MASK
+from gateway_async.models.values import MASK, is_encodable
 from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
@@ -253,9 +253,11 @@ class Session:
             raise ConfigurationError(
                 f"nothing was sent: the signer raised {type(error).__name__} at {place}"
             ) from None
-        if not isinstance(signature, str):
+        is_text = isinstance(signature, str) and is_encodable(signature)  # type: ignore[redundant-expr]  # anything may be returned
+        if not is_text:
             raise ConfigurationError(
-                f"nothing was sent: the signer must return str, not {type(signature).__name__}"
+                "nothing was sent: the signer must return text that UTF-8 can carry, not "
+                f"{type(signature).__name__}"
             )
         return signature
 

@@ -4,6 +4,7 @@ The interface does not show the signing algorithm, the fields it covers, or the 
 here makes any of them possible and claims none to be the gateway's.
 """
 
+import contextlib
 import hmac
 import re
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -27,20 +28,16 @@ _NAME_SIGN = r"[\w.\[\]-]+="
 
 
 def _is_digest(name: object) -> bool:
-    try:
+    with contextlib.suppress(ValueError, TypeError):  # unknown, of no fixed length, or not allowed
         return isinstance(name, str) and bool(hmac.digest(b"", b"", name))
-    except (ValueError, TypeError):  # unknown, of no fixed length, or not allowed on this machine
-        return False
+    return False
 
 
-def _is_template(template: object) -> bool:
+def _is_template(template: str) -> bool:
     """Say whether one field can be written by a template, and its value shows in it."""
-    if not isinstance(template, str):
-        return False
-    try:
-        return template.format(name="", value="1") != template.format(name="", value="2")
-    except (ValueError, LookupError, AttributeError, TypeError):
-        return False
+    with contextlib.suppress(ValueError, LookupError, AttributeError, TypeError):
+        return str.format(template, name="", value="1") != str.format(template, name="", value="2")
+    return False
 
 
 def _to_secret(secret: str) -> SensitiveText:

@@ -5,7 +5,6 @@ signature, and only the text of an `error` may name an order or an amount.
 """
 
 import asyncio
-import inspect
 import logging
 import time
 from collections.abc import Collection
@@ -179,7 +178,7 @@ class Instrumentation:
         base_url: Where the gateway is.
 
     Raises:
-        ConfigurationError: If the listener is no `Telemetry`, or would have to be awaited.
+        ConfigurationError: If the listener is no `Telemetry`.
     """
 
     def __init__(self, listener: Telemetry | None, base_url: str) -> None:
@@ -187,12 +186,6 @@ class Instrumentation:
             raise ConfigurationError(
                 f"telemetry: expected an instance of Telemetry, got {type(listener).__name__}"
             )
-        for name in vars(Telemetry):
-            if inspect.iscoroutinefunction(getattr(listener, name, None)):
-                raise ConfigurationError(
-                    f"telemetry: {type(listener).__name__}.{name} must be a plain function, "
-                    "nothing awaits it"
-                )
         parts = urlsplit(base_url)
         self.listener = listener
         self.server: dict[str, Any] = {

@@ -90,7 +90,6 @@ class NotificationReceiver:
     405    it is no POST
     408    its body took more than 10 seconds
     413    its body is too large
-    415    its body is compressed
     500    the handler raised, or the verifier did
     503    the gateway could not be asked, or too many are in progress
     ====== ==================================================================================
@@ -210,7 +209,7 @@ class NotificationReceiver:
         self._busy += 1
         headers = {name.lower(): value for name, value in headers.items()}
         try:
-            body = await self._read(headers, pieces)
+            body = await self._read(pieces)
             notification = parse(headers, body, dialect=self.gateway.dialect)
             await self._verify(notification, headers, body)
             await (self._hand_on if notification.is_payout else self._confirm)(notification)
@@ -226,9 +225,7 @@ class NotificationReceiver:
             self._busy -= 1
         return _HttpAnswer(200, self.gateway.dialect.notification_answer)
 
-    async def _read(self, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]") -> bytes:
-        if headers.get("content-encoding", "identity").lower() != "identity":
-            raise _HttpAnswer(415, "send notifications uncompressed")
+    async def _read(self, pieces: "AsyncIterator[bytes]") -> bytes:
         body = bytearray()
         try:
             async with asyncio.timeout(_BODY_SECONDS):

@@ -50,7 +50,7 @@ _DECLARATION = re.compile(
     rb"\s*<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{1,40})[\"'][^<>]{0,100}\?>"
 )
 _META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
-_OTHER_CODECS = {"gbk": "gb18030", "replacement": None, "x-user-defined": None}
+_OTHER_CODECS = {"gbk": "gb18030", "replacement": None}
 """By the name of a charset, another codec than `webencodings` has; None for none at all."""
 _MARKS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 

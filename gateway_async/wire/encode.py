@@ -49,7 +49,6 @@ _PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
 _KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\0\1"
 """What is not escaped, or not as the others are."""
 _ESCAPES = tuple((bytes([byte]), b"%%%02X" % byte) for byte in range(256))
-_HALF_A_PAIR = "a field holds half a surrogate pair, which UTF-8 cannot carry"
 
 
 class JsonText(str):
@@ -270,9 +269,7 @@ def _amount(  # noqa: PLR0913, PLR0917  # what any value is written by, and two 
     owner: object,
 ) -> str:
     currency = getattr(instance, currency_field, "") or getattr(owner, currency_field, "") or ""
-    places, text = dialect.places(currency), str(value)
-    if places in _PLAIN_PLACES and text[-places - 1 : -places] == ".":  # as nearly always
-        return text
+    places = dialect.places(currency)
     with contextlib.suppress(InvalidOperation, Inexact):
         exact = Context(prec=_MOST_DIGITS + places, traps=[Inexact, InvalidOperation])
         return format(value.quantize(Decimal(1).scaleb(-places), context=exact), "f")
@@ -326,34 +323,22 @@ def _bracketed(name: str, value: Any) -> "Iterator[tuple[str, str]]":  # noqa: A
 
 
 def encode_json(fields: "Mapping[str, str]") -> bytes:
-    """Return a JSON body: `JsonText` as it is, other text as JSON strings.
-
-    Raises:
-        InvalidOrderError: For text that UTF-8 cannot carry.
-    """
-    with contextlib.suppress(UnicodeEncodeError, orjson.JSONEncodeError):  # which hold the text
-        return orjson.dumps(
-            {
-                name: orjson.Fragment(text.encode()) if type(text) is JsonText else text
-                for name, text in fields.items()
-            }
-        )
-    raise InvalidOrderError(_HALF_A_PAIR)
+    """Return a JSON body: `JsonText` as it is, other text as JSON strings."""
+    return orjson.dumps(
+        {
+            name: orjson.Fragment(text.encode()) if type(text) is JsonText else text
+            for name, text in fields.items()
+        }
+    )
 
 
 def encode_form(fields: "Mapping[str, str]") -> bytes:
-    """Return a form-urlencoded body in UTF-8.
-
-    Raises:
-        InvalidOrderError: For text that UTF-8 cannot carry.
-    """
+    """Return a form-urlencoded body in UTF-8."""
     pairs = "\0".join(map("\1".join, fields.items()))
     is_usual = pairs.count("\0") == len(fields) - 1 and pairs.count("\1") == len(fields)
-    with contextlib.suppress(UnicodeEncodeError):
-        if not is_usual:
-            return urlencode(fields).encode()
-        form = pairs.encode().replace(b"%", b"%25")
-        for byte in set(form.translate(None, _KEPT)):
-            form = form.replace(*_ESCAPES[byte])
-        return form.replace(b" ", b"+").replace(b"\1", b"=").replace(b"\0", b"&")
-    raise InvalidOrderError(_HALF_A_PAIR)
+    if not is_usual:
+        return urlencode(fields).encode()
+    form = pairs.encode().replace(b"%", b"%25")
+    for byte in set(form.translate(None, _KEPT)):
+        form = form.replace(*_ESCAPES[byte])
+    return form.replace(b" ", b"+").replace(b"\1", b"=").replace(b"\0", b"&")

@@ -150,10 +150,11 @@ async def test_the_application_gets_what_the_gateway_says_and_nothing_of_what_is
             (b"order_no=A%2CB", {}, 400),  # the separator of a look-up
             (b"order_no=" + b"x" * 100_000, {}, 413),
             (_endless(), {}, 413),
-            (packed, {"Content_Encoding": "gzip"}, 415),
             (b"order_no=A", {"method": "GET"}, 405),
         ):
             assert (await post(url, data, **how))[0] == status
+        # What a server unpacks is too large, and what it does not cannot be read.
+        assert (await post(url, packed, Content_Encoding="gzip"))[0] in {400, 413}
         assert sandbox.requests.total() == asked
     assert sorted((one.transaction_id, one.amount, one.payment_status) for one in shop.heard) == [
         (first.transaction_id, first.amount, PaymentStatus.DECLINED),

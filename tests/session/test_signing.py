@@ -63,8 +63,8 @@ def _raises(_: Operation, fields: Mapping[str, str]) -> str:
     ("signer", "text"),
     [
         (_raises, r"the signer raised LookupError at .*test_signing.py:\d+"),
-        (lambda *_: None, "must return str, not NoneType"),
-        (lambda *_: b"x", "must return str, not bytes"),
+        (lambda *_: None, "must return text that UTF-8 can carry, not NoneType"),
+        (lambda *_: b"x", "must return text that UTF-8 can carry, not bytes"),
     ],
 )
 async def test_a_signer_that_fails_means_not_sent_and_stops_at_once(signer: Any, text: str) -> None:
