@@ -97,6 +97,12 @@ MODULES = {
 }
 """The public modules below `gateway_async`: the names in their `__all__` are public, too."""
 
+_OF_THE_PACKAGE = {
+    "Journal": ("database", "pages", "claim_due", "postpone"),
+    "Job": ("read", "head", "slice", "take"),
+}
+"""By public class, the members that are for the modules of the package alone."""
+
 _SETTINGS = (
     settings.Timeouts,
     settings.RetryPolicy,
@@ -354,7 +360,9 @@ def _page(title: str, module: str, names: Sequence[str]) -> str:
     for name in names:
         value = getattr(import_module(module), name)
         if isinstance(value, type):
-            blocks.append(f".. autoclass:: {module}.{name}\n   :members:\n")
+            hidden = ", ".join(_OF_THE_PACKAGE.get(name, ()))
+            less = f"   :exclude-members: {hidden}\n" if hidden else ""
+            blocks.append(f".. autoclass:: {module}.{name}\n   :members:\n{less}")
         elif inspect.isroutine(value):
             blocks.append(f".. autofunction:: {module}.{name}\n")
         else:

@@ -144,12 +144,13 @@ def threaded_sandbox(**settings: Any) -> Iterator[Sandbox]:  # noqa: ANN401  # t
 def sandbox_client(sandbox: Sandbox, **settings: Any) -> Iterator[GatewayClient]:  # noqa: ANN401  # those of `GatewayClient`
     """Make a client that knows a sandbox's merchant, for whichever event loop uses it.
 
-    It knows the sandbox's dialect, repeats without a pause, and recovers without waiting for
-    effects to land.
+    It knows the sandbox's dialect, repeats without a pause, records a baseline before refunds, and
+    recovers without waiting for effects to land.
 
     Args:
         sandbox: The sandbox.
-        settings: Those of `GatewayClient`, in place of these.
+        settings: Those of `GatewayClient`. Each replaces the whole of the client's own: a
+            `RecoveryPolicy` needs `settle_seconds=0` again, or recovery waits for a minute.
 
     Raises:
         ConfigurationError: If a setting is wrong.
@@ -157,7 +158,7 @@ def sandbox_client(sandbox: Sandbox, **settings: Any) -> Iterator[GatewayClient]
     quick = {
         "dialect": sandbox.dialect,
         "retry": RetryPolicy(first_pause_seconds=0),
-        "recovery": RecoveryPolicy(settle_seconds=0),
+        "recovery": RecoveryPolicy(settle_seconds=0, record_baseline=True),
     }
     gateway = GatewayClient(
         sandbox.base_url, sandbox.credentials, **cast("Any", {**quick, **settings})

@@ -169,7 +169,8 @@ class Pace(Gateway):
     Attributes:
         concurrency: Requests in flight at most.
         rate: Requests a second at most; by default as many as it takes.
-        deadline: How long the whole may take, such as 90s, 15m or 1h30m; then nothing more is sent.
+        deadline: After so long, such as 90s, 15m or 1h30m, nothing more is sent; what is in flight
+            gets `drain_seconds` (30) more.
         stop_after_unknown: After so many requests in a row without a readable reply, nothing more
             is sent.
         chunk_size: Orders in one request; by default as many as the gateway takes: 50 or 100, of

@@ -248,7 +248,10 @@ def _by_reference(
         item = lookup.listed[0][1] if lookup.listed else None
         return Evidence(_UNKNOWN, reason, item, is_final=True)
     if not transaction.knows_others_of(unsettled):
-        reason = "another refund of its transaction may have been in flight; recover the result"
+        reason = (
+            "its batch or job may have other refunds of its transaction, which were not given; "
+            "recover the whole result, or run the job again"
+        )
         return Evidence(_UNKNOWN, reason)
     known = {*transaction.claimed, *before}
     listed = Counter(reference_of(record) for record, _ in lookup.listed)

@@ -51,7 +51,8 @@ _log = logging.getLogger("gateway_async.recovery")
 
 _NO_CONTROL = (
     "no refund that is known to be done was looked up with it, so it may be done although it is "
-    "not listed; recover it together with one that succeeded, or, in a job, decide on it by hand"
+    "not listed; recover it together with one that succeeded; of a job, look it up in the merchant "
+    "portal and decide (`resolve`)"
 )
 _REQUESTED_AT_ONCE = 90
 """Orders in one look-up: below the limit of 100, so that a few more records leave it whole."""

@@ -81,6 +81,28 @@ async def test_lost_refunds_are_found_and_absent_ones_sent_again_once_where_that
 
 
 @on_a_file
+async def test_the_lost_refund_of_a_job_of_one_order_is_settled_by_a_person(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    (order, other), job = seeded(sandbox, 2), journal.job("job")
+    gateway = make()
+    (done,) = await gateway.refund([other])
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    (lost,) = result = await gateway.refund([order], job=job)
+    assert await counts(journal) == {JobState.HELD: 1}
+
+    # A job does not note which of its orders are alone in their transaction.
+    for given, reason in ((result, "decide (`resolve`)"), ([lost, done], "the whole result")):
+        recovered = await gateway.recover(given)
+        assert recovered[0].status is UNKNOWN
+        assert reason in str(recovered[0].error)
+
+    await journal.resolve("job", 0, "not_sent", "not in the portal")
+    assert (await gateway.resume(job)).ok
+    assert effects(sandbox, [order]) == [1]
+
+
+@on_a_file
 async def test_what_cannot_be_settled_is_held_with_the_evidence_until_a_run_that_can(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway_async import ConfigurationError, Dialect, GatewayClient, OrderRef
+from gateway_async import ConfigurationError, Dialect, GatewayClient, OrderRef, OutcomeStatus
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.faults import DropReply
+from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from gateway_async.testing import sandbox_client, threaded_sandbox
 from tests.orders import orders_for
 
@@ -41,7 +41,7 @@ def test_all_parts_work_in_a_loop(gateway_sandbox: Sandbox, gateway_client: Gate
         assert (await gateway_client.refund(orders_for("refund", [order]))).ok
 
     asyncio.run(use())
-    assert (gateway_sandbox.requests["query"], gateway_sandbox.requests.total()) == (2, 3)
+    assert gateway_sandbox.requests == {"query": 2, "search_refunds": 1, "refund": 1}
     struck = gateway_sandbox.faults.struck
     assert struck == Counter(DropReply=1)
     struck["DropReply"] += 1  # what was read is a copy
@@ -78,6 +78,22 @@ def test_a_sandbox_that_cannot_start_says_why_and_a_closed_client_sends_nothing(
         with pytest.raises(ConfigurationError, match="closed"):
             gateway.refund(orders_for("refund", sandbox.seed(1, status="captured")))
     assert _threads() == []
+
+
+def test_a_lost_refund_is_recovered_without_waiting(
+    gateway_sandbox: Sandbox, gateway_client: GatewayClient
+) -> None:
+    done, late = orders_for("refund", gateway_sandbox.seed(2, status="captured"))
+
+    async def lose() -> OutcomeStatus:
+        (succeeded,) = await gateway_client.refund([done])
+        gateway_sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+        (unknown,) = await gateway_client.refund([late])
+        async with asyncio.timeout(10):  # a sixth of the usual `settle_seconds`
+            _, settled = await gateway_client.recover([succeeded, unknown])
+        return settled.status
+
+    assert asyncio.run(lose()) is OutcomeStatus.NOT_SENT
 
 
 class TestSettings:
