@@ -40,23 +40,17 @@ GROUPS = {
 """By group and name, where each command is."""
 COMMANDS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
 
-_COLUMNS = {
-    **{name: ", ".join(attrs.fields_dict(OPERATIONS[name].order_class)) for name in _MONEY},
-    **dict.fromkeys(("query", "search-refunds"), "order_no or transaction_id"),
-    "payout": "request_id, payment_amount, payment_currency, and others such as "
-    "beneficiary.bank_details.iban",
-}
-
 
 def _help(name: str) -> str | None:
     """Return the help of a command that shares its function; None for another."""
-    if name not in _COLUMNS:
+    if COMMANDS[name] not in ("money:send", "money:look_up"):
         return None
     text, out = f"{name.replace('out', ' out').capitalize()} orders.", "outcomes.csv"
     if COMMANDS[name] == "money:look_up":
         what = "transactions" if name == "query" else "refunds"
         text, out = f"Look up {what}, by order_no or transaction_id.", "found.csv"
-    columns = f"Columns of the file: {_COLUMNS[name]}."
+    fields = attrs.fields_dict(OPERATIONS[name.replace("-", "_")].order_class)
+    columns = f"Columns of the file: {', '.join(fields)}."
     return f"{text}\n\n{columns}\n\nExample: `gateway-async {name} orders.csv --out {out}`"
 
 

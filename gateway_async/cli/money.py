@@ -200,8 +200,6 @@ def reconcile(
         run.check()
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
-        if "refunded" not in table.header:
-            console.note("the ledger has no column refunded, the sum of its refunds: 0 is assumed")
         if bool(words.states) != ("state" in table.header):
             lacking = "no column state" if words.states else "states; reconcile.states is not set"
             console.warn(f"the ledger has {lacking}, so no state is compared")

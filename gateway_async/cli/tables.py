@@ -238,7 +238,6 @@ def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> Non
         return
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)  # it was there when the run began
         beside.touch(mode=0o600, exist_ok=False)
         shutil.copyfile(written, beside)
         with beside.open("rb") as copy:

@@ -246,7 +246,7 @@ class JobWork:
                     seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
                     until = now() + seconds
                     said = "job %r waits %.1f s at most: another process has it, or died with it"
-                    _log.info(said, self._job.name, seconds, extra={"wait_seconds": seconds})
+                    _log.info(said, self._job.name, seconds)
                 elif now() >= until or self._gate.is_too_late:
                     raise
             pause = min(_LOOKS_AGAIN_SECONDS, max(until - now(), 0.0))

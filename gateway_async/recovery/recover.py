@@ -143,7 +143,6 @@ class Recovery:
                 "as settle_seconds says",
                 len(left),
                 seconds,
-                extra={"wait_seconds": seconds},
             )
         await asyncio.sleep(seconds)
         second = await self._look()

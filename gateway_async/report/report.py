@@ -10,7 +10,7 @@ import re
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -50,17 +50,6 @@ _NOUNS = {
 } | {"cancel": "cancellations", "payouts": "payouts"}
 _OF_AMOUNTS = ("amount", "refunded_total", "refund_unknown_to_ledger", "refund_absent_at_gateway")
 _URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
-# What to do about unknown orders of an operation that is no job; "ask" for all others.
-_UNKNOWN = {
-    **{name: "recover" for name, row in OPERATIONS.items() if row.recovered_by},
-    **{name: "look_again" for name, row in OPERATIONS.items() if row.is_look_up},
-    "recover": "not_settled",
-}
-# Operations whose orders no look-up shows, by the client's methods.
-_NOT_LOOKED_UP = {
-    "payouts",
-    *(name for name, row in OPERATIONS.items() if row.takes_jobs and not row.recovered_by),
-}
 
 
 @attrs.frozen(kw_only=True)
@@ -375,13 +364,14 @@ class Report:
     def _advise(self, status: str, error: Exception | None) -> str:
         """Return what to do about an order, as the template names it: the first row that holds."""
         in_job, is_unsent = self._job is not None, status == "not_sent"
+        is_look_up = _NOUNS.get(self.operation) == "look-ups"
         is_held = isinstance(error, NotDoneError | AlikeRefundError | DuplicateOrderError)
         rows = (
             (status == "succeeded", ""),
             (is_unsent and in_job and is_held, "held"),
             (isinstance(error, InvalidOrderError), "invalid"),
-            (status == "unknown" and not in_job, _UNKNOWN.get(self.operation, "ask")),
-            (status == "unknown", "ask_in_job" if self.operation in _NOT_LOOKED_UP else "job"),
+            (status == "unknown" and is_look_up, "look_again"),
+            (status == "unknown", "job" if in_job else "recover"),
             (is_unsent and in_job, "not_sent_in_job"),
             (isinstance(error, AlikeRefundError), "alike"),
         )
@@ -451,7 +441,7 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
         "amount": report.shown,
         "digest": lambda css: b64encode(hashlib.sha256(css.encode()).digest()).decode(),
         "number": lambda number: f"{number:,}",
-        "seconds": _seconds,
+        "seconds": lambda seconds: f"{seconds:,.3f}\u00a0s",
         "words": lambda name: name.replace("_", " "),
     }
     steps = [step for step in report.steps.values() if step.advice]
@@ -461,7 +451,7 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     money = {} if summary is not None else _by_currency(report.totals)
     kinds = [kind for kind in OutcomeStatus if any(kind in row for row in money.values())]
     shape = "%Y-%m-%d %H:%M:%S"
-    lasted = _duration((head.ended_at - head.started_at).total_seconds())
+    lasted = timedelta(seconds=round((head.ended_at - head.started_at).total_seconds()))
     page = environment.get_template("report.html.jinja").render(
         head=head,
         headline=_books_headline(report, summary) if summary is not None else _headline(report),
@@ -514,17 +504,3 @@ def _by_currency(totals: Mapping[str, Totals]) -> Mapping[str, Mapping[str, Sum]
             found[code][kind] = one
             found[code].setdefault("all", Sum()).add(one)
     return dict(sorted(found.items()))
-
-
-def _seconds(seconds: float) -> str:
-    """Write three significant digits, and never an exponent."""
-    number, unit = (seconds, "s") if seconds >= 1 else (seconds * 1000, "ms")
-    return f"{float(f'{number:.3g}'):,g}\u00a0{unit}"
-
-
-def _duration(seconds: float) -> str:
-    if round(seconds, 1) < 60:  # noqa: PLR2004  # seconds of a minute
-        return f"{max(0.0, seconds):.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min {rest} s" if hours else f"{minutes} min {rest} s"

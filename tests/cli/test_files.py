@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from functools import partial
@@ -323,20 +323,3 @@ def test_a_file_is_put_in_place_whole_and_over_nothing(tmp_path: Path) -> None:
     for place in (tmp_path, Path(os.devnull)):
         with pytest.raises(ConfigurationError, match="is no file"):
             put(place, "order_no", [])
-
-
-def test_a_folder_that_goes_meanwhile_is_made_again_where_it_can_be(tmp_path: Path) -> None:
-    path = tmp_path / "gone" / "out.csv"
-
-    def write_while(end: Callable[[], None]) -> None:
-        path.parent.mkdir()
-        with out_file(path, print) as out:
-            out.write("order_no\n")
-            path.parent.rmdir()
-            end()
-
-    with pytest.raises(OSError, match=r"out.csv cannot be put in place \([^)]*\)$"):
-        write_while(path.parent.touch)  # a file has its name now
-    path.parent.unlink()
-    write_while(lambda: None)
-    assert path.read_text() == "order_no\n"

@@ -22,9 +22,10 @@ async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(shell:
     line = f"refund orders.csv --yes --job november --config config.toml {job} {files}"
     process, ended = await shell.under_way(line, 3)  # after two look-ups
     async with asyncio.timeout(120):
-        while not ended.done():  # the second does not wait
-            process.send_signal(signal.SIGTERM)
-            await asyncio.wait({ended}, timeout=0.5)
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait({ended}, timeout=1)
+        process.send_signal(signal.SIGTERM)  # the second does not wait
+        await ended
     assert process.returncode == 3
     read = _read(shell)
     assert "november" in read.text

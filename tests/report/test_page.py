@@ -97,24 +97,17 @@ def seen(
 @pytest.mark.parametrize(
     ("seconds", "took", "latency"),
     [
-        (-1, "0.0 s", None),
-        (0.0123456, "0.0 s", "12.3 ms"),
-        (0.9999, "1.0 s", "1,000 ms"),
-        (4.5678, "4.6 s", "4.57 s"),
-        (59.96, "1 min 0 s", "60 s"),
-        (119.6, "2 min 0 s", "120 s"),
-        (3599.9, "1 h 0 min 0 s", "3,600 s"),
-        (12345, "3 h 25 min 45 s", "12,300 s"),
+        (0.0123456, "0:00:00", "0.012 s"),
+        (59.96, "0:01:00", "59.960 s"),
+        (12345, "3:25:45", "12,345.000 s"),
     ],
 )
-def test_a_duration_is_rounded_as_a_whole(seconds: float, took: str, latency: str | None) -> None:
+def test_a_duration_is_rounded_as_a_whole(seconds: float, took: str, latency: str) -> None:
     report = Report("refund")
-    if latency is not None:
-        report.latencies.add(seconds)
+    report.latencies.add(seconds)
     found = read(report, ended_at=HEAD.started_at + timedelta(seconds=seconds))
     assert f" UTC, {took}" in found.text
-    shown = [rows[1][4].replace("\xa0", " ") for rows in found.tables["latencies"]]
-    assert shown[:1] == [latency] * (latency is not None)
+    assert found.tables["latencies"][0][1][4].replace("\xa0", " ") == latency
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
@@ -179,10 +172,6 @@ def test_all_is_counted_and_added_up_exactly() -> None:
     [
         ("refund", None, UNKNOWN, OutcomeUnknownError, "Never send again; recover"),
         ("refund", "november", UNKNOWN, OutcomeUnknownError, "Never send again; run the job again"),
-        ("payout", "november", UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),
-        ("recover", None, UNKNOWN, OutcomeUnknownError, "Never send again; see the reason"),
-        ("review", None, UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),
-        ("payout", None, UNKNOWN, OutcomeUnknownError, "Never send again; ask the gateway"),
         ("query", None, UNKNOWN, OutcomeUnknownError, "Look up again"),
         ("refund", None, NOT_SENT, NotSentError, "Send again"),
         ("refund", None, NOT_SENT, NotDoneError, "Send again"),
