@@ -21,9 +21,8 @@ import attrs
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, output, print_json
-from gateway_async.cli.outcomes import shown
 from gateway_async.cli.settings import Settings, default_journal, to_toml
-from gateway_async.cli.tables import out_file
+from gateway_async.cli.tables import out_file, to_text
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
@@ -50,6 +49,12 @@ _ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
 
 OK, ASK, WRONG, UNKNOWN, SKIPPED = "ok", "ask", "wrong", "unknown", "skipped"
 """What a line comes to; the reference page of the command line has what each means."""
+_SHOWN = (
+    *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
+    *("query_result", "transaction_date", "is3ds", "refund_amount", "refund_status"),
+    *("refund_reference", "refund_reference_id", "refund_date", "refund_processing_date"),
+)
+"""Fields of a record that are shown; all others may be personal."""
 _OWN = "registered address"
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
@@ -287,7 +292,7 @@ def describe_order(
         seen = f"{outcome.status}: {outcome.error}"
         yield Finding(check, UNKNOWN, seen, advice["unknown"])
     for record in records:
-        yield Finding(check, OK, shown(record))
+        yield Finding(check, OK, _shown(record))
     for status, seen, field in dict.fromkeys(_misfits(records, dialect, now)):
         question = QUESTIONS["dialect"].get(field, "")
         yield Finding(check, status, seen, question, (field,))
@@ -297,6 +302,12 @@ def describe_order(
     if not all(references) or len(set(references)) < len(references):
         seen = "its refunds do not each have a refund_reference_id of their own"
         yield Finding(check, WRONG, seen, advice["references"])
+
+
+def _shown(record: Any) -> str:
+    """Show what names and counts a record, and nothing that may be personal."""
+    texts = ((name, to_text(getattr(record, name, None))) for name in _SHOWN)
+    return ", ".join(f"{name} {text}" for name, text in texts if text)
 
 
 _STATUS_FIELDS = (

@@ -217,8 +217,7 @@ async def progress(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console.rich,
-        # Where standard output goes elsewhere, what a command prints must not end above the bar.
-        redirect_stdout=sys.stdout.isatty(),
+        redirect_stdout=False,
         disable=console.is_quiet or not console.rich.is_terminal,
     )
     task = bar.add_task(name, total=total)

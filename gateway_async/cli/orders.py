@@ -24,7 +24,7 @@ from gateway_async.cli.tables import Problem, Row, Table, TableError, open_table
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import AMOUNT_HINT, IS_LIST, MODEL, SensitiveText
+from gateway_async.models.values import IS_LIST, MODEL, SensitiveText
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.report.report import Totals
 
@@ -40,7 +40,6 @@ _MAY_BE_DONE = ("succeeded", "unknown")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
-_DECIMAL = re.compile(r"Decimal\('([^']*)'\)")
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
 
@@ -292,7 +291,7 @@ def _made(model: type, tree: Mapping[str, Any], path: str) -> Any:
 
 def _explained(error: InvalidOrderError, model: type, path: str) -> _WrongCellError:
     """Turn the client's words about a field of an order into a column of the file and a reason."""
-    text = _DECIMAL.sub(r"\1", str(error)).replace(AMOUNT_HINT, "write it like 12.50")
+    text = str(error)
     for name in attrs.fields_dict(model):
         _, found, reason = text.partition(f").{name}: ")
         if found:

@@ -25,12 +25,6 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.report.report import reason_of
 
-SHOWN = (
-    *("order_no", "transaction_id", "reference_no", "amount", "currency", "payment_status"),
-    *("query_result", "transaction_date", "is3ds", "refund_amount", "refund_status"),
-    *("refund_reference", "refund_reference_id", "refund_date", "refund_processing_date"),
-)
-"""Fields of a record that are shown; all others may be personal."""
 _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
 
 
@@ -133,9 +127,3 @@ def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
             value = getattr(value, name, None)
         found[column] = cell_of(value)
     return found
-
-
-def shown(record: Any) -> str:
-    """Show what names and counts an order or a record, and nothing that may be personal."""
-    texts = ((name, to_text(getattr(record, name, None))) for name in SHOWN)
-    return ", ".join(f"{name} {text}" for name, text in texts if text)

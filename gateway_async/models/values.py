@@ -35,7 +35,6 @@ from gateway_async.errors import InvalidOrderError
 _Field: TypeAlias = "attrs.Attribute[Any]"
 _Convert = Callable[[Any], Any]
 
-AMOUNT_HINT = 'use Decimal("12.50") or "12.50"'
 AMOUNT_IN = "currency field"
 """Metadata of an amount whose currency stands in another field than `currency`: its name."""
 CONVERTER = "converter"
@@ -251,13 +250,13 @@ def to_card(value: object) -> CardNumber:
 def to_number(value: object) -> Decimal:
     """Convert `str` and `int` to `Decimal`; a `float` cannot hold cents exactly, and is refused."""
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise _not("Decimal, str or int", value, AMOUNT_HINT)
+        raise _not("Decimal, str or int", value, 'use Decimal("12.50") or "12.50"')
     # Decimal also takes digits of other scripts, underscores and white space around them.
     is_plain = not isinstance(value, str) or (value.isascii() and not _ODD_IN_NUMBER(value))
     with contextlib.suppress(InvalidOperation, ValueError):
         if is_plain and (number := Decimal(value)).is_finite():
             return number
-    raise WrongValueError(f"{value!r:.60} is not a finite number; {AMOUNT_HINT}")
+    raise WrongValueError(f"{value!r:.60} is not a finite number; write it like '12.50'")
 
 
 def to_amount(value: Decimal | str | int) -> Decimal:
