@@ -41,9 +41,8 @@ _END = "</respon>"
 def decode_respon(body: bytes) -> dict[str, Any]:
     """Return the elements below the root element `respon`, by name.
 
-    An element without children is its text, one with children is a dict (with text of its own
-    under `#text`), and elements of the same name are a list. Attributes and namespaces are
-    dropped; none is shown.
+    An element without children is its text, one with children is a dict, and elements of the same
+    name are a list. Attributes, namespaces and text beside elements are dropped; none is shown.
 
     Raises:
         ReplyUnreadableError: For anything else, for a document type definition or an entity
@@ -57,7 +56,7 @@ def decode_respon(body: bytes) -> dict[str, Any]:
         may_read = trimmed.count(b"<") <= _MOST_TAGS
         if may_read and _local_name(root := fromstring(trimmed, forbid_dtd=True)) == "respon":
             value = _value_of(root)
-            return value if isinstance(value, dict) else {"#text": value} if value.strip() else {}
+            return value if isinstance(value, dict) else {}
     kind = kind_of(trimmed)
     problem = _UNREADABLE if kind == XML else kind
     raise ReplyUnreadableError(f"expected XML <respon>, got {problem} ({len(body)} bytes)")
@@ -101,12 +100,11 @@ def _value_of(element: "Element", depth: int = 1) -> Any:  # noqa: ANN401  # a t
     """
     if depth > _DEEPEST:
         raise RecursionError
-    text, found = element.text or "", dict[str, list[Any]]()
+    found: dict[str, list[Any]] = {}
     for child in element:
         found.setdefault(_local_name(child), []).append(_value_of(child, depth + 1))
-        text += child.tail or ""
     fields = {name: values if len(values) > 1 else values[0] for name, values in found.items()}
-    return text if not fields else {**fields, "#text": text} if text.strip() else fields
+    return fields or element.text or ""
 
 
 def reply_fields(body: bytes) -> dict[str, str]:

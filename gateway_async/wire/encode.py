@@ -269,7 +269,9 @@ def _amount(  # noqa: PLR0913, PLR0917  # what any value is written by, and two 
     owner: object,
 ) -> str:
     currency = getattr(instance, currency_field, "") or getattr(owner, currency_field, "") or ""
-    places = dialect.places(currency)
+    places, text = dialect.places(currency), str(value)
+    if places in _PLAIN_PLACES and text[-places - 1 : -places] == ".":  # as nearly always
+        return text
     with contextlib.suppress(InvalidOperation, Inexact):
         exact = Context(prec=_MOST_DIGITS + places, traps=[Inexact, InvalidOperation])
         return format(value.quantize(Decimal(1).scaleb(-places), context=exact), "f")

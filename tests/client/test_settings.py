@@ -65,7 +65,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
     (Dialect, "payment_states", ({"3000": "paid"},), "'captured'"),
     *(
         (Dialect, "json_content_type", (text,), "a media type such as 'application/json'")
-        for text in ("json", "", None, "text/json\r\nX-A: b", "a/b; ", "text/jsön")
+        for text in ("json", "", None, "text/json\r\nX-A: b", "text/jsön")
     ),
     (Dialect, "selection_separator", ("",), "a non-empty str"),
     (Dialect, "done_statuses", ("1", {1}, 1, [["1"]]), "texts such as"),
@@ -163,7 +163,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         for url in urls
     ),
     *(({"proxy": url}, "proxy: expected a URL .* of scheme http or https") for url in PROXIES),
-    ({"proxy": "http://m%3Ae:pa55@proxy"}, "proxy: expected a user name without a col"),
     ({"base_url": LOCAL, "proxy": PROXY}, "proxy: requests to a plain http:// base_url would"),
     *(
         ({**ENVIRONMENT, **given}, f"trust_env: {expected}")

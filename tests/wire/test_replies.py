@@ -109,11 +109,11 @@ WHOLE = """<?xml version="1.0" encoding="UTF-8"?>
                 "note": "",
                 "risk_reasons": {"name": "ip", "status": "ok"},
                 "x": ["1", "2", "3"],
-                "mixed": {"b": "1", "#text": "text"},
+                "mixed": {"b": "1"},
             },
         ),
         ('<respon xmlns="urn:x"><a k="v">1</a></respon>', "utf-8", "", {"a": "1"}),
-        ("<respon><![CDATA[<b>]]></respon>", "utf-8", "", {"#text": "<b>"}),
+        ("<respon><a><![CDATA[<b>]]></a></respon>", "utf-8", "", {"a": "<b>"}),
         ("<respon/>", "utf-8", "", {}),
         ("\ufeff<respon><a>ä</a></respon>\n", "utf-16-be", "", {"a": "ä"}),
         # What the reply names counts for more than its header, and a byte order mark for most.
