@@ -110,17 +110,13 @@ async def each_chunk(
 async def ours(url: str, journal_url: str) -> float:
     """Record the chunks of a job."""
     async with Journal.open(journal_url) as journal:
-        lease = await (await submitted(journal.job(uuid.uuid4().hex))).take("benchmark")
+        lease = await (await submitted(journal.job(uuid.uuid4().hex))).take()
         cost = await each_chunk(
             url,
-            lambda request, indices: lease.change(
-                "intend", lambda orders: orders.intend(request, indices, "", once=False)
-            ),
-            lambda request, indices: lease.change(
+            lambda _, indices: lease.change("intend", lambda orders: orders.intend(indices, "")),
+            lambda _, indices: lease.change(
                 "succeed",
-                lambda orders: orders.conclude(
-                    request, indices, SUCCEEDED, REFERENCES, ended_at=0.0
-                ),
+                lambda orders: orders.conclude(indices, SUCCEEDED, REFERENCES, ended_at=0.0),
             ),
         )
         await lease.release()

@@ -323,8 +323,8 @@ class GatewayClient:
         See `capture`; of `policy`, `chunk_size` does not count. A payout is `succeeded` by a
         `Dialect.payout_done_statuses` without a `failure_reason`, and `declined` by a
         `payout_declined_statuses`. It cannot be looked up: an unknown one stays unknown, and its
-        error names the `request_id` to ask the gateway for. Unless `Dialect.payout_deduplicates`
-        says that the gateway pays a `request_id` once, none is sent twice, and the same
+        error names the `request_id` to ask the gateway for. None is sent twice, unless
+        `Dialect.payout_deduplicates` says that the gateway pays a `request_id` once. The same
         `request_id` twice is a `DuplicateOrderError` whatever `policy` says. In a job, an unknown
         one is held for a person; see `Journal.resolve`.
         """

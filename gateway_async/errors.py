@@ -5,7 +5,7 @@
     GatewayError
     ├── ConfigurationError            a setting is wrong; nothing was sent
     ├── InvalidOrderError             an order or payment is wrong; nothing was sent (a ValueError)
-    │   └── DuplicateOrderError       the same order twice, or a payout that another job has
+    │   └── DuplicateOrderError       the same order twice in one batch
     ├── NotSentError                  proved: not one byte of the body was written
     │   ├── AlikeRefundError          the gateway lists a refund like it already
     │   ├── CertificateError          the gateway's TLS certificate is not valid
@@ -68,7 +68,7 @@ class InvalidOrderError(GatewayError, ValueError):
 
 
 class DuplicateOrderError(InvalidOrderError):
-    """The same order stands twice in one batch, or another job may have paid the same payout."""
+    """The same order stands twice in one batch."""
 
 
 class _OnePaymentError(GatewayError):

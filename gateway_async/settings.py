@@ -277,7 +277,7 @@ class WorkerPolicy:
         slice_size: How many orders a slice has, but for those of one transaction, which are always
             in one slice.
         lease_seconds: Lease of a slice: without renewal for so long, another worker may take the
-            slice over; a day at most.
+            slice over.
         sweep_seconds: How often a worker looks for slices that no process has.
         wake_seconds: How long a slice that was handed to the queue is left to it, before it is
             handed over once more.

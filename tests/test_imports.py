@@ -79,10 +79,8 @@ def test_the_public_names_are_there_in_order_and_are_the_very_classes() -> None:
 @pytest.mark.parametrize(
     ("module", "missing", "install"),
     [
-        ("gateway_async.workers.rabbit", "aio_pika", "'gateway-async[workers]'"),
         ("gateway_async.workers.rabbit", "taskiq", "'gateway-async[workers]'"),
         ("gateway_async.workers.rabbit", "taskiq_aio_pika", "'gateway-async[workers]'"),
-        ("gateway_async.workers.rate", "psycopg", "'gateway-async[workers]'"),
         ("gateway_async.testing", "pytest", "pytest"),
         ("gateway_async.otel", "opentelemetry", "'gateway-async[otel]'"),
     ],

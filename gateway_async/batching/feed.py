@@ -14,7 +14,7 @@ from gateway_async.batching.chunks import Chunk, FailedChunk
 from gateway_async.errors import DuplicateOrderError, GatewayError, InvalidOrderError, NotSentError
 from gateway_async.models.orders import OutcomeStatus, count_status
 from gateway_async.models.values import describe
-from gateway_async.operations import identity_of
+from gateway_async.operations import OperationClass, identity_of
 from gateway_async.wire.encode import check_amounts, selection_fields
 
 if TYPE_CHECKING:
@@ -202,10 +202,9 @@ class OrderFeed:
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
         self._order_classes = {operation.order_class}
-        self._pays_once = dialect.must_send_once(operation)
-        duplicates = "reject" if self._pays_once else policy.duplicates
-        # A job's payouts may have been let in under a dialect by which the gateway deduplicates.
-        self._is_checked = orders.is_stored and not self._pays_once
+        self._is_payout = operation.kind is OperationClass.KEYED
+        duplicates = "reject" if self._is_payout else policy.duplicates
+        self._is_checked = orders.is_stored
         self.is_serial: bool = duplicates == "serialize"
         self._seen: set[int] | None = set() if duplicates == "reject" else None
         self._pulled = 0
@@ -283,7 +282,7 @@ class OrderFeed:
         kind, value = name_of(self._operation, identity)
         advice = (
             f"give each its own {kind}"
-            if self._pays_once
+            if self._is_payout
             else 'merge the two, or choose duplicates="serialize" or "allow"'
         )
         return DuplicateOrderError(
@@ -346,8 +345,6 @@ class OrderFeed:
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
         """Refuse further orders of these identities, unless the policy allows duplicates."""
-        if self._pays_once and self._seen is not None:
-            self._seen.update(map(hash, map(self._identity, orders)))
         if self.is_serial and orders:
             self._unknown.update(map(self._identity, orders))
             waiting, self._waiting = self._waiting, []

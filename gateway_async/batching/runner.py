@@ -20,7 +20,6 @@ from gateway_async.batching.sender import Sender
 from gateway_async.errors import (
     CertificateError,
     ConfigurationError,
-    DuplicateOrderError,
     EvidenceError,
     GatewayError,
     NotSentError,
@@ -519,7 +518,7 @@ class WorkerPool:
 
     def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
-        is_answered = error is None or isinstance(error, RejectedError | DuplicateOrderError)
+        is_answered = error is None or isinstance(error, RejectedError)
         failed = self._run.failed_in_a_row = 0 if is_answered else self._run.failed_in_a_row + 1
         if isinstance(error, _STOP_AT_ONCE):
             self._stop(f"an earlier request ended the batch: {error}")

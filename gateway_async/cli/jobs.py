@@ -70,7 +70,9 @@ class KnownJob:
         before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
         if self.status is not None:
             kind = "is done" if self.is_done else "goes on"
-            made = f" (made by --again: {before}; what these have is held)" if before else ""
+            made = (
+                f" (made by --again: {before}; refunds that these have are held)" if before else ""
+            )
             return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}{made}"
         new = f"new job {self.name} in {self.place}"
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
@@ -127,7 +129,7 @@ def find_job(
     """
     operation = file.operation
     name = job if job is not None else name_of_orders(operation.name, settings, file.digest)
-    settings.open_journal(create=False).job(name)  # refuses what is no name
+    settings.open_journal().job(name)  # refuses what is no name
     made_again = (f"{name}-again-{number}" for number in itertools.count(2))
     names = itertools.chain([name], made_again if job is None else ())
 

@@ -223,8 +223,8 @@ class Sending(Resuming):
         job: A name for the job, in place of the one that is made of the operation, the merchant,
             the gateway and the orders.
         again: Make a job that is done once more: all of its orders are sent again. What was done
-            before is shown, and neither refunds alike nor payouts that other jobs have are held. A
-            job with held orders is not done. After a kill, go on with `jobs resume NAME`.
+            before is shown, refunds alike are not held, and payouts that other jobs have are paid
+            again. A job with held orders is not done. After a kill, go on with `jobs resume NAME`.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other. No request_id may stand in a file twice.
         dry_run: Show what would be sent, and send nothing: nothing leaves this machine.

@@ -24,7 +24,7 @@ from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, tran
 
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError, GatewayError
+from gateway_async.errors import ConfigurationError, GatewayError, JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.location import locate
 from gateway_async.settings import (
@@ -215,17 +215,20 @@ class Settings(Network):
         """Make the journal; in messages, it has its whole path.
 
         Args:
-            create: Whether one is made where there is none.
+            create: Whether a file is made where there is none.
 
         Raises:
             ConfigurationError: If the settings name one that cannot be.
+            JournalError: If there is no file, and none is to be made.
         """
         path = self.journal_file
+        if not create and path is not None and not path.exists():
+            raise JournalError(f"there is no journal sqlite:///{path}")
         if create and path is not None and self.journal == default_journal(os.environ):
             with contextlib.suppress(OSError):  # the journal then says what is wrong
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         url = locate(self.journal).absolute_url
-        return Journal.open(url, lease_seconds=self.journal_lease_seconds, create=create)
+        return Journal.open(url, lease_seconds=self.journal_lease_seconds)
 
     def credentials(self, environment: Mapping[str, str]) -> Credentials:
         """Read the secret, and make the credentials.

@@ -134,7 +134,8 @@ async def worker(
         )
     credentials = settings.credentials(os.environ)
     with Stop(console) as stop:
-        from gateway_async.workers.rabbit import rabbit_broker, serve
+        from gateway_async.workers.rabbit import rabbit_broker, serve  # isort: skip  # names the extra
+        from aio_pika.exceptions import AMQPError
 
         made = rabbit_broker(url, queue=queue, slices_at_once=slices)
         workers = _make(settings, credentials, made)
@@ -144,9 +145,12 @@ async def worker(
         with stop.cancelling():
             try:
                 await asyncio.shield(working)
-            except ConnectionError as error:
+            except AMQPError as error:
                 reason = type(error).__name__
-                raise ConfigurationError(f"--broker: it cannot be reached ({reason})") from None
+                raise ConfigurationError(
+                    "--broker: it cannot be reached, or refuses the user, the virtual host or the "
+                    f"queue ({reason})"
+                ) from None
             except asyncio.CancelledError:
                 until.set()  # the slices that run come to an end; a second signal does not wait
                 try:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.feed import GivenOrders, OrderFeed
 from gateway_async.batching.runner import BatchRunner
-from gateway_async.errors import ConfigurationError
 from gateway_async.jobs.orders import submit_feed
 from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Job
 from gateway_async.journal.codec import job_operation
 from gateway_async.operations import OPERATIONS
+from gateway_async.settings import expect
 
 if TYPE_CHECKING:
     from gateway_async.operations import Operation
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def job_batch(  # noqa: PLR0913  # what is sent, and how
     session: "Session",
-    job: object,
+    job: Job,
     policy: "BatchPolicy",
     *,
     operation: "Operation | None" = None,
@@ -49,8 +49,8 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
     Raises:
         ConfigurationError: If `job` is none, or the operation is none of a job.
     """
-    job = _checked(job)
-    name = f"job {job.name!r}{f', slice {slice_number}' if slice_number else ''}"
+    job = expect("job", job, Job)
+    name = f"job {job.name!r}"
     if operation is not None:
         operation = job_operation(operation.name)
         name = f"{operation} {name}"
@@ -70,7 +70,7 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     session: "Session",
     name: str,
     orders: object,
-    job: object,
+    job: Job,
     *,
     policy: "BatchPolicy",
     slice_size: int,
@@ -81,7 +81,7 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
         ConfigurationError: If `job` is none, or the operation is none of a job.
         InvalidOrderError: If any order is wrong; nothing is stored.
     """
-    job, operation = _checked(job), job_operation(name)
+    job, operation = expect("job", job, Job), job_operation(name)
     check_batch(operation, orders, policy)
     feed = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
     try:
@@ -91,11 +91,3 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
         )
     finally:
         await feed.aclose()
-
-
-def _checked(job: object) -> Job:
-    if not isinstance(job, Job):
-        raise ConfigurationError(
-            f"job: expected journal.job(name) of a gateway_async Journal, got {type(job).__name__}"
-        )
-    return job

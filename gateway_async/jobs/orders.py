@@ -51,7 +51,7 @@ async def submit_feed(  # noqa: PLR0913  # as `submit_orders`
         merchant=Merchant.of(session.credentials, session.gateway),
         chunk_size=feed.chunk_size,
         slice_size=slice_size,
-        repeats=not session.dialect.must_send_once(operation) or policy.duplicates == "allow",
+        repeats=policy.duplicates == "allow",
     )
     return await submission.carry_out(_pages(feed))
 
@@ -78,17 +78,15 @@ class NewOrders:
 
     Args:
         lease: Under which they are read.
-        given: All orders of the job, as they were handed in; None where only the journal has them.
     """
 
     collection: "tuple[object, ...] | None" = None
     waits = False
     is_stored = True
 
-    def __init__(self, lease: "Lease", given: "Sequence[object] | None") -> None:
+    def __init__(self, lease: "Lease") -> None:
         self.ended: bool = False
         self._lease = lease
-        self._given = given
         self._last = -1
         self._page: deque[Group] = deque()
 
@@ -109,9 +107,7 @@ class NewOrders:
         return [index for index, _ in pulled]
 
     def _read(self, orders: "Orders") -> "list[Group]":
-        given, page = self._given, orders.new(after=self._last, limit=_NEW_AT_ONCE)
-        if given is not None:
-            return [[(index, given[index]) for index in found] for found in page]
+        page = orders.new(after=self._last, limit=_NEW_AT_ONCE)
         return [list(zip(found, orders.at(found), strict=True)) for found in page]
 
     async def aclose(self) -> None:

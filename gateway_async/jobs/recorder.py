@@ -9,22 +9,15 @@ or how the journal stores it.
 
 import asyncio
 import itertools
+import json
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.recorder import ChunkIntent, Recorder
-from gateway_async.errors import DuplicateOrderError, GatewayError, OutcomeUnknownError
+from gateway_async.errors import GatewayError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
-from gateway_async.journal.rows import (
-    BY_OPERATOR,
-    DONE,
-    Known,
-    known_of,
-    never_sent,
-    noted,
-    written_item,
-)
+from gateway_async.journal.rows import BY_OPERATOR, DONE, NEVER_SENT, Known, known_of, noted
 from gateway_async.journal.states import MAY_BE_LISTED, JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
@@ -32,18 +25,16 @@ from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.chunks import AnsweredChunk, Chunk
     from gateway_async.batching.judge import Judgement
     from gateway_async.errors import AlikeRefundError
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import Row
-    from gateway_async.journal.writes import OrderChanges
     from gateway_async.operations import Operation
 
-    Items = Sequence[Mapping[str, Any]]
-
+_HELD = "it is held until you decide whether it is to be sent (`resolve`)"
 _NOT_RECORDED = "the journal could not record the outcome; resume the job"
 
 
@@ -55,21 +46,17 @@ class JournalRecorder(Recorder):
     Args:
         lease: The lease of the job.
         operation: The operation of its orders.
-        once: Whether a payout is held where another job may have paid it.
 
     Attributes:
-        requests: The numbers of the requests, which must differ under one lease.
         recordings: The outcomes that are being written: few, since the next intent of a worker is
             written behind those of its chunk before.
     """
 
     alike_advice = ""  # `hold` adds its own
 
-    def __init__(self, lease: "Lease", operation: "Operation", *, once: bool = False) -> None:
+    def __init__(self, lease: "Lease", operation: "Operation") -> None:
         self.lease = lease
         self.operation = operation
-        self.once = once
-        self.requests: Iterator[int] = itertools.count(1)
         self.recordings: set[asyncio.Future[None]] = set()
 
     async def recorded(self) -> None:
@@ -107,10 +94,12 @@ class JournalRecorder(Recorder):
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that the orders of a chunk are not sent before a person decides."""
         held = {
-            index: never_sent(
-                str(error),
+            index: Known(
+                JobState.HELD,
                 code="" if error.refund_date is None else error.refund_date.isoformat(),
+                text=f"{error}; {_HELD}",
                 said=error.reference,
+                proof=NEVER_SENT,
             )
             for index, error in zip(chunk.indices, errors, strict=True)
         }
@@ -121,11 +110,11 @@ class JournalIntent(ChunkIntent):
     """The intent to send a chunk of a job.
 
     Attributes:
-        request: The number of its request in the journal; None if the intent is not recorded.
+        is_recorded: Whether the journal has it.
     """
 
     def __init__(self, recorder: JournalRecorder, chunk: "Chunk", sent: str) -> None:
-        self.request: int | None = None
+        self.is_recorded: bool = False
         self._recorder = recorder
         self._chunk = chunk
         self._sent = sent
@@ -134,41 +123,36 @@ class JournalIntent(ChunkIntent):
         """Record the intent, unless that was done.
 
         Raises:
-            DuplicateOrderError: For a payout that another job may have paid; it is held.
             JournalError: If it could not be recorded.
         """
-        if self.request is not None:
+        if self.is_recorded:
             return
-        recorder, request, held = self._recorder, next(self._recorder.requests), ""
-
-        def intend(orders: "OrderChanges") -> str:
-            return orders.intend(request, self._chunk.indices, self._sent, once=recorder.once)
-
-        recorded = recorder.lease.change("keep what is about to be sent", intend, alive=True)
+        lease = self._recorder.lease
+        recorded = lease.change(
+            "keep what is about to be sent",
+            lambda orders: orders.intend(self._chunk.indices, self._sent),
+            alive=True,
+        )
         try:
             await uninterrupted(recorded)
         finally:  # a cancellation comes once it is recorded
-            if recorded.exception() is None:
-                held = recorded.result()
-                self.request = None if held else request
-        if (failure := recorder.lease.failure) is not None:  # of outcomes that went before
-            raise failure
-        if held:
-            raise DuplicateOrderError(held)
+            self.is_recorded = recorded.exception() is None
+        if lease.failure is not None:  # of outcomes that went before
+            raise lease.failure
 
     async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""
-        if (request := self.request) is None:
+        if not self.is_recorded:
             return
-        retracted = self._retract(request)
+        retracted = self._retract()
         try:
             await uninterrupted(retracted)
         finally:  # a cancellation comes once it is recorded
-            self.request = request if retracted.exception() is not None else None
+            self.is_recorded = retracted.exception() is not None
 
-    def _retract(self, request: int) -> "asyncio.Future[None]":
+    def _retract(self) -> "asyncio.Future[None]":
         what, indices = "keep that nothing was sent", self._chunk.indices
-        return self._recorder.lease.change(what, lambda orders: orders.withdraw(request, indices))
+        return self._recorder.lease.change(what, lambda orders: orders.withdraw(indices))
 
     def check(self) -> None:
         """Raise if the lease is lost."""
@@ -181,7 +165,7 @@ class JournalIntent(ChunkIntent):
         add: "Callable[[AnsweredChunk | FailedChunk], None]",
     ) -> None:
         """Record the outcomes of the chunk in the background, then add them to the results."""
-        if self.request is None:  # the journal has no intent of it: the orders are new
+        if not self.is_recorded:  # the journal has no intent of it: the orders are new
             add(result)
             return
         recordings, lease = self._recorder.recordings, self._recorder.lease
@@ -203,43 +187,36 @@ class JournalIntent(ChunkIntent):
                 lease.failure = lease.failure or error
                 raise
 
-        recording = self._record(self.request, result, judgement)
+        recording = self._record(result, judgement)
         recording.add_done_callback(add_recorded)
         recordings.add(recording)
 
     def _record(
-        self, request: int, result: "AnsweredChunk | FailedChunk", judgement: "Judgement | None"
+        self, result: "AnsweredChunk | FailedChunk", judgement: "Judgement | None"
     ) -> "asyncio.Future[None]":
         indices = result.indices
         if result.sending is None:
-            return self._retract(request)
+            return self._retract()
         ended_at, operation = result.sending.ended_at, self._recorder.operation
         references, known = [""] * len(indices), [DONE] * len(indices)
         if isinstance(result, FailedChunk):
             known = [_known(result.status, result.error)] * len(indices)
         elif operation.reference_field or not result.is_echoed:
             judgement = judgement or result.judgement()
-            references = _references(operation.reference_field, judgement.items)
+            if field := operation.reference_field:
+                listed = (items[0].get(field) if items else None for items in judgement.items)
+                references = [identifier(one) or "" for one in listed]
             known = list(itertools.starmap(_known, judgement.verdicts))
             if operation.kind is OperationClass.KEYED and (items := judgement.items[0]):
-                item = written_item(storable_item(operation.record_class, items[0]))
-                known = [known[0]._replace(item=item)]
+                item = storable_item(operation.record_class, items[0])
+                # An integer may have more digits than orjson takes.
+                known = [known[0]._replace(item=json.dumps(item))]
         return self._recorder.lease.change(
             "keep the outcomes",
-            lambda orders: orders.conclude(request, indices, known, references, ended_at=ended_at),
+            lambda orders: orders.conclude(indices, known, references, ended_at=ended_at),
         )
 
 
 def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:
     """Return an outcome as the journal stores it."""
     return DONE if status is OutcomeStatus.SUCCEEDED else known_of(JobState(status), error)
-
-
-def _references(field: str, found: "Sequence[Items]") -> list[str]:
-    """Return the gateway's reference of each order; "" where it has none."""
-    if not field:
-        return [""] * len(found)
-    try:
-        return [items[0][field].strip() for items in found]
-    except (LookupError, AttributeError):  # has none, or one that is no text
-        return [identifier(items[0].get(field)) or "" if items else "" for items in found]

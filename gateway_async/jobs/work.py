@@ -5,8 +5,6 @@ import contextlib
 import functools
 import logging
 import math
-import os
-import socket
 import time
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +17,6 @@ from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
-    DuplicateOrderError,
     GatewayError,
     JobBusyError,
     JournalError,
@@ -32,7 +29,7 @@ from gateway_async.jobs.recorder import JournalRecorder
 from gateway_async.jobs.unknown import UnknownOrders
 from gateway_async.journal import Job, JobState
 from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
-from gateway_async.journal.states import FINAL, IN_DOUBT, MAY_BE_DONE
+from gateway_async.journal.states import FINAL, IN_DOUBT
 from gateway_async.models.orders import OutcomeStatus, status_codes
 from gateway_async.operations import REFUND
 from gateway_async.outcomes import ListedOutcomes
@@ -53,8 +50,6 @@ _MOST_REASONS = 10_000
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
 _CLOCKS_DIFFER_SECONDS = 0.1
-_LONGEST_WAIT_SECONDS = 300.0
-_LOOKS_AGAIN_SECONDS = 1.0
 _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
@@ -62,7 +57,6 @@ _NOT_OURS = (
 _NOT_KEPT = (
     "this run sent nothing: the deadline passed before all of its orders were kept in the journal"
 )
-_NOT_NOTED = "so many orders were refused that the reason of this one was not noted"
 _NOT_READ = "the journal was not read to its end; run the job again, or read journal.outcomes()"
 
 
@@ -201,7 +195,6 @@ class JobWork:
                 return
         take = functools.partial(
             self._job.take,
-            f"{socket.gethostname()}:{os.getpid()}",
             self._slice_number,
             merchant=Merchant.of(self._session.credentials, self._session.gateway),
         )
@@ -227,7 +220,7 @@ class JobWork:
     async def _once_more_if_busy(
         self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
     ) -> T | None:
-        """Try; while another process has the lease, try again, until it must have run out.
+        """Try; where another process has the lease, try again when it must have run out.
 
         The lease of a process that died runs out; a living one renews it.
 
@@ -235,33 +228,23 @@ class JobWork:
             attempt: What needs the lease.
             is_timed: Whether the deadline ends that, too, and not only the wait for the lease.
         """
-        now, until = asyncio.get_running_loop().time, 0.0
-        while True:
-            try:
-                return await self._until_left(attempt(), is_timed=is_timed)
-            except JobBusyError as busy:
-                if self._slice_number:
-                    raise  # others are to be had meanwhile
-                if not until:
-                    seconds = min(busy.seconds_left, _LONGEST_WAIT_SECONDS) + _CLOCKS_DIFFER_SECONDS
-                    until = now() + seconds
-                    said = "job %r waits %.1f s at most: another process has it, or died with it"
-                    _log.info(said, self._job.name, seconds)
-                elif now() >= until or self._gate.is_too_late:
-                    raise
-            pause = min(_LOOKS_AGAIN_SECONDS, max(until - now(), 0.0))
-            await self._until_left(asyncio.sleep(pause))
+        try:
+            return await self._until_left(attempt(), is_timed=is_timed)
+        except JobBusyError as busy:
+            if self._slice_number:
+                raise  # others are to be had meanwhile
+            seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
+        said = "job %r waits %.1f s: another process has it, or died with it"
+        _log.info(said, self._job.name, seconds)
+        await self._until_left(asyncio.sleep(seconds))
+        return await self._until_left(attempt(), is_timed=is_timed)
 
     async def _work_through(self) -> None:
         job = self._lease.job
         # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        # The same payout may have been let in twice while the dialect said that this is harmless.
-        is_once = self._session.dialect.must_send_once(self._operation)
-        in_doubt = frozenset[JobState]() if is_open else IN_DOUBT
-        states = MAY_BE_DONE if is_once else in_doubt
-        recorder = JournalRecorder(self._lease, self._operation, once=is_once and not is_open)
+        recorder = JournalRecorder(self._lease, self._operation)
         claimed, is_marked = set[int](), self._session.recovery.refund_evidence == "marker"
         try:
             await self._recover(hold=False)
@@ -278,7 +261,7 @@ class JobWork:
                     break
                 pool = self._pool = WorkerPool(
                     self._run,
-                    NewOrders(self._lease, self._collection),
+                    NewOrders(self._lease),
                     policy,
                     add=self._add_chunk,
                     marker_prefix=job.marker_prefix,
@@ -286,19 +269,16 @@ class JobWork:
                     recorder=recorder,
                     claimed=claimed,
                 )
-                await self._send_new(pool, recorder, states)
+                await self._send_new(pool, recorder)
                 if not await self._recover(hold=True):
                     break
         finally:
             await self._yield_left()
 
-    async def _send_new(
-        self, pool: WorkerPool, recorder: JournalRecorder, states: "Collection[JobState]"
-    ) -> None:
-        """Send the orders of a pool; none may follow one like it that is in these states."""
-        if states:
-            async for rows in self._lease.pages(states):
-                pool.note_unknown([row.order for row in rows if row.known.proof != NEVER_SENT])
+    async def _send_new(self, pool: WorkerPool, recorder: JournalRecorder) -> None:
+        """Send the orders of a pool; with "serialize", none may follow one like it in doubt."""
+        async for rows in self._lease.pages(IN_DOUBT):
+            pool.note_unknown([row.order for row in rows if row.known.proof != NEVER_SENT])
         senders = Tasks(self._run)
         try:
             await pool.begin(senders)
@@ -346,7 +326,7 @@ class JobWork:
             isinstance(chunk, FailedChunk)
             and chunk.status is OutcomeStatus.NOT_SENT
             # What is held has its reason in the journal: one here would stay for each order.
-            and not isinstance(chunk.error, AlikeRefundError | DuplicateOrderError)
+            and not isinstance(chunk.error, AlikeRefundError)
             and len(self._reasons) < _MOST_REASONS
         ):
             self._reasons |= dict.fromkeys(chunk.indices, chunk.error)
@@ -381,8 +361,7 @@ class JobWork:
             return  # all of it was recorded while the lease was ours
         with contextlib.suppress(LeaseLostError):  # `_lose` was called
             await self._lease.renew()
-        is_cut = len(self._reasons) >= _MOST_REASONS
-        reason = self._gate.stop_reason or (_NOT_NOTED if is_cut else "the job ended before")
+        reason = self._gate.stop_reason or "this run did not send it"
         default = NotSentError(f"nothing was sent: {reason}")
         # What a stream still held is not yielded once it is left.
         is_whole = self._collection is not None or not self._run.is_leaving

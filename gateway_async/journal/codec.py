@@ -14,26 +14,17 @@ import attrs
 import orjson
 
 from gateway_async.errors import InvalidOrderError, JournalError
-from gateway_async.models.values import (
-    MASK,
-    MODEL,
-    converter_of,
-    mask_cards,
-    to_amount,
-    to_identifier,
-    to_text,
-)
+from gateway_async.models.values import MODEL, converter_of, to_amount, to_identifier, to_text
 from gateway_async.operations import OPERATIONS, identity_of
 from gateway_async.settings import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from gateway_async.operations import Operation
 
 # How many orders the database stores together; the last block of a job may have fewer.
 BLOCK = 50
-_LONGEST_SHOWN = 200
 
 
 @attrs.frozen
@@ -139,27 +130,10 @@ def _models_in(model: type[Any]) -> dict[str, type[Any]]:
     return {field.name: field.metadata[MODEL] for field in fields if MODEL in field.metadata}
 
 
-def difference(known: object, given: object) -> str:
-    """Name the fields in which an order differs from that of its job, and both values of the first.
-
-    Parts of an object have dots. What no repr shows is masked.
-    """
-    found = [*_differing(known, given)]
-    values = f": {found[0][1]} here, {found[0][2]} in the job" if found else ""
-    return f"{', '.join(name for name, *_ in found)}{values}"
-
-
-def _differing(known: Any, given: Any, path: str = "") -> "Iterator[tuple[str, str, str]]":  # noqa: ANN401  # models
-    for field in attrs.fields(type(given)):
-        there, here = getattr(known, field.name), getattr(given, field.name)
-        if there != here and MODEL in field.metadata and type(there) is type(here) is not tuple:
-            yield from _differing(there, here, f"{path}{field.name}.")
-        elif there != here:
-            texts = ["" if one is None else str(one) for one in (here, there)]
-            if converter_of(field) is not to_identifier:  # which is no card number
-                texts = [*map(mask_cards, texts)]
-            shown = [repr(text[:_LONGEST_SHOWN]) if field.repr else MASK for text in texts]
-            yield f"{path}{field.name}", shown[0], shown[1]
+def differing_fields(known: Any, given: Any) -> str:  # noqa: ANN401  # orders
+    """Name the fields in which an order differs from that of its job."""
+    names = attrs.fields_dict(type(given))
+    return ", ".join(name for name in names if getattr(known, name) != getattr(given, name))
 
 
 def job_operation(name: str) -> "Operation":

@@ -39,12 +39,10 @@ class Transaction:
     Attributes:
         driver: The driver's connection.
         engine: What made it.
-        leases: Leases that were found to be ours in this transaction, and which of them are live.
     """
 
     driver: Any
     engine: "Engine"
-    leases: dict[object, bool] = attrs.field(factory=dict)
 
     def run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # the driver's cursor
         """Carry out a statement."""
@@ -98,8 +96,7 @@ class Database:
         self._thread.start()
 
     @property
-    def is_at_home(self) -> bool:
-        """Whether the running event loop is its own."""
+    def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop
 
     def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
@@ -114,7 +111,7 @@ class Database:
             was closed, or it is used in another event loop than its own; or what it raised.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        if self._is_closed or not self.is_at_home:
+        if self._is_closed or not self._is_at_home:
             reason = "the journal was closed" if self._is_closed else _ELSEWHERE
             future.set_exception(JournalError(f"{what}: {reason}"))
         else:
@@ -125,7 +122,7 @@ class Database:
 
     def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
         """Have an operation carried out without waiting for it, and without an error; see `run`."""
-        if not self._is_closed and self.is_at_home:
+        if not self._is_closed and self._is_at_home:
             self.run(what, operation).add_done_callback(lambda done: done.exception())
             self._hand_over()  # the loop may end before its next turn
 
@@ -133,16 +130,13 @@ class Database:
         """Carry out what waits, disconnect, and end the thread, also where the caller is cancelled.
 
         Raises:
-            JournalError: In another event loop than its own; the thread ends all the same, later.
+            JournalError: In another event loop than its own.
         """
+        if not self._is_at_home:
+            raise JournalError(f"cannot close the journal: {_ELSEWHERE}")
         self._is_closed = True
-        if not self.is_at_home:
-            if self._loop.is_running():
-                self._call_in_loop(self._end)  # only there is known what was gathered
-            else:
-                self._end()
-            raise JournalError(f"cannot wait for the end of the journal: {_ELSEWHERE}")
-        self._end()
+        self._hand_over()
+        self._queue.put(None)
         try:
             await uninterrupted(self._ended)
         finally:
@@ -159,10 +153,6 @@ class Database:
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
         self._queue.put(gathered)
-
-    def _end(self) -> None:
-        self._hand_over()
-        self._queue.put(None)
 
     # On the thread
 

@@ -8,7 +8,6 @@ may take, the connection is closed.
 """
 
 import functools
-import random
 import re
 import time
 from pathlib import Path
@@ -26,8 +25,10 @@ T = TypeVar("T")
 # SQLite
 
 _BUSY_SECONDS = 30.0
-_MOST_SECONDS_BETWEEN = 0.02
-_NOT_THERE = "was deleted, moved or replaced while the journal was open"
+_LOST = (
+    "the file, or the write-ahead log beside it, was deleted, moved or replaced while the journal "
+    "was open"
+)
 
 
 class Sqlite:
@@ -51,7 +52,7 @@ class Sqlite:
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._file_number: tuple[int, int] | None = None
         self._log_number: tuple[int, int] | None = None
-        self._lost_log = False
+        self._is_lost = False
 
     @staticmethod
     @functools.cache
@@ -66,29 +67,17 @@ class Sqlite:
         Raises:
             OperationalError: If the file was deleted, moved or replaced since it was opened.
         """
+        self._log_number = None
         self._check()
         driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
-            # The second: on macOS, a plain fsync leaves what was written in the drive's cache.
-            driver.execute("PRAGMA synchronous = FULL")
-            driver.execute("PRAGMA fullfsync = 1")
-            self._keep_log(driver)
+            # The last: on macOS, a plain fsync leaves what was written in the drive's cache.
+            for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = 1"):
+                driver.execute(f"PRAGMA {setting}")
         except BaseException:  # raised again
             driver.close()
             raise
-        self._log_number = None
         return driver
-
-    def _keep_log(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
-        """Have a write-ahead log kept; SQLite does not wait for others that do so in a new file."""
-        until = time.monotonic() + _BUSY_SECONDS
-        while driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            try:
-                driver.execute("PRAGMA journal_mode = WAL")
-            except self._module.OperationalError as error:
-                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= until:
-                    raise
-                time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
 
     def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
         """Begin a transaction, and look whether what it writes will be found again.
@@ -98,16 +87,15 @@ class Sqlite:
         """
         driver.execute("BEGIN IMMEDIATE")
         self._file_number = self._file_number or _number_of(self.path)
-        found = _number_of(self._log)
-        self._log_number = self._log_number or found
-        self._lost_log |= self._log_number != found
+        self._log_number = self._log_number or _number_of(self._log)
         self._check()
 
     def _check(self) -> None:
-        if self._file_number not in {None, _number_of(self.path)}:
-            raise self._module.OperationalError(f"the file {_NOT_THERE}")
-        if self._lost_log:  # for good: put back, it would undo what a new one has
-            raise self._module.OperationalError(f"the write-ahead log {_NOT_THERE}")
+        known = (self.path, self._file_number), (self._log, self._log_number)
+        # For good: a log that is put back would undo what a new one has.
+        self._is_lost |= any(number not in {None, _number_of(path)} for path, number in known)
+        if self._is_lost:
+            raise self._module.OperationalError(_LOST)
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:
@@ -130,10 +118,7 @@ _POSTGRES_SETTINGS = (
     "SET statement_timeout = '60s'",
     "SET lock_timeout = '20s'",
     "SET idle_in_transaction_session_timeout = '10s'",
-    (
-        "SELECT set_config('synchronous_commit', 'on', false) "
-        "WHERE current_setting('synchronous_commit') = 'off'"
-    ),
+    "SET synchronous_commit = on",
 )
 # So that no call waits for ever; what the URL says itself goes before.
 _POSTGRES_CONNECTION: "dict[str, int | str]" = {

@@ -4,20 +4,25 @@ What a method records is on the disk when it returns. Every statement runs on th
 thread that a journal owns; nothing of a database is imported before a journal is entered.
 """
 
-import functools
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
 import orjson
 
-from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError, hide_given
+from gateway_async.errors import (
+    ConfigurationError,
+    JobNotFoundError,
+    JournalError,
+    hide_given,
+    require_extra,
+)
 from gateway_async.journal import leases, schema
 from gateway_async.journal.database import Database
 from gateway_async.journal.engines import make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.reads import ANYWHERE, OF_MERCHANT, Orders, find_job, read_pages
-from gateway_async.journal.rows import SUBJECT, JobRow, JobStatus, SliceStatus
+from gateway_async.journal.rows import JobRow, JobStatus, Merchant, SliceStatus
 from gateway_async.journal.states import DECISIONS, JobState
 from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.orders import OutcomeStatus
@@ -29,21 +34,18 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.location import Location
-    from gateway_async.journal.rows import Merchant, Row
+    from gateway_async.journal.rows import Row
     from gateway_async.outcomes import Outcome
     from gateway_async.settings import Kind
 
 T = TypeVar("T")
 
-_EXTRA = frozenset({"alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c"})
+_EXTRA = ("alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c")
 _LONGEST_NAME = 200
-_MOST_SLICES = 2**31 - 1
+_MOST_SLICES = 2**31
 # A database would take a text for a number.
-_SLICE: "Kind" = (
-    lambda value: is_count(value) and value <= _MOST_SLICES,
-    "the number of a slice, an int",
-)
-_LONGEST_LEASE_SECONDS = 86_400
+_SLICE: "Kind" = (is_count, "the number of a slice, an int")
+_LEASE: "Kind" = (lambda value: is_duration(value) and value > 0, "a number of seconds above 0")
 
 
 class Journal:
@@ -58,10 +60,9 @@ class Journal:
         lease_seconds: How long a job stays with a process that says nothing more.
     """
 
-    def __init__(self, location: "Location", lease_seconds: float, *, create: bool = True) -> None:
+    def __init__(self, location: "Location", lease_seconds: float) -> None:
         self.lease_seconds: float = lease_seconds
         self._location = location
-        self._create = create
         self._database: Database | None = None
 
     def __repr__(self) -> str:
@@ -69,56 +70,40 @@ class Journal:
 
     @classmethod
     @hide_given
-    def open(
-        cls, url: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS, create: bool = True
-    ) -> Self:
+    def open(cls, url: str, *, lease_seconds: float = DEFAULT_LEASE_SECONDS) -> Self:
         """Make a journal; it connects when it is entered.
 
         Args:
             url: `sqlite:////path/to/file.db`, with four slashes before the absolute path, or
                 `postgresql://user@host/database`.
             lease_seconds: How long a job stays with a process that says nothing more.
-            create: Whether a journal is made where there is none.
 
         Raises:
             ConfigurationError: For another kind of URL, a relative path, which would be another
                 journal in another working directory, or a lease that is no such number.
         """
-        if not (is_duration(lease_seconds) and 0 < lease_seconds <= _LONGEST_LEASE_SECONDS):
-            raise ConfigurationError(
-                "lease_seconds: expected a number of seconds above 0, and a day at most, "
-                f"got {lease_seconds!r}"
-            )
         location = locate(url)
         location.check_absolute()
-        return cls(location, float(lease_seconds), create=create)
+        return cls(location, expect("lease_seconds", lease_seconds, _LEASE))
 
     async def __aenter__(self) -> Self:
         """Connect, and make the tables where there are none.
 
         Raises:
-            ConfigurationError: If the extra is not installed.
-            JournalError: If the database cannot be opened, or is of a newer version, or there is no
-                journal and `create` is not set.
+            ModuleNotFoundError: If the extra is not installed.
+            JournalError: If the database cannot be opened, or is of a newer version.
         """
         if self._database is not None:
             raise JournalError(f"{self!r} is open already")
         what, location = f"cannot open the journal {self._location.shown}", self._location
-        location.check_file(create=self._create)
-        try:
+        location.make_file()
+        with require_extra("the journal", *_EXTRA, install="'gateway-async[journal]'"):
             database = Database(make_engine(location))
             try:
-                prepare = functools.partial(schema.prepare, location=location, create=self._create)
-                await database.run(what, prepare)
+                await database.run(what, lambda tx: schema.prepare(tx, location))
             except BaseException:  # raised again; also a cancellation leaves the thread behind
                 await database.aclose()
                 raise
-        except ModuleNotFoundError as error:
-            if str(error.name).partition(".")[0] not in _EXTRA:
-                raise
-            raise ConfigurationError(
-                f"a journal needs {error.name}: pip install 'gateway-async[journal]'"
-            ) from None
         self._database = database
         return self
 
@@ -233,9 +218,7 @@ class Journal:
         name = self.job(name).name
         await self.database.run(f"cannot keep a decision on job {name!r}", decide)
 
-    async def claim_due(
-        self, merchant: "Merchant", seconds: float, most: int
-    ) -> list[tuple[str, int]]:
+    async def claim_due(self, merchant: "Merchant", seconds: float) -> list[tuple[str, int]]:
         """Return slices that no process has and that are due, job and number.
 
         They are not returned again for so many seconds, to any process.
@@ -243,19 +226,18 @@ class Journal:
         Args:
             merchant: Whose jobs.
             seconds: For how long.
-            most: How many at most.
         """
 
         def claim(transaction: "Transaction") -> list[tuple[str, int]]:
-            found = transaction.run(_DUE, **merchant._asdict(), most=most).fetchall()
+            found = transaction.run(_DUE, **merchant._asdict()).fetchall()
             _postpone(transaction, found, seconds)
             return [(name, number) for name, number in found]
 
         return await self.database.run("cannot find slices that wait", claim)
 
-    async def postpone(self, slices: "Sequence[tuple[str, int]]", seconds: float) -> None:
-        """Let slices, job and number, be due in so long."""
-        await self.database.run("cannot postpone slices", lambda tx: _postpone(tx, slices, seconds))
+    async def make_due(self, slices: "Sequence[tuple[str, int]]") -> None:
+        """Let slices, job and number, be due now."""
+        await self.database.run("cannot make slices due", lambda tx: _postpone(tx, slices, 0.0))
 
 
 @attrs.frozen(kw_only=True)
@@ -296,15 +278,12 @@ class Job:
             raise JobNotFoundError(f"job {self.name!r} has no slice {number}", job=self.name)
         return found[0]
 
-    async def take(
-        self, owner: str, slice_number: int = 0, *, merchant: "Merchant | None" = None
-    ) -> Lease:
+    async def take(self, slice_number: int = 0, *, merchant: "Merchant | None" = None) -> Lease:
         """Take the job, or one slice of one that was cut, for this process.
 
         What was in flight under the lease before, and what is held, becomes `unknown`.
 
         Args:
-            owner: Who takes it, for others to read.
             slice_number: Which slice, from 1; 0 for a job that is in one piece.
             merchant: Whose client sends its orders.
 
@@ -316,7 +295,7 @@ class Job:
             JournalError: If not all of its orders were submitted.
         """
         journal, number = self.journal, expect("slice_number", slice_number, _SLICE)
-        lease = Lease(journal.database, journal.lease_seconds, self.name, number, owner)
+        lease = Lease(journal.database, journal.lease_seconds, self.name, number)
         await lease.take(merchant)
         return lease
 
@@ -337,13 +316,12 @@ WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
 _DUE = f"""
 SELECT j.name, s.slice FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
 WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
-AND {OF_MERCHANT} ORDER BY s.due_at, s.job_id, s.slice LIMIT :most
-FOR UPDATE OF s SKIP LOCKED"""
+AND {OF_MERCHANT} ORDER BY s.due_at, s.job_id, s.slice FOR UPDATE OF s SKIP LOCKED"""
 _POSTPONE = """
 UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
 WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
 _WAKE = f"""
-UPDATE gateway_slices SET due_at = 0, tries = 0, finished = finished AND NOT :reopens
+UPDATE gateway_slices SET due_at = 0, finished = finished AND NOT :reopens
 {leases.OF_SLICE}"""
 
 
@@ -363,7 +341,7 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
         of_job[JobState(state)] += int(count)  # PostgreSQL adds decimals up
     return [
         JobStatus(
-            **{name: getattr(found, name) for name in ("name", *SUBJECT)},
+            **{name: getattr(found, name) for name in ("name", "operation", *Merchant._fields)},
             created_at=found.created,
             imported=bool(found.imported),
             is_cut=bool(found.slice_size),

@@ -9,6 +9,8 @@ goes on.
 
 import asyncio
 import contextlib
+import os
+import socket
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_MOST_DOUBLINGS = 6
 _RENEWALS_A_LEASE = 3
 _TAKEN = "another process took it"
 
@@ -59,10 +60,8 @@ due_at = NOW_SECONDS + :seconds, finished = FALSE {OF_SLICE} AND expires_at <= N
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {OF_SLICE}"""
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
-LOCK = f"SELECT tries FROM gateway_slices {OF_SLICE} FOR UPDATE"
+LOCK = f"SELECT slice FROM gateway_slices {OF_SLICE} FOR UPDATE"
 _FINISH = f"UPDATE gateway_slices SET finished = TRUE {OF_SLICE}"
-_LEAVE = f"""
-UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds, tries = tries + 1 {OF_SLICE}"""
 
 
 def read_clocks() -> tuple[float, float]:
@@ -92,17 +91,15 @@ class Lease:
         seconds: How long it runs after it was taken or renewed.
         name: The name of the job.
         slice_number: Which slice, from 1; 0 for a job that is in one piece.
-        owner: Who takes it, for others to read.
     """
 
-    def __init__(
-        self, database: "Database", seconds: float, name: str, slice_number: int, owner: str
-    ) -> None:
+    def __init__(self, database: "Database", seconds: float, name: str, slice_number: int) -> None:
         self._database = database
         self._seconds = seconds
         self._name = name
         self._slice_number = slice_number
-        self._owner = f"{owner} {uuid.uuid4()}"  # and no other time
+        # Of this process, and of no other time that it takes it.
+        self._owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
         self._epoch = 0
         self._runs_from = read_clocks()
         self._is_lost = False
@@ -111,9 +108,6 @@ class Lease:
         self.total: int = 0
         self.failure: BaseException | None = None
         self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
-
-    def __repr__(self) -> str:
-        return f"<Lease on job {self._name!r}, slice {self._slice_number}>"
 
     async def take(self, merchant: "Merchant | None") -> None:
         """Take it, on a job whose orders are all there; see `Job.take`."""
@@ -191,19 +185,16 @@ class Lease:
 
         Args:
             is_through: Whether the run of a slice came to its end. Then the slice is finished, if
-                no run has anything more to do in it; else it is due again once the time of a lease
-                has passed, or longer after each run.
+                no run has anything more to do in it; else it is due again when the lease would have
+                run out.
         """
 
         def release(transaction: "Transaction") -> None:
             if is_through:
                 self.verify(transaction)
                 # Locked before it is looked at: an operator may decide at this very moment.
-                (tries,) = transaction.run(LOCK, **self._place).fetchone()
-                if self._orders(transaction).has_any(UNFINISHED):
-                    seconds = self._seconds * 2 ** min(tries, _MOST_DOUBLINGS)
-                    transaction.run(_LEAVE, **self._place, seconds=seconds)
-                else:
+                transaction.run(LOCK, **self._place)
+                if not self._orders(transaction).has_any(UNFINISHED):
                     transaction.run(_FINISH, **self._place)
             self.end(transaction)
 
@@ -298,7 +289,6 @@ class Lease:
             JobNotFoundError: If there is no such slice.
             JobBusyError: If another process has it.
         """
-        transaction.leases.clear()
         self.job, self._epoch, name = job, 0, self._name
         taking = {**self._place, "owner": self._owner, "seconds": self._seconds}
         is_taken = transaction.run(_TAKE, **taking).rowcount == 1
@@ -325,13 +315,10 @@ class Lease:
         Raises:
             LeaseLostError: If it is not.
         """
-        is_alive = transaction.leases.get(self)
-        if is_alive is None:
-            row = transaction.run(_VERIFY, **self._place, epoch=self._epoch).fetchone()
-            if row is None:
-                raise self._lost(_TAKEN)
-            is_alive = transaction.leases[self] = bool(row[0])
-        if alive and not is_alive:
+        row = transaction.run(_VERIFY, **self._place, epoch=self._epoch).fetchone()
+        if row is None:
+            raise self._lost(_TAKEN)
+        if alive and not row[0]:
             raise self._lost("it ran out")
 
     def extend(self, transaction: "Transaction") -> None:
@@ -340,14 +327,12 @@ class Lease:
         Raises:
             LeaseLostError: If it is no longer ours.
         """
-        transaction.leases.clear()
         named = {**self._place, "epoch": self._epoch, "seconds": self._seconds}
         if transaction.run(_RENEW, **named).rowcount != 1:
             raise self._lost(_TAKEN)
 
     def end(self, transaction: "Transaction") -> None:
         """End it, if it is its owner's still."""
-        transaction.leases.clear()  # else a later operation of the transaction takes it for live
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)
 

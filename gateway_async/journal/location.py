@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from gateway_async.errors import ConfigurationError, JournalError
+from gateway_async.errors import ConfigurationError
 
 _EXPECTED = (
     "expected sqlite:////path/to/file.db, with four slashes before an absolute path and no "
@@ -23,7 +23,6 @@ _POSTGRES = re.compile(
     r"(?P<place>(?:[\w.,%-]|:\d+(?=[,/])|\[[\w:.%]+\])*/+[^/@?#][^@?#]*)(?:\?[^@]*)?",
     re.IGNORECASE,
 )
-_UNUSABLE = re.compile("\0|%00|[\ud800-\udfff]")
 
 
 @attrs.frozen
@@ -63,29 +62,11 @@ class Location:
                 f"{self.absolute_url}"
             )
 
-    def check_file(self, *, create: bool) -> None:
-        """Refuse a file that is not there, or cannot be made; make one for this user alone.
-
-        Args:
-            create: Whether it is made where there is none.
-
-        Raises:
-            JournalError: If there is none and it is not made, or its folder does not exist.
-        """
-        path = Path(self.path)
-        if self.is_sqlite and not (create or path.exists()):
-            raise self.missing()
-        if self.is_sqlite and not path.parent.is_dir():
-            raise JournalError(
-                f"cannot open the journal {self.shown}: the folder {path.parent} does not exist"
-            )
-        if self.is_sqlite and not path.exists():
+    def make_file(self) -> None:
+        """Make a file that is not there, for this user alone."""
+        if self.is_sqlite and not Path(self.path).exists():
             with contextlib.suppress(OSError):  # the database then says what is wrong
-                path.touch(mode=0o600)
-
-    def missing(self) -> JournalError:
-        """Return the error that says that there is no journal."""
-        return JournalError(f"there is no journal {self.shown}")
+                Path(self.path).touch(mode=0o600)
 
 
 def locate(url: object) -> Location:
@@ -94,13 +75,11 @@ def locate(url: object) -> Location:
     Raises:
         ConfigurationError: For anything but the URL of a SQLite file or a PostgreSQL database.
     """
-    if isinstance(url, str) and not _UNUSABLE.search(url):
+    if isinstance(url, str):
         if found := _SQLITE.fullmatch(url):
             return Location(url, url, found["path"])
         if found := _POSTGRES.fullmatch(url):
             user = f"{found['user']}@" if found["user"] else ""
             # Without its password and its parameters, which may hold one too.
             return Location(url, f"postgresql://{user}{found['place']}")
-    # Any other text may hold a password.
-    given = f", got the path {url!r}" if isinstance(url, str) and not set(url) & set(":@") else ""
-    raise ConfigurationError(f"journal URL: {_EXPECTED}{given}")
+    raise ConfigurationError(f"journal URL: {_EXPECTED}")  # what is given may hold a password

@@ -33,7 +33,6 @@ _KEYS_AT_ONCE = 5000
 _ROWS_AT_ONCE = 1000
 # All positions.
 ANYWHERE = range(2**62)
-_LOCK_OF_PAYOUTS = 0x6761_706B_6579
 
 _CHUNK = f"""
 SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
@@ -57,12 +56,6 @@ _JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name
 # As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
 OF_MERCHANT = """
 j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')"""
-_PAID_ELSEWHERE = f"""
-SELECT mine.position, mine.request_id, theirs.position, j.name FROM gateway_payout_keys mine
-JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
-JOIN gateway_jobs j ON j.id = theirs.job_id
-WHERE mine.job_id = :job AND mine.position BETWEEN :first AND :last
-AND theirs.job_id <> :job AND j.imported AND {OF_MERCHANT} ORDER BY mine.position"""
 
 
 def find_job(transaction: "Transaction", name: str) -> JobRow:
@@ -173,17 +166,10 @@ class Orders:
         starts = sorted({position - position % BLOCK for position in positions})
         for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
             run = [start for _, start in grouped]
-            for start, bodies in zip(run, self.blocks(run[0], run[-1]), strict=True):
+            found = self._run(_ORDERS, start=run[0], last=run[-1]).fetchall()
+            for start, (bodies,) in zip(run, found, strict=True):
                 blocks[start] = self.codec.decode(bodies, self.job.name)
         return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
-
-    def blocks(self, first: int, last: int) -> list[str]:
-        """Return the blocks of orders from one position to another, as they are stored."""
-        return [bodies for (bodies,) in self._run(_ORDERS, start=first, last=last).fetchall()]
-
-    def known_at(self, position: int) -> Known:
-        """Return what is known of one order."""
-        return pick_known(self._chunks_at([position]), [position])[position]
 
     def find(self, order: object) -> int:
         """Return the position of an order that is named by it, itself, or a `request_id`.
@@ -204,27 +190,10 @@ class Orders:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
         found = [row.index for row in self.of({identity}) if is_key or row.order == order]
-        if not found:
-            raise JournalError(f"job {job!r} has no order {shown}", job=job)
-        if len(found) > 1:
-            shown += f": name one by its index: {', '.join(map(str, found))}"
-            raise JournalError(f"job {job!r} has {len(found)} orders {shown}", job=job)
+        if len(found) != 1:
+            advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
+            raise JournalError(f"job {job!r} has {len(found)} orders {shown}{advice}", job=job)
         return found[0]
-
-    def paid_elsewhere(self, first: int, last: int) -> "Iterator[tuple[int, str, str, Known]]":
-        """Yield the payouts that other jobs of this gateway and merchant have, too.
-
-        Of two jobs at the same time, the second to ask sees what the first recorded.
-
-        Yields:
-            The position of each, its `request_id`, the other job, and what is known of it there.
-        """
-        self.transaction.lock(_LOCK_OF_PAYOUTS)
-        merchant = self.job.merchant._asdict()
-        found = self._run(_PAID_ELSEWHERE, first=first, last=last, **merchant).fetchall()
-        for position, request_id, at, name in found:
-            theirs = Orders(self.transaction, find_job(self.transaction, name))
-            yield position, request_id, name, theirs.known_at(at)
 
     def slices(self, positions: "Sequence[int]") -> list[int]:
         """Return the slices that orders are in; that never changes."""

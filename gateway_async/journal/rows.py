@@ -15,7 +15,6 @@ import orjson
 
 from gateway_async.errors import (
     AlikeRefundError,
-    DuplicateOrderError,
     GatewayError,
     NotDoneError,
     NotSentError,
@@ -24,7 +23,6 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import FINAL, UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
-from gateway_async.operations import OperationClass
 from gateway_async.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 
 if TYPE_CHECKING:
@@ -33,14 +31,11 @@ if TYPE_CHECKING:
 
 # The proof of a held order that was not done: it may be sent again once a person says so.
 NOT_DONE = "not done"
-# The proof of a held order of which nothing was sent, since the gateway lists a refund like it, or
-# another job has its payout.
+# The proof of a held order of which nothing was sent, since the gateway lists a refund like it.
 NEVER_SENT = "alike"
 # The proof of an order on which a person decided.
 BY_OPERATOR = "operator"
 
-_LONGEST_TEXT = 1000
-_LONGEST_ITEM = 50_000
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
 
@@ -49,29 +44,11 @@ def storable(text: str) -> str:
     return text if text.isascii() and "\0" not in text else text.translate(_NO_TEXT)
 
 
-def cut(text: str) -> str:
-    """Return as much of a text as is stored beside an order."""
-    return storable(text[:_LONGEST_TEXT])
-
-
-def cut_all(texts: Sequence[str]) -> Sequence[str]:
-    """Cut every text; usually none is too long, and a look at all of them together shows that."""
-    joined = "".join(texts)
-    is_short = max(map(len, texts), default=0) <= _LONGEST_TEXT
-    return texts if is_short and storable(joined) == joined else list(map(cut, texts))
-
-
-def written_item(item: Mapping[str, Any]) -> str:
-    """Write what a reply says of an order; empty where that is too long to be kept."""
-    text = json.dumps(item)  # an integer may have more digits than orjson takes
-    return text if len(text) <= _LONGEST_ITEM else ""
-
-
 # What is known of an order
 
 
 class Known(NamedTuple):
-    """What the journal knows of an order; of each text, the first 1,000 characters.
+    """What the journal knows of an order.
 
     Attributes:
         state: Its state.
@@ -84,9 +61,8 @@ class Known(NamedTuple):
         proof: Why a held order may be sent after all, or who decided: `NOT_DONE`,
             `NEVER_SENT`, `BY_OPERATOR`, or empty.
         note: Why an operator decided, if one did.
-        item: What the reply says of a payout, as JSON, without secrets; it is not cut.
-        request: The number of the request it went out with last; None if it never did.
-        ended_at: When that request ended, in seconds since the epoch; None if that is not known.
+        item: What the reply says of a payout, as JSON, without secrets.
+        ended_at: When its last request ended, in seconds since the epoch; None if not known.
         sent: What was noted of that request, as `noted` writes it; empty if it never went out.
     """
 
@@ -98,15 +74,8 @@ class Known(NamedTuple):
     proof: str = ""
     note: str = ""
     item: str = ""
-    request: int | None = None
     ended_at: float | None = None
     sent: str = ""
-
-
-def never_sent(text: str, *, code: str = "", said: str = "") -> Known:
-    """Hold an order of which nothing was sent; until a person decides, no run touches it."""
-    held = "it is held until you decide whether it is to be sent (`resolve`)"
-    return Known(JobState.HELD, code=code, text=f"{text}; {held}", said=said, proof=NEVER_SENT)
 
 
 def known_of(state: JobState, error: GatewayError | None) -> Known:
@@ -130,10 +99,9 @@ DONE = Known(JobState.SUCCEEDED)
 
 
 CHUNK_COLUMNS = (
-    *("job_id", "first", "last", "slice", "state", "request", "ended_at", "sent"),
-    *("texts", "reference_list", "exceptions"),
+    *("job_id", "first", "last", "slice", "state", "ended_at", "sent"),
+    *("reference_list", "exceptions"),
 )
-_TEXTS = ("code", "text", "said", "proof", "note", "item")
 _NOTHING = ("", None)
 
 
@@ -141,10 +109,10 @@ _NOTHING = ("", None)
 class ChunkState:
     """What is known of the orders of a chunk, and how a row of the database has it.
 
-    Most orders of a chunk are alike: the columns are for those. `texts` is a JSON object of the
-    texts that are not empty, `reference_list` a JSON list of the gateway's reference of each order.
-    `exceptions` is a JSON list of those that differ, grouped by what is known of them. Each of the
-    three is empty where there is nothing to say, as it usually is.
+    Most orders of a chunk are alike: the columns are for those. `reference_list` is a JSON list of
+    the gateway's reference of each order. `exceptions` is a JSON list of those that differ, or of
+    which a text is known, grouped by what is known of them. Either is empty where there is nothing
+    to say.
 
     Attributes:
         job_id: The job's number in the database.
@@ -161,12 +129,8 @@ class ChunkState:
     @classmethod
     def read(cls, row: Sequence[Any]) -> "ChunkState":
         """Read a row with `CHUNK_COLUMNS`."""
-        job_id, first, last, slice_number, state, request, ended_at, sent, *differing = row
-        texts, references, exceptions = differing
-        alike = Known(state, request=request, ended_at=ended_at, sent=sent)
-        if texts:
-            stored = orjson.loads(texts)  # a later release may store more of them
-            alike = alike._replace(**{name: stored[name] for name in _TEXTS if name in stored})
+        job_id, first, last, slice_number, state, ended_at, sent, references, exceptions = row
+        alike = Known(state, ended_at=ended_at, sent=sent)
         known = [alike] * (last - first + 1)
         if references:
             known = [alike._replace(reference=each) for each in orjson.loads(references)]
@@ -181,9 +145,10 @@ class ChunkState:
         groups: dict[Known, list[int]] = defaultdict(list)
         for at, known in enumerate(self.known):
             groups[known._replace(reference="")].append(at)
-        alike = max(groups, key=lambda known: len(groups[known]))
+        most = max(groups, key=lambda known: len(groups[known]))
+        alike = Known(str(most.state), ended_at=most.ended_at, sent=most.sent)
         references = [""] * len(self.known)
-        for at in groups.pop(alike):
+        for at in groups.pop(alike, ()):
             references[at] = self.known[at].reference
         exceptions = []
         for known, places in groups.items():
@@ -191,10 +156,9 @@ class ChunkState:
             given = {name: one for name, one in known._asdict().items() if one not in _NOTHING}
             listed = listed if any(listed) else []
             exceptions.append({"at": places, "known": given, "references": listed})
-        texts = {name: text for name in _TEXTS if (text := getattr(alike, name))}
         place = (self.job_id, self.first, self.span[-1], self.slice)
-        request = (str(alike.state), alike.request, alike.ended_at, alike.sent)
-        differing = (written(texts), written(references), written(exceptions))
+        request = (alike.state, alike.ended_at, alike.sent)
+        differing = (written(references), written(exceptions))
         return dict(zip(CHUNK_COLUMNS, place + request + differing, strict=True))
 
     @property
@@ -204,7 +168,7 @@ class ChunkState:
 
 
 def written(found: Collection[object]) -> str:
-    """Write texts, references or exceptions of a chunk as JSON; empty if there are none."""
+    """Write references or exceptions of a chunk as JSON; empty if there are none."""
     return orjson.dumps(found).decode() if any(found) else ""
 
 
@@ -301,8 +265,6 @@ def _error_of(row: Row) -> GatewayError | None:
         error = NotSentError(known.text or "the job has not come to it yet")
     elif row.state is JobState.INTENT:
         error = OutcomeUnknownError("it was in flight when its process ended, or still is")
-    elif known.proof == NEVER_SENT and row.operation.kind is OperationClass.KEYED:
-        error = DuplicateOrderError(known.text)
     elif row.status is OutcomeStatus.NOT_SENT and known.proof == NEVER_SENT:
         date = datetime.fromisoformat(known.code) if known.code else None
         error = AlikeRefundError(known.text, reference=known.said, refund_date=date)
@@ -347,12 +309,7 @@ class Merchant(NamedTuple):
     @classmethod
     def of(cls, credentials: "Credentials", gateway: str) -> "Merchant":
         """Return whose jobs a client runs."""
-        texts = credentials.merchant_id, credentials.account_id, gateway
-        return cls(*map(storable, texts))
-
-
-# What a job is for.
-SUBJECT = ("operation", *Merchant._fields)
+        return cls(credentials.merchant_id, credentials.account_id, gateway)
 
 
 class JobRow(NamedTuple):
@@ -373,11 +330,6 @@ class JobRow(NamedTuple):
     def created(self) -> datetime:
         """When it was first submitted, in UTC."""
         return datetime.fromtimestamp(self.created_at, UTC)
-
-    @property
-    def merchant(self) -> Merchant:
-        """Whose it is."""
-        return Merchant(self.merchant_id, self.account_id, self.gateway)
 
     @property
     def marker_prefix(self) -> str:

@@ -38,28 +38,22 @@ def statements(*, is_sqlite: bool) -> Iterator[str]:
     yield from filter(str.strip, text.split(";\n"))
 
 
-def prepare(transaction: Transaction, location: "Location", *, create: bool = True) -> None:
+def prepare(transaction: Transaction, location: "Location") -> None:
     """Make the tables where there are none, and bring those of an earlier version up to date.
 
     Args:
         transaction: The first one on a connection.
         location: Where the journal is.
-        create: Whether a journal is made where there is none.
 
     Raises:
-        JournalError: If they are of a newer version, or there are none and are not to be made, or
-            the database cannot hold every text.
+        JournalError: If they are of a newer version.
     """
     transaction.lock(_ADVISORY_LOCK)
     if _has_tables(transaction):
         found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()[0]
         if found != VERSION:
             _upgrade(transaction, location, found)
-    elif not create:
-        raise location.missing()
     else:
-        if not location.is_sqlite:
-            _check_encoding(transaction)
         for statement in statements(is_sqlite=location.is_sqlite):
             transaction.driver.execute(statement)
         transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
@@ -131,17 +125,3 @@ def _copied(path: Path, version: str) -> Path:
         source.backup(copy)
     shutil.copymode(path, target)
     return target
-
-
-def _check_encoding(transaction: Transaction) -> None:
-    """Make sure that the database holds every text that a gateway may say.
-
-    Raises:
-        JournalError: If it does not: that would come out only after money moved.
-    """
-    (encoding,) = transaction.run("SHOW server_encoding").fetchone()
-    if encoding not in {"UTF8", "SQL_ASCII"}:
-        raise JournalError(
-            f"the encoding of this database is {encoding}, in which not every text can be kept: "
-            "make one of UTF8 for the journal"
-        )

@@ -1,7 +1,7 @@
 """How the orders of a job come into the journal, and how they are shared out among slices.
 
 A job has all of its orders or is not imported. What an import left that was killed, or came to a
-wrong order, is dropped in pieces; an imported job is never written to again, only compared with.
+wrong order, is dropped; an imported job is never written to again, only compared with.
 """
 
 import contextlib
@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictError, JournalError
-from gateway_async.journal.codec import BLOCK, codec_of, difference, lookup_key
+from gateway_async.journal.codec import BLOCK, codec_of, differing_fields, lookup_key
 from gateway_async.journal.leases import Lease
-from gateway_async.journal.reads import Orders, find_job
-from gateway_async.journal.rows import JobRow, storable
-from gateway_async.journal.states import JobState
+from gateway_async.journal.reads import OF_MERCHANT, Orders, find_job
+from gateway_async.journal.rows import JobRow
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
@@ -35,8 +34,8 @@ _SUBMIT = "submit it"
 # The lease of a process that submits a job.
 _IMPORT_SLICE = -1
 _CHUNKS_AT_ONCE = 200
-_DROPPED_AT_ONCE = 5_000
 _POSITION_BITS = 32
+_LOCK_OF_PAYOUTS = 0x6761_706B_6579
 
 # The row is locked in any case, and stays as it is where the job is imported.
 _MAKE = """
@@ -58,12 +57,19 @@ _ADD_ORDERS = "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)"
 _ADD_CHUNKS = """
 INSERT INTO gateway_chunks (job_id, first, last, slice, state)
 VALUES (:job, :first, :last, :slice, 'new')"""
-_FIRST_LEFT = "SELECT min(first) FROM gateway_orders WHERE job_id = :job"
 _DROP = (
-    "DELETE FROM gateway_chunks WHERE job_id = :job AND first <= :last",
-    "DELETE FROM gateway_orders WHERE job_id = :job AND first <= :last",
-    "DELETE FROM gateway_payout_keys WHERE job_id = :job AND position <= :last",
+    "DELETE FROM gateway_chunks WHERE job_id = :job",
+    "DELETE FROM gateway_orders WHERE job_id = :job",
+    "DELETE FROM gateway_payout_keys WHERE job_id = :job",
 )
+# A payout is a chunk of its own; one that the gateway declined there was not paid.
+_PAID_ELSEWHERE = f"""
+SELECT mine.position, mine.request_id, j.name FROM gateway_payout_keys mine
+JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
+JOIN gateway_jobs j ON j.id = theirs.job_id
+JOIN gateway_chunks c ON c.job_id = theirs.job_id AND c.first = theirs.position
+WHERE mine.job_id = :job AND theirs.job_id <> :job AND j.imported AND c.state <> 'declined'
+AND {OF_MERCHANT} ORDER BY mine.position LIMIT 1"""
 _ADD_PAYOUTS = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
 
 
@@ -105,11 +111,10 @@ class Submission:
             LeaseLostError: If submitting took so long that another process began anew.
         """
         name, journal = self.job.name, self.job.journal
-        lease = Lease(journal.database, journal.lease_seconds, name, _IMPORT_SLICE, "import")
+        lease = Lease(journal.database, journal.lease_seconds, name, _IMPORT_SLICE)
         try:
             job = await lease.run(_SUBMIT, lambda tx: self._begin(tx, lease))
             if not job.imported:
-                await _drop(lease)
                 return await self._import(lease, pages)
         except BaseException:  # raised again; also a cancellation may leave the lease taken
             lease.abandon()
@@ -135,6 +140,7 @@ class Submission:
         if not job.imported:
             transaction.run(_ADD_SLICE, job=job.id, slice=_IMPORT_SLICE, total=0)
             lease.acquire(transaction, job)
+            _drop(transaction, lease)
         elif difference := job.difference(subject):
             raise self._conflict(difference)
         elif bool(job.slice_size) != bool(self.slice_size):
@@ -149,7 +155,7 @@ class Submission:
             await lease.run(_SUBMIT, lambda tx: self._finish(tx, lease, len(keys)))
         except (InvalidOrderError, JobConflictError):
             with contextlib.suppress(JournalError):  # else the next import drops it
-                await _drop(lease)
+                await lease.run(_SUBMIT, lambda tx: _drop(tx, lease))
             raise
         return len(keys)
 
@@ -169,7 +175,7 @@ class Submission:
                 packed = struct.pack(f"<{len(keys)}I", *keys)
                 blocks.append({"job": job, "first": first, "keys": packed, "bodies": bodies})
                 payouts += [
-                    {"request_id": storable(name), "job": job, "position": position}
+                    {"request_id": name, "job": job, "position": position}
                     for position, name in enumerate(names if self._is_keyed else (), first)
                 ]
             await _add(lease, _ADD_ORDERS, blocks)
@@ -204,44 +210,39 @@ class Submission:
         lease.extend(transaction)
         lease.end(transaction)
         if self._is_keyed and not self.repeats:
-            # One that the gateway declined there was not paid.
-            orders = Orders(transaction, job)
-            for position, request_id, name, known in orders.paid_elsewhere(0, total - 1):
-                if known.state != JobState.DECLINED:
-                    raise JobConflictError(
-                        f"job {self.job.name!r}: its order {position} has the request_id "
-                        f"{request_id!r}, which stands in job {name!r}, and may be paid by it; "
-                        "nothing was kept. Resume that job, or give another payout a request_id of "
-                        "its own",
-                        job=self.job.name,
-                    )
+            # Of two jobs at the same time, the second to ask sees the first.
+            transaction.lock(_LOCK_OF_PAYOUTS)
+            merchant = self.merchant._asdict()
+            if found := transaction.run(_PAID_ELSEWHERE, job=job.id, **merchant).fetchone():
+                position, request_id, name = found
+                raise JobConflictError(
+                    f"job {self.job.name!r}: its order {position} has the request_id "
+                    f"{request_id!r}, which stands in job {name!r}, and may be paid by it; "
+                    "nothing was kept. Resume that job, or give another payout a request_id of "
+                    "its own",
+                    job=self.job.name,
+                )
         add = _ADD_SLICES if self.slice_size else _ADD_SLICE
         transaction.run(add, job=job.id, slice=0, total=total)
 
     # A job that is there
 
     async def _compare(self, job: JobRow, pages: "AsyncIterator[Sequence[Any]]") -> None:
-        given, codec = 0, codec_of(self.operation.name)
+        given = 0
         async for orders in pages:
-            last = given + len(orders) - 1
-            blocks = await self.job.read(functools.partial(Orders.blocks, first=given, last=last))
-            starts = range(0, len(orders), BLOCK)
-            if blocks != [codec.encode(orders[at : at + BLOCK]) for at in starts]:
-                stored = [order for block in blocks for order in codec.decode(block, job.name)]
-                self._compare_orders(given, stored, orders)
+            span = range(given, min(given + len(orders), job.total))
+            stored = await self.job.read(functools.partial(Orders.at, positions=span))
+            for at, known, order in zip(span, stored, orders, strict=False):
+                if known != order:
+                    raise self._conflict(
+                        f"its order {at} is {describe(known)}, and {describe(order)} was given, "
+                        f"which differs in {differing_fields(known, order)}"
+                    )
             given += len(orders)
             if given > job.total:
                 raise self._conflict(f"it has {job.total} in all, and more were given")
         if given != job.total:
             raise self._conflict(f"it has {job.total} in all, and {given} were given")
-
-    def _compare_orders(self, start: int, stored: "Sequence[Any]", orders: "Sequence[Any]") -> None:
-        for at, (known, order) in enumerate(zip(stored, orders, strict=False), start):
-            if known != order:
-                raise self._conflict(
-                    f"its order {at} is {describe(known)}, and {describe(order)} was given, "
-                    f"which differs in {difference(known, order)}"
-                )
 
     def _conflict(self, difference: str) -> GatewayError:
         return JobConflictError(
@@ -261,18 +262,11 @@ def _add(lease: Lease, statement: str, rows: "list[dict[str, Any]]") -> "asyncio
     return lease.run(_SUBMIT, insert)
 
 
-async def _drop(lease: Lease) -> None:
-    """Drop what an import left, in pieces: other jobs write to the journal meanwhile."""
-
-    def drop(transaction: "Transaction") -> bool:
-        lease.extend(transaction)
-        (first,) = transaction.run(_FIRST_LEFT, job=lease.job.id).fetchone()
-        for statement in () if first is None else _DROP:
-            transaction.run(statement, job=lease.job.id, last=first + _DROPPED_AT_ONCE)
-        return first is not None
-
-    while await lease.run(_SUBMIT, drop):
-        pass
+def _drop(transaction: "Transaction", lease: Lease) -> None:
+    """Drop what an import left."""
+    lease.extend(transaction)
+    for statement in _DROP:
+        transaction.run(statement, job=lease.job.id)
 
 
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":

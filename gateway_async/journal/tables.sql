@@ -10,13 +10,12 @@ CREATE TABLE gateway_jobs (
 -- The slices of a job: 1, 2, ... where it was cut, and else 0 alone; -1 while it is imported.
 -- The orders of a slice stand between two positions, not all of them there are its own. A slice
 -- is leased: its epoch grows whenever a process takes it. One that is not finished is handed to a
--- queue when it is due; so many tries in a row left it unfinished.
+-- queue when it is due.
 CREATE TABLE gateway_slices (
     job_id BIGINT NOT NULL, slice INTEGER NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL,
     total BIGINT NOT NULL, finished BOOLEAN NOT NULL DEFAULT FALSE,
-    due_at DOUBLE PRECISION NOT NULL DEFAULT 0, tries INTEGER NOT NULL DEFAULT 0,
-    epoch BIGINT NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '',
-    expires_at DOUBLE PRECISION NOT NULL DEFAULT 0,
+    due_at DOUBLE PRECISION NOT NULL DEFAULT 0, epoch BIGINT NOT NULL DEFAULT 0,
+    owner TEXT NOT NULL DEFAULT '', expires_at DOUBLE PRECISION NOT NULL DEFAULT 0,
     PRIMARY KEY (job_id, slice)
 );
 CREATE INDEX gateway_slices_by_time ON gateway_slices (finished, due_at);
@@ -33,9 +32,9 @@ CREATE TABLE gateway_orders (
 -- SQLite, a row of its references is longer than a table without rowid keeps on one page.
 CREATE TABLE gateway_chunks (
     job_id BIGINT NOT NULL, first BIGINT NOT NULL, last BIGINT NOT NULL, slice INTEGER NOT NULL,
-    state TEXT NOT NULL, request BIGINT, ended_at DOUBLE PRECISION, sent TEXT NOT NULL DEFAULT '',
-    texts TEXT NOT NULL DEFAULT '', reference_list TEXT NOT NULL DEFAULT '',
-    exceptions TEXT NOT NULL DEFAULT '', PRIMARY KEY (job_id, first)
+    state TEXT NOT NULL, ended_at DOUBLE PRECISION, sent TEXT NOT NULL DEFAULT '',
+    reference_list TEXT NOT NULL DEFAULT '', exceptions TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (job_id, first)
 );
 
 -- The request_id of each payout, in lower case, so that a second job with it is refused.

@@ -18,13 +18,10 @@ from gateway_async.journal.rows import (
     NOT_DONE,
     ChunkState,
     Known,
-    cut,
-    cut_all,
-    never_sent,
     storable,
     written,
 )
-from gateway_async.journal.states import MAY_BE_DONE, TRANSITIONS, JobState, Transition, sources
+from gateway_async.journal.states import TRANSITIONS, JobState, Transition, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +34,7 @@ _FOUND = ("code", "text", "said", "reference", "proof")
 
 # A chunk whose orders are alike, and no person decided on: changed by one statement.
 _WHOLE = """ WHERE job_id = :job AND first = :first AND last = :last AND slice = :slice
-AND texts = '' AND exceptions = ''"""
+AND exceptions = ''"""
 
 
 def _becoming(transition: Transition, target: JobState) -> str:
@@ -47,11 +44,11 @@ def _becoming(transition: Transition, target: JobState) -> str:
 
 
 _INTEND = f"""
-UPDATE gateway_chunks SET request = :request, ended_at = NULL, sent = :sent, reference_list = '',
+UPDATE gateway_chunks SET ended_at = NULL, sent = :sent, reference_list = '',
 {_becoming(Transition.INTEND, JobState.INTENT)}"""
 _SUCCEED = f"""
 UPDATE gateway_chunks SET ended_at = :ended_at, reference_list = :listed,
-{_becoming(Transition.CONCLUDE, JobState.SUCCEEDED)} AND request = :request"""
+{_becoming(Transition.CONCLUDE, JobState.SUCCEEDED)}"""
 _WRITE = f"""
 UPDATE gateway_chunks SET {", ".join(f"{name} = :{name}" for name in CHUNK_COLUMNS[4:])}
 WHERE job_id = :job_id AND first = :first"""
@@ -61,43 +58,32 @@ WHERE job_id = :job_id AND first = :first"""
 class OrderChanges(Orders):
     """Orders that may be changed: the transaction has verified the lease, or a person decides."""
 
-    def intend(
-        self, request: int, indices: "Sequence[int]", sent: str, *, once: bool = False
-    ) -> str:
+    def intend(self, indices: "Sequence[int]", sent: str) -> None:
         """Record that new orders are about to be sent: they are in flight.
 
         Args:
-            request: The number of their request.
             indices: Their positions, ascending; at least one.
             sent: What `noted` writes of the request.
-            once: Whether they are a payout, which is held where another job may have paid it.
-
-        Returns:
-            Why it is held and must not be sent; empty where it may.
         """
-        if once and (held := self._hold_paid(indices[0])):
-            return held
 
         def change(known: Known, _: int) -> Known:
             # A person's decision to send an order holds until its request ends: see `withdraw`.
             proof = BY_OPERATOR if known.proof == BY_OPERATOR else ""
-            return Known(JobState.INTENT, proof=proof, note=known.note, request=request, sent=sent)
+            return Known(JobState.INTENT, proof=proof, note=known.note, sent=sent)
 
-        if not self._change_whole_chunk(_INTEND, indices, request=request, sent=sent):
+        if not self._change_whole_chunk(_INTEND, indices, sent=sent):
             self._change(Transition.INTEND, indices, change)
-        return ""
 
-    def withdraw(self, request: int, indices: "Sequence[int]") -> None:
+    def withdraw(self, indices: "Sequence[int]") -> None:
         """Record that nothing of orders in flight was sent, which is proved: they are new."""
 
         def change(known: Known, _: int) -> Known:
-            return known._replace(state=JobState.NEW, request=None, sent="")
+            return known._replace(state=JobState.NEW, sent="")
 
-        self._change(Transition.WITHDRAW, indices, change, request)
+        self._change(Transition.WITHDRAW, indices, change)
 
     def conclude(
         self,
-        request: int,
         indices: "Sequence[int]",
         known: "Sequence[Known]",
         references: "Sequence[str]",
@@ -107,14 +93,13 @@ class OrderChanges(Orders):
         """Record the outcomes of orders in flight: succeeded, declined or unknown.
 
         Args:
-            request: The number of their request.
             indices: Their positions, ascending.
             known: What is known of each; `DONE` of one that succeeded.
             references: The gateway's reference of each, or "".
             ended_at: When the request ended, in seconds since the epoch.
         """
-        listed = cut_all(references)
-        given = {"request": request, "ended_at": ended_at, "listed": written(listed)}
+        listed = list(map(storable, references))
+        given = {"ended_at": ended_at, "listed": written(listed)}
         if known.count(DONE) == len(known) and self._change_whole_chunk(_SUCCEED, indices, **given):
             return
         found = {
@@ -122,7 +107,7 @@ class OrderChanges(Orders):
             index: one._replace(reference=reference) if one.state == JobState.SUCCEEDED else one
             for index, one, reference in zip(indices, known, listed, strict=True)
         }
-        self._put(Transition.CONCLUDE, found, request, ended_at)
+        self._put(Transition.CONCLUDE, found, ended_at)
 
     def hold(self, found: "Mapping[int, Known]") -> None:
         """Record that new orders are not sent before a person decides."""
@@ -166,22 +151,6 @@ class OrderChanges(Orders):
         decided = Known(state, text=text, proof=BY_OPERATOR, note=storable(note))
         self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
-    def _hold_paid(self, index: int) -> str:
-        """Hold a payout that another job has begun, or paid; return why, or nothing.
-
-        A person may have decided that it is to be sent all the same.
-        """
-        for _, request_id, name, known in self.paid_elsewhere(index, index):
-            is_begun = known.state in MAY_BE_DONE and known.proof != NEVER_SENT
-            if is_begun and self.known_at(index).proof != BY_OPERATOR:
-                held = never_sent(
-                    f"job {name!r} has the request_id {request_id!r}, too, which is {known.state} "
-                    "there"
-                )
-                self.hold({index: held})
-                return held.text
-        return ""
-
     def _change_whole_chunk(
         self, statement: str, indices: "Sequence[int]", **given: object
     ) -> bool:
@@ -192,35 +161,24 @@ class OrderChanges(Orders):
         return bool(self._run(statement, **edges, **given).rowcount == 1)
 
     def _put(
-        self,
-        transition: Transition,
-        found: "Mapping[int, Known]",
-        request: int | None = None,
-        ended_at: float | None = None,
+        self, transition: Transition, found: "Mapping[int, Known]", ended_at: float | None = None
     ) -> None:
         """Record what was found out about orders, by position: state, texts and proof of each."""
 
         def change(known: Known, index: int) -> Known:
             new = found[index]
-            texts: dict[str, Any] = {name: cut(getattr(new, name)) for name in _FOUND}
+            texts: dict[str, Any] = {name: storable(getattr(new, name)) for name in _FOUND}
             texts |= {"item": new.item or known.item, "note": new.note or known.note}
             ended = known.ended_at if ended_at is None else ended_at
             return known._replace(state=new.state, ended_at=ended, **texts)
 
-        self._change(transition, sorted(found), change, request)
+        self._change(transition, sorted(found), change)
 
-    def _change(
-        self,
-        transition: Transition,
-        positions: "Sequence[int]",
-        change: "Change",
-        request: int | None = None,
-    ) -> None:
+    def _change(self, transition: Transition, positions: "Sequence[int]", change: "Change") -> None:
         """Change orders of the slice.
 
         Raises:
-            JournalError: If one of them was in no state that may become that, or of another
-                request.
+            JournalError: If one of them was in no state that may become that.
         """
         chunks = self._chunks_at(positions, lock=True)
         own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
@@ -228,17 +186,13 @@ class OrderChanges(Orders):
         for at in positions:
             found = known.get(at, Known("not there"))
             new[at] = change(found, at)
-            is_same_request = request in {None, found.request}
-            if is_same_request and found.state in sources(transition, JobState(new[at].state)):
+            if found.state in sources(transition, JobState(new[at].state)):
                 continue
             name = self.job.name
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
-            detail = "" if is_same_request else ", of another request"
-            if transition is Transition.RESOLVE and found.state == JobState.INTENT:
-                detail = ": run the job again first"
             raise JournalError(
                 f"job {name!r}: cannot {transition} orders {min(positions)} to {max(positions)}: "
-                f"expected {wanted}, but order {at} is {str(found.state)!r}{detail}; nothing "
+                f"expected {wanted}, but order {at} is {str(found.state)!r}; nothing "
                 "was changed",
                 job=name,
             )

@@ -19,7 +19,6 @@ import attrs
 from gateway_async.dialect import Dialect
 from gateway_async.errors import (
     AlikeRefundError,
-    DuplicateOrderError,
     InvalidOrderError,
     NotDoneError,
     RejectedError,
@@ -365,7 +364,7 @@ class Report:
         """Return what to do about an order, as the template names it: the first row that holds."""
         in_job, is_unsent = self._job is not None, status == "not_sent"
         is_look_up = _NOUNS.get(self.operation) == "look-ups"
-        is_held = isinstance(error, NotDoneError | AlikeRefundError | DuplicateOrderError)
+        is_held = isinstance(error, NotDoneError | AlikeRefundError)
         rows = (
             (status == "succeeded", ""),
             (is_unsent and in_job and is_held, "held"),

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from gateway_async.errors import ConfigurationError, hide_given, require_extra
-from gateway_async.settings import COUNT, expect
+from gateway_async.settings import COUNT, NAME, expect
 
-_PACKAGES = ("aio_pika", "taskiq", "taskiq_aio_pika")
-with require_extra(__name__, *_PACKAGES, install="'gateway-async[workers]'"):
-    from aio_pika.exceptions import AMQPConnectionError, AMQPError
+with require_extra(__name__, "taskiq", "taskiq_aio_pika", install="'gateway-async[workers]'"):
     from taskiq.acks import AcknowledgeType
     from taskiq.receiver import Receiver
     from taskiq_aio_pika import AioPikaBroker, Exchange, Queue
@@ -30,28 +28,6 @@ _HEARTBEAT_SECONDS = 10
 _SCHEMES = ("amqp://", "amqps://")
 
 
-class _Broker(AioPikaBroker):
-    """A broker that distinguishes a wrong setting from a RabbitMQ that cannot be reached."""
-
-    async def startup(self) -> None:
-        """Connect, and make exchange and queues.
-
-        Raises:
-            ConfigurationError: If RabbitMQ refuses what it is asked for.
-            ConnectionError: If it cannot be reached, or does not know the user.
-        """
-        try:
-            await super().startup()
-        except AMQPConnectionError:
-            raise
-        except AMQPError as error:  # such as a connection that is closed in place of opened
-            raise ConfigurationError(
-                f"broker: RabbitMQ refused ({type(error).__name__}): check that the virtual host "
-                "of the URL is there, that its user may use it, and that the queue, where there "
-                "is one of this name already, is durable"
-            ) from None
-
-
 @hide_given
 def rabbit_broker(
     url: object, *, queue: str = DEFAULT_QUEUE, slices_at_once: int = DEFAULT_SLICES_AT_ONCE
@@ -64,16 +40,14 @@ def rabbit_broker(
         slices_at_once: How many messages a worker is sent ahead; as many as it runs at once.
 
     Raises:
-        ConfigurationError: For another URL, no name, or a count that is none; when it is started,
-            if RabbitMQ refuses the virtual host or the queue.
+        ConfigurationError: For another URL, no name, or a count that is none.
     """
     if not isinstance(url, str) or not _is_address(url):
         raise ConfigurationError("broker: expected amqp://user:password@host/ or amqps://")
-    if not queue or not isinstance(queue, str):
-        raise ConfigurationError(f"queue: expected a non-empty str, got {queue!r}")
+    expect("queue", queue, NAME)
     if "heartbeat=" not in url:
         url = f"{url}{'&' if '?' in url else '?'}heartbeat={_HEARTBEAT_SECONDS}"
-    return _Broker(
+    return AioPikaBroker(
         url,
         qos=expect("slices_at_once", slices_at_once, COUNT),  # of 0, RabbitMQ makes no limit
         exchange=Exchange(name=queue),
@@ -100,8 +74,8 @@ async def serve(
         slices_at_once: How many slices are run at once.
 
     Raises:
-        ConfigurationError: If RabbitMQ refuses what it is asked for.
-        ConnectionError: If the broker cannot be reached at first; later it is waited for.
+        aio_pika.exceptions.AMQPError: If RabbitMQ cannot be reached at first, or refuses what it is
+            asked for; later it is waited for.
     """
     broker.is_worker_process = True
     with ThreadPoolExecutor(1) as threads:

@@ -13,17 +13,11 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.results import BatchResult
-from gateway_async.errors import (
-    ConfigurationError,
-    JobBusyError,
-    JobConflictError,
-    LeaseLostError,
-    hide_arguments,
-)
+from gateway_async.errors import ConfigurationError, JobBusyError, LeaseLostError, hide_arguments
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import Merchant, StoredChunk
 from gateway_async.models.orders import count_statuses
-from gateway_async.settings import WorkerPolicy, setting
+from gateway_async.settings import WorkerPolicy, expect, setting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
@@ -33,12 +27,13 @@ if TYPE_CHECKING:
 
     from gateway_async.client import GatewayClient
     from gateway_async.journal import JobStatus
+    from gateway_async.settings import Kind
 
     Enqueue = Callable[[str, int], Awaitable[object]]
     GatewayFactory = Callable[[], AbstractAsyncContextManager[GatewayClient]]
 
 TASK_NAME = "gateway_async.run_slice"
-_HANDED_AT_ONCE = 100
+_FACTORY: "Kind" = (callable, "a function that makes a client")
 # How long a queue may take for one slice: one that cannot be reached may never say so.
 _LONGEST_SECONDS = 10.0
 
@@ -71,15 +66,10 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
 
     Raises:
         JobNotFoundError: If there is no such job.
-        JobConflictError: If it was not cut into slices.
     """
     last = None
     while last is None or not last.done:
         seen = await journal.status(job)
-        if not seen.is_cut:
-            raise JobConflictError(
-                f"job {job!r} is in one piece: GatewayClient.resume runs it, not workers", job=job
-            )
         if seen != last:
             yield seen
             last = seen
@@ -122,16 +112,10 @@ class Workers:
         self._policy = setting("policy", policy, WorkerPolicy)
         if not (callable(broker) or hasattr(broker, "register_task")):
             raise ConfigurationError(
-                "broker: expected a taskiq broker, such as "
-                "gateway_async.workers.rabbit.rabbit_broker(url) makes, or an `async def "
-                f"enqueue(job, slice_number)`, got {type(broker).__name__}"
+                "broker: expected a taskiq broker or an `async def enqueue(job, slice_number)`, "
+                f"got {type(broker).__name__}"
             )
-        if not callable(gateway_factory):
-            raise ConfigurationError(
-                "gateway_factory: expected a function that makes a client, such as `lambda: "
-                f"GatewayClient(...)`, got {type(gateway_factory).__name__}"
-            )
-        self._make_gateway = gateway_factory
+        self._make_gateway = expect("gateway_factory", gateway_factory, _FACTORY)
         self._url = journal_url
         self._new_journal()  # a wrong URL is refused at once
         self._exits = contextlib.AsyncExitStack()
@@ -163,12 +147,7 @@ class Workers:
     # Submitting and watching
 
     async def submit(
-        self,
-        operation: str,
-        orders: "Iterable[Any] | AsyncIterable[Any]",
-        *,
-        job: str,
-        wake: bool = True,
+        self, operation: str, orders: "Iterable[Any] | AsyncIterable[Any]", *, job: str
     ) -> int:
         """Keep the orders of a job in the journal, cut it into slices, and hand those over.
 
@@ -179,8 +158,6 @@ class Workers:
             operation: ``"capture"``, ``"cancel"``, ``"review"``, ``"refund"`` or ``"payout"``.
             orders: An iterable or asynchronous iterable of its orders.
             job: The name of the job.
-            wake: Whether to tell the queue at once; else the workers find the job at their next
-                sweep.
 
         Returns:
             How many orders it has.
@@ -197,8 +174,7 @@ class Workers:
         total = await gateway.submit(
             operation, orders, job=journal.job(job), slice_size=self._policy.slice_size
         )
-        if wake:
-            await self.sweep()
+        await self.sweep()
         return total
 
     def watch(self, job: str) -> "AsyncIterator[JobStatus]":
@@ -206,7 +182,6 @@ class Workers:
 
         Raises:
             JobNotFoundError: If there is no such job.
-            JobConflictError: If it is in one piece.
             JournalError: If the journal cannot be read.
         """
         journal, _ = self._opened()
@@ -221,7 +196,6 @@ class Workers:
 
         Raises:
             JobNotFoundError: If there is no such job.
-            JobConflictError: If it is in one piece.
             JournalError: If the journal cannot be read.
         """
         journal, _ = self._opened()
@@ -277,21 +251,17 @@ class Workers:
         """
         journal, gateway = self._opened()
         merchant = Merchant.of(gateway.credentials, gateway.gateway)
-        count, is_over = 0, False
-        while not is_over:
-            due = await journal.claim_due(merchant, self._policy.wake_seconds, _HANDED_AT_ONCE)
-            is_over = len(due) < _HANDED_AT_ONCE
-            handed = 0
-            try:
-                for job, slice_number in due:
-                    async with asyncio.timeout(_LONGEST_SECONDS):
-                        await self._enqueue(job, slice_number)
-                    handed += 1
-            finally:
-                if handed < len(due):
-                    await journal.postpone(due[handed:], 0.0)
-            count += handed
-        return count
+        due = await journal.claim_due(merchant, self._policy.wake_seconds)
+        handed = 0
+        try:
+            for job, slice_number in due:
+                async with asyncio.timeout(_LONGEST_SECONDS):
+                    await self._enqueue(job, slice_number)
+                handed += 1
+        finally:
+            if handed < len(due):
+                await journal.make_due(due[handed:])
+        return handed
 
     async def keep_sweeping(self) -> None:
         """Sweep every `WorkerPolicy.sweep_seconds`, whatever fails, until it is cancelled."""

@@ -65,7 +65,7 @@ async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: She
     (shell.folder / "out.csv").unlink()  # as after a kill, when all was sent
     plain = await shell(f"{line} --yes")
     assert re.search(
-        r"-again-2 of .* \(made by --again: job refund-.*60 succeeded; .* is held\);", plain.stderr
+        r"-again-2 of .* \(made by --again: job refund-.*60 succeeded; .* are held\);", plain.stderr
     )
     assert {row["in_job"].endswith("-again-2") for row in shell.rows()} == {True}
     assert shell.effects() == {2}
@@ -120,9 +120,7 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell
         for more in ("", "--deadline 0.001s"):  # which is over before the orders are compared
             differing = await shell(f"{line} --job '{name}' {more}", 2)
             assert f"gateway-async: job {name!r} exists already: its order 0 " in differing.stderr
-            here = shell.rows("orders.csv")[0]["transaction_id"]
-            columns = f"differs in transaction_id, order_no: {here!r} here, '"
-            assert columns in differing.stderr
+            assert "differs in transaction_id, order_no; nothing" in differing.stderr
             assert (shell.sandbox.requests["refund"], names(shell.folder)) == (before, there)
 
 

@@ -139,7 +139,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     assert "10 not_sent" in stopped.stderr
     assert out.read_text().count("(stop_after_unknown)") == 10
     async with Journal.open(url, lease_seconds=300) as journal:
-        await journal.job("night").take("another")
+        await journal.job("night").take()
         listed = await shell(f"jobs list --journal {url}")
         assert "running, or its process ended within seconds" in listed.stdout
         with (shell.folder / "stderr").open("wb") as errors:

@@ -34,15 +34,11 @@ async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Jo
         (given[::-1], "its order 0 is .*which differs in "),
         (
             [*given[:3], attrs.evolve(given[3], refund_amount="2.00")],
-            "differs in refund_amount: '2.00' here, '1.00' in the job;",
+            "which differs in refund_amount;",
         ),
         (
             [*given[:3], attrs.evolve(given[3], refund_reason="torn")],
-            "differs in refund_reason: 'torn' here, '' in the job;",
-        ),
-        (
-            [attrs.evolve(given[0], refund_reason="4111 1111 1111 1111"), *given[1:]],
-            r"differs in refund_reason: '4111 11\*\* \*\*\*\* 1111' here, '' in the job;",
+            "which differs in refund_reason;",
         ),
         ([], "and 0 were given"),
         (iter(given[:3]), "it has 4 in all, and 3"),
@@ -81,7 +77,7 @@ async def test_another_gateway(
         assert first.gateway in str(caught.value)
         assert other.gateway in str(caught.value)
         await _refused(other.refund(orders, job=job), "its gateway is")
-        assert await journal.claim_due(Merchant("M1", "A1", other.gateway), 60, 9) == []
+        assert await journal.claim_due(Merchant("M1", "A1", other.gateway), 60) == []
         assert tables.snapshot() == before
         assert elsewhere.requests.total() == 0
     tables.run("UPDATE gateway_jobs SET gateway = ''")  # of an earlier version: the next client's
@@ -94,7 +90,7 @@ async def test_what_is_no_job(sandbox: Sandbox, make: Make, journal: Journal) ->
     gateway: Any = make()
     for job in ("job", 7):
         for begin in (lambda job: gateway.refund(seeded(sandbox), job=job), gateway.resume):
-            with pytest.raises(ConfigurationError, match=r"job: expected journal\.job"):
+            with pytest.raises(ConfigurationError, match="job: expected Job, got "):
                 begin(job)
     for operation in LOOK_UPS:
         with pytest.raises(TypeError, match="job"):

@@ -127,7 +127,7 @@ async def test_reasons_are_noted_of_so_many_orders_only(
     assert [type(outcome.error) for outcome in result] == [InvalidOrderError] * 3 + [
         NotSentError
     ] * 2
-    assert "the reason of this one was not noted" in str(result[4].error)
+    assert "nothing was sent: this run did not send it" in str(result[4].error)
     assert not transport.asked
 
 

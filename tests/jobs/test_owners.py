@@ -1,7 +1,6 @@
 """A job has one owner: the others wait, and one that lost it sends and changes nothing."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +19,6 @@ from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import HttpRequest
 from tests.orders import POLICY, Make, seeded
 from tests.support.books import SUCCEEDED, UNKNOWN, check_books, effects, statuses
-from tests.support.interruptions import until
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""
@@ -89,7 +87,7 @@ def let_it_pass(monkeypatch: pytest.MonkeyPatch) -> Pass:
 async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     await submitted(journal)
     ended = await asyncio.gather(
-        *(each.job("job").take(f"{number}") for number in range(3) for each in (journal, other)),
+        *(each.job("job").take() for number in range(3) for each in (journal, other)),
         return_exceptions=True,
     )
     (lease,) = [each for each in ended if isinstance(each, Lease)]
@@ -100,30 +98,16 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     assert (await other.status("job")).is_running
     await lease.release()
     assert not (await journal.status("job")).is_running
-    await other.job("job").take("second")
+    await other.job("job").take()
     await lease.release()  # repeatable, and only of one's own
     assert (await other.status("job")).is_running
-
-
-async def test_one_that_waits_goes_on_once_the_other_has_ended(
-    sandbox: Sandbox, make: Make, url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And not only once its lease would have run out: here, in ten minutes."""
-    caplog.set_level(logging.INFO)
-    orders = seeded(sandbox)
-    async with Journal.open(url, lease_seconds=600) as journal, asyncio.timeout(60):
-        first = await (await submitted(journal, orders)).take("first")
-        waiting = asyncio.ensure_future(make().refund(orders, job=journal.job("job")))
-        await until(lambda: "waits 300.1 s at most" in caplog.text)
-        await first.release()
-        check_books(sandbox, await waiting)
 
 
 async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables: Tables) -> None:
     await submitted(journal)
     for position, state in enumerate(JobState):
         tables.put(position, state=state, text="why", proof=NOT_DONE)
-    await journal.job("job").take("second")
+    await journal.job("job").take()
     assert [(known.state, known.text) for known in tables.known()] == [
         ("new", "why"),
         ("unknown", "it was in flight when its process ended"),
@@ -179,7 +163,7 @@ async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
     halted = await halt(make(policy=ONE_BY_ONE), journal, orders)
     tables.end_leases()
     if is_taken:
-        await other.job("job").take("another process")
+        await other.job("job").take()
     before = tables.snapshot()
     await halted.ends("another process took it" if is_taken else "ran out")
     assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
@@ -194,7 +178,7 @@ async def test_a_renewal_counts_from_when_it_was_asked_for(
 ) -> None:
     now = (100.0, 9000.0)
     monkeypatch.setattr(leases, "read_clocks", lambda: now)
-    lease = await (await submitted(journal)).take("me")
+    lease = await (await submitted(journal)).take()
     renewing = asyncio.ensure_future(lease.renew())
     await asyncio.sleep(0)
     now = (112.0, 9012.0)
@@ -212,7 +196,7 @@ async def test_one_that_found_its_lease_lost_renews_it_no_more(
 ) -> None:
     """Its caller may take its time over what is left; another process takes the job meanwhile."""
     monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
-    lease = await (await submitted(journal)).take("me")
+    lease = await (await submitted(journal)).take()
     let_it_pass()
     with pytest.raises(LeaseLostError):
         lease.check()
@@ -220,7 +204,7 @@ async def test_one_that_found_its_lease_lost_renews_it_no_more(
     tables.end_leases()
     async with asyncio.timeout(5):
         await lease.keep()
-    await other.job("job").take("another process")
+    await other.job("job").take()
 
 
 def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +231,7 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     while not (await other.status("job")).is_running:  # noqa: ASYNC110  # it is renewed by itself
         await asyncio.sleep(0)
     with pytest.raises(JobBusyError):
-        await other.job("job").take("another process")
+        await other.job("job").take()
     halted.goes_on.set()
     assert (await halted.task).ok
     assert effects(sandbox, orders) == [1] * 6
@@ -261,7 +245,7 @@ async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
     await make().refund([order])
     await submitted(journal, [order, order])
     sent = noted({order.transaction_id: frozenset()}, None)
-    tables.put(state="unknown", request=1, sent=sent)
+    tables.put(state="unknown", sent=sent)
     gateway = make()
 
     async def decide(_: object) -> None:

@@ -21,11 +21,11 @@ from gateway_async import (
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from tests.jobs.books import Interposed, counts, refuse
+from tests.jobs.books import counts
 from tests.journal.tables import Tables, on_a_file
 from tests.models import examples
 from tests.orders import Make, payout_request
-from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
+from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, statuses
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, stop_after_unknown=9)
 
@@ -148,78 +148,17 @@ async def test_a_payout_of_another_job(
     assert await gateway.submit("payout", orders[3:], job=job) == 1  # the name is free for others
 
 
-@pytest.mark.parametrize("is_lost", [True, False])
-async def test_a_payout_that_another_job_has_begun_is_held(
-    sandbox: Sandbox,
-    make: Make,
-    deduplicating: GatewayClient,
-    journal: Journal,
-    other: Journal,
-    is_lost: bool,
-) -> None:
-    orders = payouts_of(6)
-    await make().submit("payout", orders[:5], job=journal.job("first"))
-    await deduplicating.submit("payout", orders, job=journal.job("second"))
-    if is_lost:
-        sandbox.faults.add("payout", DropReply(times=1))
-    paying = make(policy=ONE_BY_ONE)
-    begun = await paying.resume(journal.job("first"), slice_number=1)
-    assert statuses(begun)[0] is (UNKNOWN if is_lost else SUCCEEDED)
-    for _ in range(2):
-        result = await paying.resume(other.job("second"), slice_number=1)
-        assert statuses(result) == [NOT_SENT] * 5 + [SUCCEEDED]
-        for outcome in result.not_sent:
-            assert isinstance(outcome.error, DuplicateOrderError)
-            said = f"job 'first' has the request_id {outcome.order.request_id!r}"
-            assert said in str(outcome.error)
-    assert paid(sandbox, orders) == [1] * 6
-    await other.resolve("second", 1, "not_sent", "it is meant twice")
-    chosen = [orders[number].request_id for number in (0, 2, 3, 4)]
-    await other.resolve("second", chosen, "declined", "the first job has it")
-    result = await paying.resume(other.job("second"), slice_number=1)
-    assert statuses(result) == [DECLINED, SUCCEEDED] + [DECLINED] * 3 + [SUCCEEDED]
-    assert paid(sandbox, orders) == [1, 2, 1, 1, 1, 1]
-
-
-async def test_two_jobs_with_the_same_payouts_at_once_pay_each_once(
-    sandbox: Sandbox, make: Make, deduplicating: GatewayClient, journal: Journal, other: Journal
-) -> None:
-    orders = payouts_of(30)
-    await deduplicating.submit("payout", orders, job=journal.job("one"))
-    await deduplicating.submit("payout", orders[::-1], job=journal.job("two"))
-    results = await asyncio.gather(
-        make().resume(journal.job("one"), slice_number=1),
-        make().resume(other.job("two"), slice_number=1),
-    )
-    assert paid(sandbox, orders) == [1] * 30
-    assert sum(len(result.succeeded) for result in results) == 30
-    assert sum(len(result.not_sent) for result in results) == 30
-
-
 @on_a_file
-@pytest.mark.parametrize(
-    ("duplicates", "end"),
-    [("serialize", "lost"), ("serialize", "paid"), ("serialize", "not sent"), ("allow", "paid")],
-)
-async def test_a_payout_that_stands_in_a_job_twice_is_paid_once_under_another_dialect(
-    sandbox: Sandbox,
-    make: Make,
-    deduplicating: GatewayClient,
-    journal: Journal,
-    duplicates: str,
-    end: str,
+@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
+async def test_a_payout_stands_in_a_job_once_whatever_the_gateway_does(
+    make: Make, deduplicating: GatewayClient, journal: Journal, duplicates: str
 ) -> None:
     order, other = payouts_of(2)
-    policy = BatchPolicy(concurrency=1, duplicates=duplicates)
-    if end == "lost":
-        sandbox.faults.add("payout", DropReply(times=9))
-    if end == "not sent":
-        Interposed(deduplicating, before=refuse)
-    job = journal.job("job")
-    async with deduplicating.payouts([order, other, order], job=job, policy=policy) as batch:
-        async for _ in batch:
-            break
-    sandbox.faults.clear()
-    resumed = await make().resume(job)
-    assert paid(sandbox, [order]) == [1]
-    assert statuses(resumed)[0] is (UNKNOWN if end == "lost" else SUCCEEDED)
+    policy = BatchPolicy(duplicates=duplicates)
+    for gateway in (deduplicating, make()):
+        twice = gateway.payouts(iter([order, other, order]), job=journal.job("job"), policy=policy)
+        with pytest.raises(DuplicateOrderError, match=r"order 2: .*stands in this batch already"):
+            await twice
+    await make().submit("payout", [order], job=journal.job("first"))
+    with pytest.raises(JobConflictError, match="stands in job 'first'"):
+        await deduplicating.submit("payout", [order, other], job=journal.job("second"))

@@ -1,9 +1,6 @@
 """What is on the disk after a commit, and what ends a wait for a database that says nothing."""
 
 import asyncio
-import sqlite3
-import threading
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,8 +10,7 @@ import pytest
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, engines
 from tests.journal.tables import Tables, submitted
-from tests.orders import made_up, orders_for
-from tests.postgres import emptied, postgres_url
+from tests.postgres import emptied
 from tests.support.cable import Cable
 
 
@@ -29,72 +25,29 @@ async def asked(journal: Journal, statement: str) -> list[Any]:
     [
         ("synchronous_commit", "off", "on", "database"),
         ("synchronous_commit", "off", "on", "url"),
-        ("synchronous_commit", "local", "local", "url"),
-        ("synchronous_commit", "remote_write", "remote_write", "database"),
         ("client_encoding", "LATIN1", "UTF8", "database"),
-        ("client_encoding", "SQL_ASCII", "UTF8", "url"),
-        ("client_encoding", "LATIN1", "UTF8", "environment"),
     ],
 )
 async def test_a_commit_is_on_the_servers_disk_and_any_text_can_be_kept(  # a table
-    postgres: str, name: str, configured: str, used: str, by: str, monkeypatch: pytest.MonkeyPatch
+    postgres: str, name: str, configured: str, used: str, by: str
 ) -> None:
     url, tables = emptied(postgres), Tables(postgres)
     database = url.rpartition("/")[2]
-    if by == "environment":
-        monkeypatch.setenv("PGCLIENTENCODING", configured)
-    elif by == "url":
-        is_encoding = name == "client_encoding"
-        url += f"?{name}={configured}" if is_encoding else f"?options=-c{name}%3D{configured}"
+    if by == "url":
+        url += f"?options=-c{name}%3D{configured}"
     else:
         tables.run(f"ALTER DATABASE {database} SET {name} = '{configured}'")
     try:
         async with Journal.open(url) as journal:
             assert await asked(journal, f"SELECT current_setting('{name}')") == [(used,)]  # ours
     finally:
-        monkeypatch.undo()
         tables.run(f"ALTER DATABASE {database} RESET {name}")
-
-
-@pytest.mark.slow
-async def test_a_database_keeps_any_text_or_is_refused() -> None:
-    text = "余额不足 и €"
-    with postgres_url("SQL_ASCII") as url:
-        async with Journal.open(url) as journal:
-            await submitted(journal, orders_for("refund", made_up(1), refund_reason=text))
-            assert (await anext(journal.outcomes("job"))).order.refund_reason == text
-    with postgres_url("LATIN1") as url:
-        with pytest.raises(JournalError, match=r"encoding of this database is LATIN1, .* UTF8"):
-            await Journal.open(url).__aenter__()
-        assert Tables(url).run("SELECT to_regclass('gateway_journal')") == [(None,)]
 
 
 async def test_a_commit_is_on_the_disk(tmp_path: object) -> None:
     async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
         assert await asked(journal, "PRAGMA synchronous") == [(2,)]
         assert await asked(journal, "PRAGMA fullfsync") == [(1,)]
-
-
-async def test_a_new_file_that_somebody_writes_to_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found_busy = threading.Event()
-
-    def pause(*_: object) -> float:
-        found_busy.set()
-        return 0.01
-
-    monkeypatch.setattr("random.uniform", pause)
-    path = tmp_path / "journal.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        journal = Journal.open(f"sqlite:///{path}")
-        opening = asyncio.create_task(journal.__aenter__())
-        assert await asyncio.to_thread(found_busy.wait, 30)
-        other.execute("COMMIT")
-        await opening
-    assert await asked(journal, "PRAGMA journal_mode") == [("wal",)]
-    await journal.__aexit__(None, None, None)
 
 
 async def test_what_no_next_run_would_find_is_not_written(tmp_path: Path) -> None:
@@ -109,8 +62,6 @@ async def test_what_no_next_run_would_find_is_not_written(tmp_path: Path) -> Non
         path.write_bytes(aside.read_bytes())
         with pytest.raises(JournalError, match="replaced"):
             await submitted(journal, name="another")
-        aside.replace(path)
-        await submitted(journal, name="another")
 
 
 async def test_nothing_is_kept_any_more_once_the_log_behind_a_link_was_lost(tmp_path: Path) -> None:
@@ -122,7 +73,7 @@ async def test_nothing_is_kept_any_more_once_the_log_behind_a_link_was_lost(tmp_
         for _ in range(2):
             together = [submitted(journal, name=f"job {number}") for number in range(3)]
             for error in await asyncio.gather(*together, return_exceptions=True):
-                assert "the write-ahead log was deleted" in str(error)
+                assert "write-ahead log beside it, was deleted" in str(error)
 
 
 async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:

@@ -81,9 +81,9 @@ async def test_an_import_that_ended_early_begins_anew_whatever_the_orders(
     assert (status.imported, status.is_running, status.done) == (False, False, False)
     assert tables.run("SELECT count(*) FROM gateway_orders") == [(46,)]  # blocks
     assert await journal.slices("job") == []
-    assert await journal.claim_due(MERCHANT, 0, 10) == []
+    assert await journal.claim_due(MERCHANT, 0) == []
     with pytest.raises(JournalError, match="was not submitted to its end"):
-        await job.take("me")
+        await job.take()
     with pytest.raises(InvalidOrderError, match="expected RefundOrder, got CancelOrder"):
         await submitted(journal, [*refunds(3), *orders_for("cancel", made_up(1))])
     assert not (await journal.status("job")).imported

@@ -27,6 +27,7 @@ from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
 from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import made_up, orders_for, refunds
+from tests.postgres import emptied
 from tests.support.dragnet import Dragnet, beyond_tests
 
 
@@ -34,7 +35,7 @@ async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     for name in [name for name in sys.modules if f"{name}.".startswith("psycopg.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'gateway-async\[journal\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'gateway-async\[journal\]'"):
         await Journal.open("postgresql://u@127.0.0.1:1/db").__aenter__()
 
 
@@ -42,8 +43,7 @@ URLS: list[Any] = [
     *(None, "refunds.db", "mysql://user:hush@host/db", "postgresql:db"),
     *("postgresql://user:hush@host", "postgresql://[user:hush/db", "postgresql://user:1hush/db"),
     *("postgresql://user:1/hush@host/db", "postgresql://user:1?hush@host/db"),
-    *("postgresql://u:hu@sh@host/db", "postgresql://user:hush@host/db%00"),
-    *("sqlite:///\ud800.db", "sqlite://refunds.db", "sqlite:///:memory:"),
+    *("postgresql://u:hu@sh@host/db", "sqlite://refunds.db", "sqlite:///:memory:"),
     "sqlite:////x.db?timeout=3",
 ]
 
@@ -115,7 +115,8 @@ async def test_a_journal_of_a_newer_version_is_left_alone(url: str, tables: Tabl
     assert tables.snapshot() == known
 
 
-async def test_many_that_make_the_tables_at_once(url: str) -> None:
+async def test_many_that_make_the_tables_at_once(postgres: str) -> None:
+    url = emptied(postgres)
     async with contextlib.AsyncExitStack() as stack:
         opening = (stack.enter_async_context(Journal.open(url)) for _ in range(6))
         journals = await asyncio.gather(*opening)
@@ -129,7 +130,7 @@ async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
     await submitted(journal, name="b")
     await submitted(journal, refunds(3), "a")
     tables.put(0, 1, 2, state="succeeded")
-    await journal.job("a").take("me")
+    await journal.job("a").take()
     one, two = await journal.jobs()
     assert (one.name, one.total, one.done, one.is_running) == ("b", 10, False, False)
     assert (two.name, two.total, two.done, two.is_running) == ("a", 3, True, True)
@@ -156,7 +157,7 @@ async def test_no_such_job(journal: Journal) -> None:
     for asked in (
         journal.status("x"),
         journal.job("x").head(),
-        journal.job("x").take("me"),
+        journal.job("x").take(),
         anext(journal.outcomes("x")),
         journal.resolve("x", 0, "unknown", "why"),
     ):
@@ -230,9 +231,9 @@ async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tabl
         (4, JournalError, "expected .unknown. or .held., but order 4 is .new."),
         (7, JournalError, "is 'succeeded'"),
         (8, JournalError, "is 'declined'"),
-        (6, JournalError, "order 6 is .intent.: run the job again first"),
+        (6, JournalError, "order 6 is .intent.;"),
         (refunds(1)[0], JournalError, "2 orders equal to .*T000000.*: name one by its index: 0, 1"),
-        (unequal, JournalError, "no order equal to"),
+        (unequal, JournalError, "0 orders equal to"),
         (99, JournalError, "has no order 99"),
         (-1, JournalError, "has no order -1"),
         (10**30, JournalError, "has no order 10"),
@@ -251,20 +252,6 @@ async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tabl
         with pytest.raises(ConfigurationError, match=r"status: expected one|note: expected"):
             await journal.resolve("job", 1, status, note)
     assert tables.snapshot() == known
-
-
-async def test_a_journal_that_only_is_read_is_not_made(url: str, tables: Tables) -> None:
-    for _ in range(2):
-        with pytest.raises(JournalError, match="there is no journal"):
-            await Journal.open(url, create=False).__aenter__()
-        if url.startswith("sqlite"):  # nor in a file that is empty
-            await asyncio.to_thread(Path(url.removeprefix("sqlite:///")).touch)
-        else:
-            assert not tables.run("SELECT 1 FROM pg_tables WHERE tablename = 'gateway_jobs'")
-    async with Journal.open(url) as journal:
-        await submitted(journal)
-    async with Journal.open(url, create=False) as journal:
-        assert [status.name for status in await journal.jobs()] == ["job"]
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -356,9 +356,7 @@ async def test_a_job_says_what_it_waits_for(
             "in 60 s, as settle_seconds says",
         )
         assert said(caplog)[0] == "INFO batches: refund job 'november' began: 2 orders"
-        lease = await job.take("another process")
-        await cancelled_once_it_says(
-            gateway.resume(job), "INFO jobs: job 'november' waits N s at most: "
-        )
+        lease = await job.take()
+        await cancelled_once_it_says(gateway.resume(job), "INFO jobs: job 'november' waits N s: ")
         await lease.release()
     assert sum("recovery: " in line for line in said(caplog)) == 1

@@ -60,7 +60,6 @@ async def test_a_client_takes_a_turn_for_each_request_or_sends_nothing(
     ):
         assert (await client.refund(seeded(sandbox, 60))).ok
         assert len(_turns(tables)) == 2
-        assert repr(limiter) == "<SharedRate 'M1'>"
         emptied(url)
         result = await client.refund(seeded(sandbox, 3))
     errors = [outcome.error for outcome in result.not_sent]
@@ -89,29 +88,10 @@ async def test_one_who_gives_up_leaves_the_turn_to_others(
     assert _turns(tables) == []
 
 
-async def test_those_who_wait_take_no_turns_far_ahead(url: str, tables: Tables) -> None:
-    """So a process that is killed leaves none that others must wait for."""
-    async with shared_rate(url, "M1", requests=1, seconds=0.5) as limiter:
-        waiting = [asyncio.create_task(_take(limiter, 1)) for _ in range(60)]
-        while sum(task.done() for task in waiting) < 2:  # by then, all have asked
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED, timeout=0.1)
-        ((ahead,),) = tables.run(f"SELECT max(at) - {tables.now} FROM gateway_rate_turns")  # noqa: S608  # ours
-        for task in waiting:
-            task.cancel()
-        await asyncio.wait(waiting)
-    assert ahead <= 1
-
-
 async def test_no_turn_in_another_event_loop(url: str) -> None:
-    async with shared_rate(url, "M1", requests=1, seconds=10) as limiter:
-        await _take(limiter, 1)
-        waiting = asyncio.create_task(_take(limiter, 1))
-        while not limiter._queue.locked():  # noqa: ASYNC110  # it asks a database
-            await asyncio.sleep(0.01)
+    async with shared_rate(url, "M1", requests=1) as limiter:
         with pytest.raises(NotSentError, match="entered in another event loop"):
             await asyncio.to_thread(asyncio.run, asyncio.wait_for(_take(limiter, 1), 5))
-        waiting.cancel()
-        await asyncio.wait({waiting})
 
 
 async def test_a_store_that_is_away() -> None:
@@ -129,7 +109,6 @@ async def test_a_store_that_is_away() -> None:
         ("postgresql://host/database", {"requests": 1, "seconds": 0}, "seconds: expected"),
         ("postgresql://host/database", {"requests": 1, "seconds": "1"}, "seconds: expected"),
         ("postgresql://host/database", {"requests": 1, "seconds": 10**400}, "seconds: expected"),
-        ("postgresql://host/database", {"requests": 1, "seconds": 1e308}, "seconds: expected"),
     ],
 )
 def test_wrong_figures(url: str, figures: dict[str, object], named: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import aio_pika
 import pytest
 
-from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import Sandbox
 from tests.orders import seeded
 from tests.workers.app import make_workers
@@ -57,12 +56,3 @@ async def test_no_order_and_no_secret_travels(start: dict[str, Any], sandbox: Sa
         assert order.transaction_id not in everything
         assert order.order_no not in everything
     assert start["secret"] not in everything
-
-
-async def test_a_queue_that_is_not_durable_is_refused(start: dict[str, Any]) -> None:
-    async with await aio_pika.connect(start["amqp"]) as connection:
-        channel = await connection.channel()
-        await channel.declare_queue(start["queue"], durable=False)
-        _, jobs = make_workers(start)
-        with pytest.raises(ConfigurationError, match=r"\(ChannelPreconditionFailed\)"):
-            await jobs.__aenter__()

@@ -57,7 +57,7 @@ async def test_processes_share_a_job(shop: Shop, jobs: Workers, sandbox: Sandbox
     await jobs.submit("refund", orders, job="job")
     sandbox.faults.add("refund", Latency(seconds=0.1))
     async with shop.workers() as others, Journal.open(url) as journal:
-        lease = await journal.job("job").take("another", 1)
+        lease = await journal.job("job").take(1)
         assert await jobs.run_slice("job", 1) is BUSY
         async with make_client(sandbox) as gateway:
             with pytest.raises(JobBusyError):  # a slice is not waited for
@@ -85,7 +85,7 @@ async def test_what_a_queue_lost_is_handed_over_again_after_a_while(
     ):
         assert [await jobs.sweep(), await others.sweep(), await jobs.sweep()] == [0, 0, 0]
         shop.queue.clear()
-        await journal.postpone([("job", number) for number in (1, 2, 3)], 0)
+        await journal.make_due([("job", number) for number in (1, 2, 3)])
         assert await strangers.sweep() == 0
         with pytest.raises(JobConflictError, match="not this client's: its merchant_id is 'M1'"):
             await strangers.run_slice("job", 1)
@@ -128,7 +128,7 @@ async def test_what_is_left_is_run_later_and_what_is_held_once_it_is_decided(
         assert await shop.work(jobs) == [LEFT]
         assert await jobs.sweep() == 0
         sandbox.faults.clear()
-        await journal.postpone([("job", 1)], 0)
+        await journal.make_due([("job", 1)])
         assert await jobs.sweep() == 1
         sandbox.faults.add("refund", Status(status=500, times=1))
         assert await shop.work(jobs) == [FINISHED]
@@ -157,7 +157,7 @@ async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, ur
         for batch in (gateway.resume(job), gateway.refund(orders, job=job)):
             with pytest.raises(JobConflictError, match="was cut into slices"):
                 await batch
-        wrong: list[Any] = ["1", 1.0, True, None, -1, 9, 2**40, 2**70]
+        wrong: list[Any] = ["1", 1.0, True, None, -1, 9]
         for number in wrong:
             error = JobNotFoundError if number == 9 else ConfigurationError
             for call in (jobs.run_slice("cut", number), gateway.resume(job, slice_number=number)):
@@ -165,5 +165,4 @@ async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, ur
                     await call
         await gateway.refund(seeded(sandbox, 1), job=journal.job("whole"))
     assert effects(sandbox, orders) == [0] * 4
-    with pytest.raises(JobConflictError, match="'whole' is in one piece"):
-        await jobs.result("whole")
+    assert len(await jobs.result("whole")) == 1

@@ -21,8 +21,8 @@ _NEW_TABLES = re.compile(r"(TABLE|ON) gateway_(chunks|slices|payout_keys) ")
 _TEXTS = ("code", "text", "said", "proof", "note")
 _CHANGES = """
 ALTER TABLE gateway_jobs ADD COLUMN gateway TEXT NOT NULL DEFAULT '';
-INSERT INTO gateway_slices (job_id, slice, first, last, total, finished, due_at, tries)
-SELECT job_id, slice, first, last, total, finished, due_at, tries FROM earlier_slices;
+INSERT INTO gateway_slices (job_id, slice, first, last, total, finished, due_at)
+SELECT job_id, slice, first, last, total, finished, due_at FROM earlier_slices;
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
 SELECT id, 0, 0, total - 1, total FROM gateway_jobs WHERE imported AND slice_size = 0;
 UPDATE gateway_slices SET (epoch, owner, expires_at) = (
@@ -77,7 +77,6 @@ def _convert_chunks(connection: sa.Connection, job_id: int) -> None:
             row.state,
             **{name: getattr(row, name) for name in _TEXTS},
             reference=reference,
-            request=row.request_id,
             ended_at=row.ended_at,
             sent=sent.get(row.request_id, ""),
         )
