@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import attrs
 from cyclopts import Parameter
 from cyclopts.types import PositiveFloat, PositiveInt
-from cyclopts.validators import Number
 
 from gateway_async.cli.console import Console
 from gateway_async.cli.settings import Network, Settings, read_settings
@@ -49,7 +48,6 @@ def check_no_password(option: str, url: str | None, place: str) -> None:
         )
 
 
-_AtATime = Parameter(validator=Number(gte=1, lte=1000))
 Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
 Source = Annotated[Path, _PATH]
@@ -177,7 +175,7 @@ class Pace(Gateway):
             payouts one.
     """
 
-    concurrency: Annotated[int | None, _AtATime, _usually("concurrency"), _PACE] = None
+    concurrency: Annotated[PositiveInt | None, _usually("concurrency"), _PACE] = None
     rate: Annotated[PositiveFloat | None, _PACE] = None
     deadline: Annotated[timedelta | None, _PACE] = None
     stop_after_unknown: Annotated[PositiveInt | None, _usually("stop_after_unknown"), _PACE] = None

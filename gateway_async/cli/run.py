@@ -216,7 +216,7 @@ class Run:
         with contextlib.ExitStack() as opened:
             page = None
             if files.report is not None:
-                page = opened.enter_context(out_file(files.report, warn, option="--report: "))
+                page = opened.enter_context(out_file(files.report, warn))
             try:
                 with out_file(files.out or STDIO, warn) as out:
                     opened.enter_context(self.stop)
@@ -311,9 +311,7 @@ class Run:
         go_on = self.console.line
         if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
             go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
-        in_doubt = (f"{held:,} held for your decision", f"{unknown:,} not known yet")
-        counts = [text for count, text in zip((held, unknown), in_doubt, strict=True) if count]
-        doubt = f"{' and '.join(counts)}; see them with"
+        doubt = f"{held:,} held for your decision, {unknown:,} not known yet; see them with"
         show = line("jobs", "show", job)
         decide = line("jobs", "resolve", job, "OUTCOME", "INDEX", "--note", "WHY")
         write = line("jobs", "outcomes", job, "--out", "outcomes.csv")

@@ -199,7 +199,7 @@ def csv_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, A
 
 
 @contextlib.contextmanager
-def out_file(path: Path, warn: Callable[[str], None], *, option: str = "") -> Iterator[TextIO]:
+def out_file(path: Path, warn: Callable[[str], None]) -> Iterator[TextIO]:
     """Begin a file that has no name; it gets its name if the block ends without an error.
 
     So a kill leaves nothing behind. Only its owner may read it. A file that is there by then is
@@ -208,7 +208,6 @@ def out_file(path: Path, warn: Callable[[str], None], *, option: str = "") -> It
     Args:
         path: The file; `-` for standard output.
         warn: Called with what a person should know.
-        option: Begins the message where it cannot be written.
 
     Raises:
         ConfigurationError: If it cannot be written.
@@ -216,11 +215,11 @@ def out_file(path: Path, warn: Callable[[str], None], *, option: str = "") -> It
     """
     is_stdout = path == STDIO
     if not is_stdout and path.exists() and not path.is_file():
-        raise ConfigurationError(f"{option}{path} is no file; name one")
+        raise ConfigurationError(f"{path} is no file; name one")
     try:
         raw = sys.stdout.buffer if is_stdout else tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115  # below
     except OSError as error:
-        raise ConfigurationError(f"{option}cannot write {path}: {error.strerror}") from None
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     file = _Patient(raw, "standard output" if is_stdout else path)
     try:
         yield file

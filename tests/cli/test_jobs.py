@@ -33,7 +33,10 @@ async def held(shell: Shell) -> Ended:
 
 async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> None:
     ran = await held(shell)
-    assert "50 held for your decision; see them with:\n  gateway-async jobs show" in ran.stderr
+    assert (
+        "50 held for your decision, 0 not known yet; see them with:\n  gateway-async jobs show"
+        in ran.stderr
+    )
     decide = "gateway-async jobs resolve night OUTCOME INDEX --note WHY"
     assert decide in ran.stderr
     page = (shell.folder / "night.html").read_text(encoding="utf-8")

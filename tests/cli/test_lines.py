@@ -58,7 +58,6 @@ NAMED = [
     ("nothing-like-it", "Unknown command"),
     ("refund --dryrun orders.csv --yes", "--dryrun is no option of this command"),
     ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
-    ("refund orders.csv --concurrency 1000000000000", "<= 1000"),
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
     ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
