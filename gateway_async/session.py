@@ -122,9 +122,8 @@ class Gate:
     async def sleep(self, seconds: float) -> None:
         """Sleep for so long, at most until the deadline or a stop."""
         seconds = min(seconds, self.deadline - asyncio.get_running_loop().time())
-        if seconds > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), seconds)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), seconds)
 
     async def wait_open(self) -> None:
         """Wait while the gate is paused.
@@ -486,7 +485,7 @@ class Attempts(Generic[T]):
     def _leaves_open(self, error: GatewayError, tracker: SendTracker) -> bool:
         """Return whether an error leaves open what earlier attempts have done."""
         is_read = self._request.operation.kind is OperationClass.READ
-        if not tracker.started or isinstance(error, NotSentError):
+        if not tracker.started:
             return True
         return isinstance(error, RejectedError) and not is_read
 
@@ -546,14 +545,15 @@ def _masked(request: Request[Any], signature: str, body: bytes) -> bytes:
 
     A signature that also occurs in the signed fields, such as an order number, is no secret.
     """
-    written = signature.encode()
-    if (
-        len(signature) < _SHORTEST_SIGNATURE
-        or body.rfind(written) < 0  # to look from the right is quicker
-        or any(signature in text for text in request.fields.values())
-    ):
+    if len(signature) < _SHORTEST_SIGNATURE:
         return body
-    return body.replace(written, MASK.encode())
+    for variant in {signature, signature.upper()}:  # others write hex digits in upper case
+        written = variant.encode()
+        if body.rfind(written) >= 0 and not any(  # to look from the right is quicker
+            signature in text for text in request.fields.values()
+        ):
+            body = body.replace(written, MASK.encode())
+    return body
 
 
 def _innermost(error: BaseException) -> str:

@@ -53,16 +53,9 @@ def known_references(result: "BatchResult[OrderRef, Any]") -> "References":
     }
 
 
-def not_looked_up(outcome: "Outcome[OrderRef, Any] | None") -> NotSentError:
-    """Return why a refund must not be sent whose earlier refunds are not known.
-
-    Args:
-        outcome: What the look-up says of its transaction; None if it could not be asked for.
-    """
-    if outcome is None:
-        problem = "its transaction_id contains Dialect.selection_separator"
-    else:
-        problem = str(outcome.error or "the reply also lists refunds that were not asked for")
+def not_looked_up(outcome: "Outcome[OrderRef, Any]") -> NotSentError:
+    """Return why a refund must not be sent whose look-up does not show its earlier refunds."""
+    problem = str(outcome.error or "the reply also lists refunds that were not asked for")
     return NotSentError(
         f"{NOT_LOOKED_UP} ({problem}); ask the gateway how a look-up selects refunds "
         "(Dialect.selection_fields), or switch RecoveryPolicy.hold_alike_hours off"

@@ -18,7 +18,6 @@ from gateway_async.batching.alike import (
     problem_of,
 )
 from gateway_async.batching.chunks import Chunk, FailedChunk
-from gateway_async.batching.feed import check_order
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Sender
 from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError
@@ -88,25 +87,17 @@ class Baseline:
             return chunk, references, None
         if len(barred) < len(chunk):
             return chunk.part(set(range(len(chunk))) - {*barred}), references, None
-        asked = {outcome.order.value for outcome in result}
-        unread = [
-            barred[place]
-            for place, order in enumerate(chunk.orders)
-            if order.transaction_id in asked and not isinstance(barred[place], AlikeRefundError)
-        ]
+        unread = [why for why in barred.values() if not isinstance(why, AlikeRefundError)]
         return None, references, problem or next(iter(unread), None)
 
     async def _find_refunds(self, chunk: Chunk) -> "BatchResult[OrderRef, Any]":
-        """Look up the refunds of a chunk's transactions, as far as a look-up can name them."""
+        """Look up the refunds of a chunk's transactions."""
         refs = [OrderRef(transaction_id=order.transaction_id) for order in chunk.orders]
-        dialect = self._session.dialect
-        refs = [ref for ref in refs if check_order(SEARCH_REFUNDS, ref, dialect) is None]
         found = Results(SEARCH_REFUNDS.record_class)
         sender = Sender(self._session, SEARCH_REFUNDS, self._gate, found, found.add)
         self.senders.append(sender)
         try:
-            if refs:
-                await sender.send(Chunk(range(len(refs)), refs), {})
+            await sender.send(Chunk(range(len(refs)), refs), {})
         finally:
             self.senders.remove(sender)
             self._results.requests += found.requests
@@ -127,8 +118,8 @@ class Baseline:
         listed = {outcome.order.value: outcome for outcome in result}
         made_beside = None
         for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
-            outcome = listed.get(order.transaction_id)
-            found = () if outcome is None else outcome.record or ()
+            outcome = listed[order.transaction_id]
+            found = outcome.record or ()
             of_all, of_alike = (
                 hash(order.transaction_id),
                 hash((order.transaction_id, order.refund_amount)),

@@ -59,8 +59,16 @@ def _check_values(operation: "Operation", orders: "Sequence[Any]", dialect: "Dia
     """
     if operation.is_look_up:
         selection_fields(orders, dialect)
-    else:
-        check_amounts(orders, dialect)
+        return
+    check_amounts(orders, dialect)
+    separator = dialect.selection_separator
+    for order in orders if operation.recovered_by else ():
+        if separator in order.transaction_id:
+            raise InvalidOrderError(
+                f"{describe(order)}.transaction_id: contains {separator!r}, which separates two "
+                "references in a look-up, so that its outcome could not be looked up; if the "
+                "gateway separates them otherwise, set Dialect.selection_separator"
+            )
 
 
 class Source(Protocol):
@@ -201,6 +209,7 @@ class OrderFeed:
         self.chunk_size: int = min(policy.chunk_size or limit, limit)
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
+        self._separator = dialect.selection_separator if operation.recovered_by else None
         self._order_classes = {operation.order_class}
         self._is_payout = operation.kind is OperationClass.KEYED
         duplicates = "reject" if self._is_payout else policy.duplicates
@@ -374,22 +383,13 @@ class OrderFeed:
         if not orders:
             return
         self._pulled += len(orders)
-        added = 0
-        try:
-            if not self._waiting and self._make_ready(indices, orders):
-                return
-            for index, order in zip(indices, orders, strict=True):
-                if (problem := self.check(order)) is not None:
-                    self._refuse(index, order, problem)
-                else:
-                    self._let_wait(index, order)
-                added += 1
-        except BaseException:  # raised again: of a check, or of a signal handler
-            error = NotSentError("nothing was sent: the orders could not be checked")
-            if self._ready is None:
-                for index, order in zip(indices[added:], orders[added:], strict=True):
-                    self._refuse(index, order, error)
-            raise
+        if not self._waiting and self._make_ready(indices, orders):
+            return
+        for index, order in zip(indices, orders, strict=True):
+            if (problem := self.check(order)) is not None:
+                self._refuse(index, order, problem)
+            else:
+                self._let_wait(index, order)
 
     def _make_ready(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> bool:
         """Make orders the next chunk, if all are right and no identity occurs twice."""
@@ -401,6 +401,7 @@ class OrderFeed:
             len(identities) < len(orders)
             or (self.is_serial and not all(map(identities.isdisjoint, others)))
             or (self._is_look_up and len({order.kind for order in orders}) > 1)
+            or (self._separator and self._separator in "\n".join(identities))
         ):
             return False
         indices = indices if type(indices) is range else _compact(indices)

@@ -110,7 +110,7 @@ class Glance:
 
         Args:
             reply: The reply; its signature may be emptied.
-            payload: The same decoded.
+            payload: The same decoded, no field of it named twice.
             listed: The JSON array of the orders, as it was sent; empty where a value has a brace.
             overall: Code and text of its overall result.
         """
@@ -123,14 +123,12 @@ class Glance:
     def _read_layout(
         self, reply: bytes, payload: "Mapping[str, Any]", listed: bytes, colon: bytes, comma: bytes
     ) -> _Layout | None:
-        name = b'"%s"' % self._list_field.encode()
-        opening = b"%s%s[" % (name, colon)
+        opening = b'"%s"%s[' % (self._list_field.encode(), colon)
         before, found, rest = reply.partition(opening)
         close = rest.rfind(b"}]") + 1
         sent = _spaced(listed, colon, comma)
         first = b"" if sent is None else sent[1 : sent.find(b"}")]
-        is_one = found and reply.count(name) == 1
-        if not (is_one and close and first and rest.startswith(first)):
+        if not (found and close and first and rest.startswith(first)):
             return None
         head, end = before + opening, rest[close:]
         added = rest[len(first) : rest.find(b"}", len(first))]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     """Code and text of the overall result that a reply names."""
 
 _CASELESS = frozenset({"currency", "payment_currency", "source_currency", "request_id"})
-_NAMES = ("transaction_id", "order_no")
+_MOST_ITEMS = 10_000
 MESSAGES = ("error_message", "refund_message", "failure_reason")
 """Fields of an item that hold the reason why it was not done."""
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
@@ -96,9 +96,15 @@ def judge(  # noqa: PLR0913  # what a reply is held against
 
 
 def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
-    """Return the reply's list; empty for null, None where there is none."""
+    """Return the reply's list; empty for null, None where there is none.
+
+    Raises:
+        ReplyUnreadableError: If it has over 10,000 items, which would take seconds to match.
+    """
     value = payload.get(operation.list_field or "", "missing")
     if isinstance(value, list):
+        if len(value) > _MOST_ITEMS:
+            raise ReplyUnreadableError(f"the reply lists {len(value)} items")
         return value
     if isinstance(value, dict):
         return [value]
@@ -204,7 +210,7 @@ def _match_by_identity(
     conflicts: set[int] = set()
     unexpected: list[object] = []
     for item in listed:
-        if not isinstance(item, dict) or any(isinstance(item.get(name), list) for name in _NAMES):
+        if not isinstance(item, dict):
             unexpected.append(item)
             continue
         transaction_id = identifier(item.get("transaction_id"))

@@ -407,15 +407,8 @@ class WorkerPool:
         """Check a collection whole, then start the workers."""
         await self._feed.check_all()
         self._workers, gate = tasks, self._run.gate
-        have_begun = False
-        try:
-            for number in range(self._policy.concurrency):
-                tasks.start(self._work(), f"{self._run.operation} worker {number}")
-            have_begun = True
-        finally:
-            if not have_begun:  # nothing waits for the tasks that were made
-                gate.stop("the batch could not begin")
-                self.abandon()
+        for number in range(self._policy.concurrency):
+            tasks.start(self._work(), f"{self._run.operation} worker {number}")
         if gate.deadline < math.inf:
             loop = asyncio.get_running_loop()
             self._alarm = loop.call_at(gate.deadline, self._end_waiting)

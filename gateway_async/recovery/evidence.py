@@ -17,7 +17,7 @@ from gateway_async.operations import OPERATIONS, REFUND
 from gateway_async.outcomes import ListedOutcomes, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from gateway_async.dialect import Dialect
     from gateway_async.models.records import RefundRecord
@@ -196,7 +196,6 @@ class PaymentOrders:
         return evidence
 
 
-NOT_ASKED = Evidence(_UNKNOWN, "it cannot be looked up")
 _BESIDE_ITSELF = Evidence(_UNKNOWN, "the same order was also given as one that is settled")
 _SHARED = Evidence(
     _UNKNOWN, "what is shown may be the work of another order of the same transaction"
@@ -352,15 +351,13 @@ def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> li
     return list(found.values())
 
 
-def find_control(
-    chunks: "Sequence[ChunkResult]", is_askable: "Callable[[str], bool]"
-) -> ControlRefund | None:
+def find_control(chunks: "Sequence[ChunkResult]") -> ControlRefund | None:
     """Find a refund that the gateway said it did, with its reference."""
     for chunk in chunks:
         for _, operation, outcome in _outcomes_of(chunk, _DONE):
-            name = outcome.order.transaction_id
-            if operation is REFUND and _reference(outcome) and is_askable(name):
-                return ControlRefund(name, _reference(outcome), own_marker(outcome))
+            if operation is REFUND and (reference := _reference(outcome)):
+                transaction_id = outcome.order.transaction_id
+                return ControlRefund(transaction_id, reference, own_marker(outcome))
     return None
 
 

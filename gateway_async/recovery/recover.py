@@ -8,21 +8,19 @@ records prove; this module makes the look-ups, waits, and puts the outcomes in p
 import asyncio
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.chunks import AnsweredChunk
-from gateway_async.batching.feed import check_order
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import open_runner
 from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OrderRef, OutcomeStatus, marked, reference_of
-from gateway_async.operations import OPERATIONS, QUERY, REFUND
+from gateway_async.operations import OPERATIONS, REFUND
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.evidence import (
-    NOT_ASKED,
     RECOVERABLE,
     ControlRefund,
     Evidence,
@@ -80,7 +78,7 @@ class Recovery:
             result = given if isinstance(given, BatchResult) else as_result(given)
             all_known = is_whole_batch(result)  # outcomes that were put together are none
             self._transactions = find_transactions(result.chunks, all_known=all_known)
-            self._control = find_control(result.chunks, self._is_askable)
+            self._control = find_control(result.chunks)
             changed = await self._change(result)
         except BaseException as error:
             span.end(dict.fromkeys(OutcomeStatus, 0), 0, error=error)
@@ -161,21 +159,13 @@ class Recovery:
         evidence: dict[Unsettled, Evidence] = {}
         for operation in RECOVERABLE:
             asked = [t for t in self._transactions if t.operation is operation and t.left]
-            names = [each.name for each in asked if self._is_askable(each.name)]
+            names = [each.name for each in asked]
             lookups: dict[str, LookupResult] = {}
             for start in range(0, len(names), _REQUESTED_AT_ONCE):
                 lookups |= await self._ask(operation, names[start : start + _REQUESTED_AT_ONCE])
             for each in asked:
-                if (lookup := lookups.get(each.name)) is None:
-                    evidence |= dict.fromkeys(each.left, NOT_ASKED)
-                else:
-                    evidence |= each.judge(lookup, self._session.dialect)
+                evidence |= each.judge(lookups[each.name], self._session.dialect)
         return evidence
-
-    def _is_askable(self, name: str) -> bool:
-        """Say whether a look-up can ask for a transaction: its name may hold the separator."""
-        ref = OrderRef(transaction_id=name)
-        return check_order(QUERY, ref, self._session.dialect) is None
 
     async def _ask(
         self, operation: "Operation", names: "Sequence[str]"
@@ -303,7 +293,7 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
 
 def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
     """Return an unknown outcome with what was found of it."""
-    outcome, evidence = unsettled.outcome, unsettled.evidence or NOT_ASKED
+    outcome, evidence = unsettled.outcome, cast("Evidence", unsettled.evidence)
     if evidence.item is not None:
         record_class = OPERATIONS[unsettled.operation.recovered_by].record_class
         exchange = attrs.evolve(outcome.exchange, record_class=record_class)

@@ -52,6 +52,8 @@ KEEP_IDLE_SECONDS = 1.0
 _READ_BYTES = 256 * 1024
 """How much of a reply aiohttp buffers; the setting of a given session is not used."""
 
+_TURNS_TO_READ = 3
+"""Of the loop, before a request is too late: if it stood still, it may have the reply to read."""
 _KEPT_URLS = 64
 _TIMED_OUT = HTTPStatus.REQUEST_TIMEOUT.value
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
@@ -121,6 +123,11 @@ class AiohttpTransport:
         if session is not None and not isinstance(session, aiohttp.ClientSession):
             raise ConfigurationError(
                 f"session: expected aiohttp.ClientSession, got {type(session).__name__}"
+            )
+        if session is not None and _sends_otherwise(session):
+            raise ConfigurationError(
+                "session: expected one that sends as aiohttp does: with a `_request` or a "
+                "request_class of its own, nobody could say what was sent"
             )
         self.base_url = base_url
         self._url = functools.lru_cache(_KEPT_URLS)(lambda path: URL(base_url + path))
@@ -277,8 +284,6 @@ class AiohttpTransport:
         if session is None:
             generator = self._own_session()
             session = await anext(generator)  # which awaits nothing: no other task opens one too
-        elif session.closed:
-            raise NotSentError("nothing was sent: the given session= is closed")
         opened = self._opened[loop] = _Opened(
             session,
             Alarm(loop, self._timeouts),
@@ -332,7 +337,10 @@ class Alarm:
             self._wakes_at = moment
             self._timer = self._loop.call_at(moment, self._look)
 
-    def _look(self) -> None:
+    def _look(self, turns: int = _TURNS_TO_READ) -> None:
+        if turns:
+            self._loop.call_soon(self._look, turns - 1)
+            return
         self._timer, self._wakes_at, now = None, math.inf, self.now()
         for deadline in self.deadlines:
             if deadline.due <= now:
@@ -398,6 +406,14 @@ class Deadline:
         self._alarm.deadlines.discard(self)
         if self.missed:
             self._task.uncancel()
+
+
+def _sends_otherwise(session: aiohttp.ClientSession) -> bool:
+    """Return whether a session may repeat a request, or send other bytes than it is given."""
+    return (
+        type(session)._request is not aiohttp.ClientSession._request  # noqa: SLF001  # no public name
+        or session._request_class is not aiohttp.ClientRequest  # noqa: SLF001  # likewise
+    )
 
 
 def _check_unasked(response: aiohttp.ClientResponse, payload: TrackedPayload) -> None:

@@ -79,11 +79,11 @@ class SendTracker:
         """Note that the body is about to be written.
 
         Raises:
-            ConnectionAbortedError: If the request was given up before.
+            ConnectionAbortedError: If the request was given up before, or written already.
             GatewayError: What the check raises.
         """
-        if self.revoked:
-            raise ConnectionAbortedError("the request was given up before it was written")
+        if self.revoked or self.started:
+            raise ConnectionAbortedError("the request was given up, or written, before")
         if self.check is not None:
             self.check()
         self.started = True

@@ -106,6 +106,7 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
 
 # JSON
 
+_UNREADABLE = "one that is broken, truncated, nested too deep, or names a field twice"
 NO_DIGITS = bytes({*range(256)} - {*b"0123456789"})
 _SURROGATE, _REPLACEMENT = rb"\ud", rb"\ufffd"
 _ESCAPE = re.compile(
@@ -129,16 +130,25 @@ def decode_json(body: bytes) -> dict[str, Any]:
         value = orjson.loads(text)
         if isinstance(value, dict):
             written = orjson.dumps(value)
-            if written != text and _digits(written) != _digits(text):  # or written otherwise
-                return dict(json.loads(text, strict=False))
-            return value
+            if written == text or _kept(written) == _kept(text):  # or written otherwise
+                return value
+            with contextlib.suppress(ValueError):
+                return dict(json.loads(text, strict=False, object_pairs_hook=_distinct))
     is_object = text.startswith(b"{")
-    problem = "one that is broken, truncated or nested too deep" if is_object else kind_of(text)
+    problem = _UNREADABLE if is_object else kind_of(text)
     raise ReplyUnreadableError(f"expected a JSON object, got {problem} ({len(body)} bytes)")
 
 
-def _digits(text: bytes) -> bytes:
-    return text.translate(None, NO_DIGITS)
+def _kept(text: bytes) -> tuple[bytes, int]:
+    """Return what of a text must not be lost: digits, and names and texts by their quotes."""
+    return text.translate(None, NO_DIGITS), text.count(b'"')
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if any(fields[name] != value for name, value in pairs):
+        raise ValueError
+    return fields
 
 
 def _with_whole_characters(body: bytes) -> bytes:

@@ -246,19 +246,32 @@ async def test_a_name_on_the_wire_that_the_reply_reads_otherwise_proves_nothing(
     assert statuses(result) == [SUCCEEDED] * 10 + [UNKNOWN] * 10
 
 
-async def test_no_layout_is_learnt_of_a_reply_with_two_lists() -> None:
-    """The last of them counts, and the first may say otherwise."""
-
+@pytest.mark.parametrize("name", ["refund_orders", "refund_status"])
+async def test_a_reply_that_names_a_field_twice_and_differently_proves_nothing(name: str) -> None:
     def answer(asked: Asked) -> bytes:
         done = json.dumps(asked.done())
         listed = done[done.index('"refund_orders"') : done.rindex("}]") + 2]
-        refused = listed.replace('"refund_status": "1"', '"refund_status": "0"')
-        both = f"{refused}, {listed}" if len(transport.asked) == 1 else refused
-        return done.replace(listed, both).encode()
+        status = '"refund_status": "1"'
+        other = status.replace("1", "2")
+        twice = {
+            "refund_orders": f"{listed.replace(status, other)}, {listed}",
+            "refund_status": listed.replace(status, f"{other}, {status}"),
+        }
+        return done.replace(listed, twice[name]).encode()
 
-    transport = MemoryTransport(answer)
-    result = await client_over(transport, policy=TEN).refund(refunds(20))
-    assert statuses(result) == [SUCCEEDED] * 10 + [UNKNOWN] * 10
+    result = await client_over(MemoryTransport(answer), policy=TEN).refund(refunds(20))
+    assert statuses(result) == [UNKNOWN] * 20
+    assert "names a field twice" in str(result[0].error)
+
+
+async def test_a_reply_of_far_more_items_than_orders_proves_nothing() -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        done = asked.done()
+        return {**done, "refund_orders": [*done["refund_orders"], *[{}] * 10_000]}
+
+    result = await client_over(MemoryTransport(answer), policy=TEN).refund(refunds(1))
+    assert statuses(result) == [UNKNOWN]
+    assert "the reply lists 10001 items" in str(result[0].error)
 
 
 # Look-ups

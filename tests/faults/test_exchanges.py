@@ -14,7 +14,13 @@ import aiohttp
 import attrs
 import pytest
 
-from gateway_async import OutcomeStatus, OutcomeUnknownError, ReplyStatusError, Timeouts
+from gateway_async import (
+    ConfigurationError,
+    OutcomeStatus,
+    OutcomeUnknownError,
+    ReplyStatusError,
+    Timeouts,
+)
 from gateway_async.sandbox import faults
 from tests.faults.trial import ATTEMPTS, Trial, error_of, status_of
 from tests.orders import client_at
@@ -142,6 +148,16 @@ async def test_a_reply_that_drips_beyond_the_total_time_is_not_asked_for_again(
     assert requests == 1
 
 
+async def test_a_reply_that_came_while_the_loop_stood_still_is_read(clock: Clock) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_message(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        clock.advance()
+
+    async with serving(answer) as url, client_at(url, timeouts=PATIENT) as gateway:
+        assert (await gateway.call("/v1/x", {}, reply="text")).data == "ok"
+
+
 async def test_a_body_may_take_longer_to_write_than_a_silence(clock: Clock) -> None:
     async def read_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         clock.advance()
@@ -221,6 +237,19 @@ async def test_the_settings_of_a_given_session_change_nothing(
     assert statuses(other) == statuses(plain)
     assert type(other[0].error) is type(plain[0].error)
     assert (used, trial.requests) == ([], 2 * before)
+
+
+class Rewriting(aiohttp.ClientRequest):
+    """One that may send other bytes than it is given."""
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class")
+async def test_a_session_that_does_not_send_as_aiohttp_does_is_refused() -> None:
+    repeating = type("Repeating", (aiohttp.ClientSession,), {"_request": print})
+    async with repeating() as one, aiohttp.ClientSession(request_class=Rewriting) as other:
+        for session in (one, other):
+            with pytest.raises(ConfigurationError, match="nobody could say what was sent"):
+                client_at("http://127.0.0.1:1", session=session)
 
 
 async def test_a_given_session_that_is_closed_as_a_request_begins(trial: Trial) -> None:

@@ -15,6 +15,7 @@ from gateway_async import (
     BatchResult,
     ConfigurationError,
     Dialect,
+    InvalidOrderError,
     NotDoneError,
     Outcome,
     OutcomeStatus,
@@ -239,21 +240,21 @@ async def test_recovery_takes_outcomes_of_another_process(sandbox: Sandbox, make
             await gateway.recover(wrong)
 
 
-async def test_a_reference_that_no_look_up_can_ask_for_stays_unknown_and_is_no_control(
-    sandbox: Sandbox, make: Make
+@pytest.mark.parametrize("as_stream", [False, True])
+async def test_an_order_that_no_look_up_could_ask_for_is_not_sent(
+    sandbox: Sandbox, make: Make, *, as_stream: bool
 ) -> None:
-    gateway = make(recovery=REFERENCES)
-    result = await lost(sandbox, gateway)
-    odd = [
-        attrs.evolve(outcome, order=attrs.evolve(outcome.order, transaction_id="T,1"))
-        for outcome in (result.succeeded[0], result.unknown[0])
+    orders = [
+        attrs.evolve(order, transaction_id=f"{order.transaction_id},1") for order in seeded(sandbox)
     ]
-
-    recovered = await gateway.recover([*odd, *result])
-
-    assert recovered.counts[NOT_SENT] == 2
-    assert recovered[1].status is UNKNOWN
-    assert "cannot be looked up" in str(recovered[1].error)
+    if not as_stream:
+        with pytest.raises(
+            InvalidOrderError, match=r"transaction_id: contains ',', which separates"
+        ):
+            await make().refund(orders)
+    else:
+        assert statuses(await make().refund(iter(orders))) == [NOT_SENT] * len(orders)
+    assert not sandbox.requests
 
 
 async def test_a_yielded_outcome_must_be_given_itself(sandbox: Sandbox, make: Make) -> None:

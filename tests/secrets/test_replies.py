@@ -195,11 +195,14 @@ async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str
     await _catch(net, _client(rewrite), "pay_direct", *["payout"] * (not is_kept))
 
 
-async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> None:
+@pytest.mark.parametrize("written", [str, str.upper])
+async def test_a_signature_shows_nowhere_that_a_refusal_quotes(
+    net: Dragnet, written: Callable[[str], str]
+) -> None:
     """As gateways do that say that it is wrong."""
 
     def refuse(asked: Asked, _: HttpResponse) -> object:
-        text = f"no: {asked.fields['encryption_data']}"
+        text = f"no: {written(asked.fields['encryption_data'])}"
         said = {"return_status": "7", "return_message": text}
         if asked.message.path != "/v1/authorise":
             return said

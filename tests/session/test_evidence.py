@@ -115,6 +115,22 @@ async def test_a_reply_to_a_body_that_was_never_written_is_a_loud_error() -> Non
     assert result.counts[OutcomeStatus.NOT_SENT] == 450
 
 
+async def test_a_body_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever repeats a request behind the client's back."""
+    writers: list[AsyncMock] = []
+
+    async def send_twice(*_: object, data: Any, **__: object) -> Any:
+        for writer in (AsyncMock(), AsyncMock()):
+            writers.append(writer)
+            await data.write_with_length(writer, None)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", send_twice)
+    async with client_at("https://gateway.example") as gateway:
+        result = await gateway.refund(refunds(1))
+    assert [writer.write.await_count for writer in writers] == [1, 0]
+    assert result.counts[OutcomeStatus.UNKNOWN] == 1
+
+
 @pytest.mark.parametrize("failure", LOST + UNREADABLE, ids=lambda one: type(one).__name__)
 async def test_the_same_failure_means_unknown_once_the_body_was_written(
     failure: Any, monkeypatch: pytest.MonkeyPatch
