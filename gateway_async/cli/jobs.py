@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -22,9 +22,9 @@ from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
-from gateway_async.journal.rows import Row
+from gateway_async.journal.rows import NEVER_SENT, Row
 from gateway_async.journal.states import IN_DOUBT
-from gateway_async.operations import OPERATIONS, OperationClass
+from gateway_async.operations import OPERATIONS, Operation, OperationClass
 from gateway_async.report.report import Totals
 
 _DIGITS = 16
@@ -42,6 +42,7 @@ class KnownJob:
 
     Attributes:
         name: Its name.
+        operation: What is done with its orders.
         place: Its journal: the path of the file, or the database.
         status: How far it has come; None where it is new: none of its orders can have been sent.
         before: How far the jobs of the same orders have come after which it is, or was, made again.
@@ -49,6 +50,7 @@ class KnownJob:
     """
 
     name: str
+    operation: Operation
     place: str
     status: JobStatus | None = None
     before: tuple[JobStatus, ...] = ()
@@ -64,6 +66,12 @@ class KnownJob:
     def states(self) -> dict[str, int]:
         """How many of its orders are in each state; empty where it is new."""
         return {} if self.status is None else states_of(self.status)
+
+    @property
+    def is_asked_about(self) -> bool:
+        """Whether a person confirms what is sent: money leaves, or is sent once more."""
+        is_repeated = self.status is None and bool(self.others or self.before)
+        return self.operation.confirms or is_repeated
 
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
@@ -130,6 +138,7 @@ def find_job(
     operation = file.operation
     name = job if job is not None else name_of_orders(operation.name, settings, file.digest)
     settings.open_journal().job(name)  # refuses what is no name
+    new = KnownJob(name, operation, settings.place)
     made_again = (f"{name}-again-{number}" for number in itertools.count(2))
     names = itertools.chain([name], made_again if job is None else ())
 
@@ -147,16 +156,23 @@ def find_job(
             if not found:
                 others = [one async for one in _others(journal, settings, file)]
         if not found:
-            return KnownJob(name, settings.place, others=tuple(others))
-        known = KnownJob(found[-1].name, settings.place, found[-1], before=tuple(found[:-1]))
+            return attrs.evolve(new, others=tuple(others))
+        known = _known(found[-1], settings, before=tuple(found[:-1]))
         if again and known.is_done:
-            return KnownJob(f"{name}-again-{len(found) + 1}", settings.place, before=tuple(found))
+            return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=tuple(found))
         return known
 
     place = settings.journal_file
     if place is not None and not place.exists():  # a server is asked
-        return KnownJob(name, settings.place)
+        return new
     return asyncio.run(find())
+
+
+def _known(
+    status: JobStatus, settings: Settings, *, before: tuple[JobStatus, ...] = ()
+) -> KnownJob:
+    operation = OPERATIONS[status.operation]
+    return KnownJob(status.name, operation, settings.place, status, before=before)
 
 
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
@@ -185,14 +201,50 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
 # Running one
 
 
-def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | None = None) -> int:
+def find_left(
+    settings: Settings, known: KnownJob, file: OrderFile | None = None, *, most: int = 0
+) -> tuple[Totals, list[Any]]:
+    """Return what the next run of a job sends in all, and the first of its orders.
+
+    With `resend_absent`, that is all that it may send: a look-up shows first what is absent.
+
+    Args:
+        settings: Name the journal.
+        known: The job.
+        file: The file that it is made from; None where the journal has its orders.
+        most: How many of its orders are returned.
+    """
+    if known.status is None and file is not None:
+        return file.totals, [*itertools.islice(file.orders(), most)]
+    totals, first = Totals(dialect=settings.dialect), list[Any]()
+    resends = settings.recovery.resend_absent and known.operation.recovered_by
+
+    async def read() -> None:
+        async with settings.open_journal(create=False) as journal:
+            async for row in rows_of(journal, known.name):
+                may_be_absent = row.state in IN_DOUBT and row.known.proof != NEVER_SENT
+                if row.state is JobState.NEW or (resends and may_be_absent):
+                    totals.add(known.operation.moved_by(row.order))
+                    first.extend([row.order] * (len(first) < most))
+
+    asyncio.run(read())
+    return totals, first
+
+
+def question(settings: Settings, known: KnownJob, file: OrderFile | None = None) -> str:
+    """Return what is asked before a job is run; empty where nothing is left to send."""
+    left, _ = find_left(settings, known, file)
+    return f"{known.operation} {left} at {settings.address}" if left.orders else ""
+
+
+def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bool = False) -> int:
     """Run a job, write the outcomes of all of its orders, and return the exit code.
 
     Args:
         run: Takes in what it comes to.
         known: The job.
-        question: What a person is asked, unless the job is done; nothing is asked if it is empty.
         file: The file that it is made from; None where the journal has its orders.
+        yes: Whether no person is asked.
 
     Raises:
         ConfigurationError: If the answer was no.
@@ -200,8 +252,9 @@ def run_job(run: Run, known: KnownJob, question: str = "", file: OrderFile | Non
     run.job = known.name
     if run.again and known.status is None:
         run.settings = _settings_of_again(run)
-    if question and not known.is_done:
-        run.console.confirm(f"{known}: {question}")
+    asked = "" if yes or not known.is_asked_about else question(run.settings, known, file)
+    if asked:
+        run.console.confirm(f"{known}: {asked}")
     else:
         tell = run.console.say if known.others else run.console.note  # what may be sent once more
         tell(f"{known}{'; nothing is sent' * known.is_done}")
@@ -262,18 +315,6 @@ def _facts(status: JobStatus) -> dict[str, Any]:
     }
 
 
-async def _read(settings: Settings, name: str) -> tuple[JobStatus, Mapping[str, Totals], list[Row]]:
-    """Return how far a job has come, its sums by state, and its first orders in doubt."""
-    async with settings.open_journal(create=False) as journal:
-        status, in_doubt = await journal.status(name), list[Row]()
-        totals = defaultdict[str, Totals](lambda: Totals(dialect=settings.dialect))
-        async for row in rows_of(journal, name):
-            totals[row.state].add(row.operation.moved_by(row.order))
-            if row.state in IN_DOUBT and len(in_doubt) < _SHOWN:
-                in_doubt.append(row)
-    return status, totals, in_doubt
-
-
 @jobs.command(name="list")
 async def list_jobs(
     *, json: bool = False, given: options.Stored = options.Stored(), console: options.Shown
@@ -315,7 +356,13 @@ async def show(
         json: Print one JSON object; the first hundred orders in doubt are under `in_doubt`.
     """
     settings = given.settings()
-    status, totals, in_doubt = await _read(settings, name)
+    async with settings.open_journal(create=False) as journal:
+        status, in_doubt = await journal.status(name), list[Row]()
+        totals = defaultdict[str, Totals](lambda: Totals(dialect=settings.dialect))
+        async for row in rows_of(journal, name):
+            totals[row.state].add(row.operation.moved_by(row.order))
+            if row.state in IN_DOUBT and len(in_doubt) < _SHOWN:
+                in_doubt.append(row)
     operation, count = OPERATIONS[status.operation], sum(totals[one].orders for one in IN_DOUBT)
     is_keyed = operation.kind is OperationClass.KEYED
     naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
@@ -421,11 +468,11 @@ def resume(
     """
     run = Run(command="jobs resume", console=console, given=given)
     run.check()
-    status, totals, _ = asyncio.run(_read(run.settings, name))
+
+    async def read() -> JobStatus:
+        async with run.settings.open_journal(create=False) as journal:
+            return await journal.status(name)
+
+    status = asyncio.run(read())
     run.operation = status.operation
-    left, resent = Totals(dialect=run.settings.dialect), run.settings.recovery.resend_absent
-    for state in (JobState.NEW, *(IN_DOUBT if resent else ())):
-        left.include(totals[state])
-    is_asked = left.orders and OPERATIONS[status.operation].confirms and not given.yes
-    asked = f"{status.operation} {left} at {run.settings.address}" if is_asked else ""
-    return run_job(run, KnownJob(name, run.settings.place, status), asked)
+    return run_job(run, _known(status, run.settings), yes=given.yes)

@@ -6,8 +6,7 @@ it was, and sends nothing that may have been sent.
 """
 
 import contextlib
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import attrs
@@ -15,7 +14,7 @@ import orjson
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, output, print_json
-from gateway_async.cli.jobs import KnownJob, find_job, run_job
+from gateway_async.cli.jobs import KnownJob, find_job, find_left, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
 from gateway_async.cli.outcomes import Kept, result_cells
 from gateway_async.cli.run import Run
@@ -24,7 +23,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
@@ -60,11 +59,7 @@ def send(
         if given.dry_run:
             _show_plan(run, file, known)
             return Exit.DONE
-        question = ""
-        is_repeated = known.others or (known.before and known.status is None)
-        if file.operation.confirms or is_repeated:
-            question = file.question(settings.address)
-        return run_job(run, known, "" if given.yes else question, file)
+        return run_job(run, known, file, yes=given.yes)
 
 
 def look_up(
@@ -112,20 +107,17 @@ def look_up(
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
-    """Show what would be sent: totals, and the first requests, unsigned; no network at all.
-
-    Of a job that has begun, only its journal knows which orders are new: they are counted.
-    """
-    settings, totals, operation = run.settings, file.totals, file.operation
-    states = known.states
+    """Show what would be sent: totals, and the first requests, unsigned; no network at all."""
+    settings, operation = run.settings, known.operation
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
-    left = states.get("new", 0) if states else totals.orders
-    written = _written(file, settings.dialect, size)
-    count, first = -(-left // size), [*itertools.islice(written, 0 if states else _REQUESTS_SHOWN)]
+    left, orders = find_left(settings, known, file, most=_REQUESTS_SHOWN * size)
+    chunks = [orders[at : at + size] for at in range(0, len(orders), size)]
+    first = [_written(operation, chunk, settings.dialect) for chunk in chunks]
+    count = -(-left.orders // size)
     if run.given.json:
-        job = {"command": run.command, "job": known.name, "states": states, "url": url}
-        sent = {"orders": totals.orders, "amounts": totals.amounts, "requests": count}
+        job = {"command": run.command, "job": known.name, "states": known.states, "url": url}
+        sent = {"orders": left.orders, "amounts": left.amounts, "requests": count}
         print_json({"dry_run": True, **job, "others": known.others, **sent, "first": first})
         return
     for number, body in enumerate(first, 1):
@@ -135,22 +127,21 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
     if first and count > len(first):
         output(f"{counted(count - len(first), 'more request')} like these")
     output(str(known))
-    output(file.question(settings.address))
-    output(f"{left:,} to send: at least {counted(count, 'request')} to {url}")
-    output("nothing was sent")
+    if left.orders:
+        output(f"{operation} {left}: at least {counted(count, 'request')} to {url}")
+    output("nothing was sent" if left.orders else "nothing is left to send")
 
 
-def _written(file: OrderFile, dialect: Dialect, size: int) -> Iterator[dict[str, str]]:
-    """Write the orders of a file in chunks of a size, masked as in a repr."""
-    operation, orders = file.operation, map(_masked, file.orders())
+def _written(operation: Operation, chunk: Sequence[Any], dialect: Dialect) -> dict[str, str]:
+    """Write the orders of one request, masked as in a repr."""
+    orders = tuple(map(_masked, chunk))
+    if operation.list_field is None:
+        fields: Mapping[str, str] = encode_fields(orders[0], dialect)
+    else:
+        fields = encode_chunk(operation, orders, dialect).fields
     body_format = dialect.body_formats.get(operation.name, operation.body)
-    while chunk := tuple(itertools.islice(orders, size)):
-        if operation.list_field is None:
-            fields: Mapping[str, str] = encode_fields(chunk[0], dialect)
-        else:
-            fields = encode_chunk(operation, chunk, dialect).fields
-        written = written_fields(fields, body_format, dialect)
-        yield {name: _laid_out(text) for name, text in written.items()}
+    written = written_fields(fields, body_format, dialect)
+    return {name: _laid_out(text) for name, text in written.items()}
 
 
 def _masked(value: Any) -> Any:

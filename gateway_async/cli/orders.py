@@ -135,10 +135,6 @@ class OrderFile:
         read = {*self._inputs, *_WRITTEN}
         return ", ".join(repr(name) for name in self.table.header if name not in read)
 
-    def question(self, address: str) -> str:
-        """Return what is asked before its orders are sent."""
-        return f"{self.operation} {self.totals} at {address}"
-
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
         return hash(identity_of(self.operation)(order)) in self._first

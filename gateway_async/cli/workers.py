@@ -12,7 +12,7 @@ from cyclopts.types import PositiveInt
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, progress
-from gateway_async.cli.jobs import find_job, states_of
+from gateway_async.cli.jobs import find_job, question, states_of
 from gateway_async.cli.orders import open_orders
 from gateway_async.cli.run import Stop
 from gateway_async.cli.settings import Settings
@@ -90,8 +90,8 @@ def submit(
     settings = attrs.evolve(settings, policy=policy)
     with open_orders(orders, operation, settings) as file:
         known = find_job(settings, file, job=job)
-        if file.operation.confirms and not yes:
-            console.confirm(f"{known}, for workers alone: {file.question(settings.address)}")
+        if file.operation.confirms and not yes and (asked := question(settings, known, file)):
+            console.confirm(f"{known}, for workers alone: {asked}")
 
         async def keep() -> int:
             async with settings.open_journal() as journal, settings.client(credentials) as client:

@@ -137,10 +137,9 @@ async def test_a_dry_run_shows_what_would_be_sent_and_asks_no_gateway(shell: She
     ended = await shell("refund orders.csv --dry-run --chunk-size 40")
     assert ended.stderr == "columns that are not sent: 'customer'\n"
     lines, url = ended.stdout.splitlines(), shell.sandbox.base_url
-    assert lines[-4].startswith("new job refund-")  # after the requests: it is what is looked at
-    assert lines[-3:] == [
-        f"refund 120 orders, EUR 120.00 at {url}",
-        f"120 to send: at least 3 requests to {url}/v1/refund",
+    assert lines[-3].startswith("new job refund-")  # after the requests: it is what is looked at
+    assert lines[-2:] == [
+        f"refund 120 orders, EUR 120.00: at least 3 requests to {url}/v1/refund",
         "nothing was sent",
     ]
     for number, text in enumerate(ended.stdout.split("refund_orders = ")[1:]):

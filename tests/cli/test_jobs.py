@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections import Counter
 
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.cli.running import Ended, Shell, names, write
@@ -178,11 +179,11 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
     again = await dry()
     assert f" in {journal} is done: 3 succeeded\n" in again.stdout
     assert journal.read_bytes() == before
-    assert "3 orders, EUR" in again.stdout
-    assert "\n0 to send: at least 0 requests" in again.stdout
-    assert "request 1" not in again.stdout
+    assert again.stdout.endswith("\nnothing is left to send\n")
     facts = json.loads((await dry("--json")).stdout)
-    assert (facts["job"], facts["states"], facts["requests"]) == ("night", {"succeeded": 3}, 0)
+    assert (facts["job"], facts["states"]) == ("night", {"succeeded": 3})
+    nothing = {"orders": 0, "amounts": {}, "requests": 0, "first": []}
+    assert {name: facts[name] for name in nothing} == nothing
 
     rows = shell.rows("orders.csv")
     rows[1]["refund_amount"] = "2.00"  # which is another job, and not alike
@@ -193,6 +194,24 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
         told = planned.stdout + planned.stderr.partition("'customer'\n")[2]
         done = r"\(3 succeeded\)\nnew job refund-\S+ in "
         assert re.search(f"{which}{done}{journal}", told, re.MULTILINE)
+
+
+async def test_what_is_left_of_a_job_is_asked_about_and_planned(shell: Shell) -> None:
+    shell.refunds(110)
+    shell.sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    stopping = "--concurrency 1 --stop-after-unknown 1"
+    await shell(f"refund orders.csv --yes --out o.csv --job night {KEPT} {stopping}", 3)
+    assert Counter(row["state"] for row in shell.rows("o.csv")) == {"held": 50, "new": 60}
+    for line in ("refund orders.csv --job night", "jobs resume night"):
+        asked = await shell(f"{line} --out o.csv {KEPT}", 2)
+        assert "goes on: 50 held, 60 new: refund 60 orders, EUR 60.00 at http" in asked.stderr
+    line = f"refund orders.csv --job night --dry-run {KEPT}"
+    facts = json.loads((await shell(f"{line} --json")).stdout)
+    assert (facts["orders"], facts["amounts"], facts["requests"]) == (60, {"EUR": "60.00"}, 2)
+    first = [json.loads(one["refund_orders"]) for one in facts["first"]]
+    sent = [order["transaction_id"] for chunk in first for order in chunk]
+    assert sent == [row["transaction_id"] for row in shell.rows("orders.csv")[50:]]
+    assert "\nrefund 60 orders, EUR 60.00: at least 2 requests" in (await shell(line)).stdout
 
 
 async def test_a_job_that_sent_nothing_is_not_named_beside_another(shell: Shell) -> None:
