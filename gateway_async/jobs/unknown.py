@@ -44,7 +44,9 @@ class UnknownOrders:
     _lease: "Lease"
     _taken_at: float
 
-    async def look_up(self, rows: "Sequence[Row]", *, hold: bool) -> "tuple[int, list[Finding]]":
+    async def look_up(
+        self, rows: "Sequence[Row]", *, hold: bool
+    ) -> "tuple[BatchResult[Any, Any], list[Finding]]":
         """Look some unknown orders up.
 
         What must be known besides goes with them: a control refund, and the other orders of their
@@ -55,7 +57,7 @@ class UnknownOrders:
             hold: Whether what stays unclear is held for a person; else it stays unknown.
 
         Returns:
-            How many requests that took, and what was found out.
+            The result, with the requests that took, and what was found out.
         """
         names = {row.order.transaction_id for row in rows}
         seen: dict[str, dict[int, JobState]] = defaultdict(dict)
@@ -81,7 +83,7 @@ class UnknownOrders:
                 one = _found(outcome, hold=hold, resend=recovery.resend_absent)
                 if one is not None:
                     found[name][index] = one
-        return result.requests, [(found[name], seen[name]) for name in found]
+        return result, [(found[name], seen[name]) for name in found]
 
     async def hold(self, rows: "Sequence[Row]") -> None:
         """Hold orders that no look-up shows for a person."""

@@ -313,8 +313,9 @@ class JobWork:
             looked_up = await self._until_left(self._unknown.look_up(rows, hold=hold))
             if looked_up is None:
                 break
-            requests, findings = looked_up
-            self._run.results.requests += requests
+            result, findings = looked_up
+            self._run.results.requests += result.requests
+            self._run.results.retries += result.retries
             again += await self._unknown.record(findings)
         return again
 

@@ -68,6 +68,7 @@ class Recovery:
     _transactions: "list[PaymentOrders]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
     _requests: int = attrs.field(default=0, init=False)
+    _retries: int = attrs.field(default=0, init=False)
 
     async def recover(
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
@@ -84,7 +85,7 @@ class Recovery:
             span.end(dict.fromkeys(OutcomeStatus, 0), 0, error=error)
             raise
         recovered = self._merged(result, changed)
-        span.end(recovered.counts, self._requests)
+        span.end(recovered.counts, self._requests, retries=self._retries)
         return recovered
 
     async def _change(self, result: BatchResult[Any, Any]) -> "Changed":
@@ -181,7 +182,7 @@ class Recovery:
             BatchPolicy(concurrency=1, drain_seconds=0),
         )
         result = await run.complete()
-        self._requests += result.requests
+        self._count(result)
         if len(result.chunks) > 1 and len(names) > 1:
             middle = len(names) // 2
             first = await self._ask(operation, names[:middle])
@@ -227,7 +228,7 @@ class Recovery:
             [_as_sent(one.outcome) for one in absent],
             attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
         )
-        self._requests += result.requests
+        self._count(result)
         return {
             one: _as_given(outcome, one.outcome)
             for one, outcome in zip(absent, result, strict=True)
@@ -245,8 +246,17 @@ class Recovery:
         for number, outcomes in by_chunk.items():
             old = enumerate(chunks[number].outcomes())
             chunks[number] = ListedOutcomes(tuple(outcomes.get(offset, o) for offset, o in old))
-        requests = result.requests + self._requests
-        return attrs.evolve(result, counts=counts, chunks=tuple(chunks), requests=requests)
+        return attrs.evolve(
+            result,
+            counts=counts,
+            chunks=tuple(chunks),
+            requests=result.requests + self._requests,
+            retries=result.retries + self._retries,
+        )
+
+    def _count(self, result: BatchResult[Any, Any]) -> None:
+        self._requests += result.requests
+        self._retries += result.retries
 
 
 def _is_conclusive(result: "BatchResult[Any, Any]") -> bool:

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 
-from gateway_async.sandbox.faults import ResetBeforeEffect
+from gateway_async.sandbox.faults import ResetBeforeEffect, Status
 from tests.cli.running import Ended, Shell, names, write
 from tests.cli.terminal import Terminal
 from tests.journal.tables import Tables
@@ -212,6 +212,11 @@ async def test_what_is_left_of_a_job_is_asked_about_and_planned(shell: Shell) ->
     sent = [order["transaction_id"] for chunk in first for order in chunk]
     assert sent == [row["transaction_id"] for row in shell.rows("orders.csv")[50:]]
     assert "\nrefund 60 orders, EUR 60.00: at least 2 requests" in (await shell(line)).stdout
+
+    shell.sandbox.faults.add("search_refunds", Status(503, times=1))  # recovery's look-up
+    line = f"refund orders.csv --yes --out o.csv --job night {KEPT} --json"
+    facts = json.loads((await shell(line, 3)).stdout)
+    assert (facts["counts"], facts["retries"]) == ({"not_sent": 50, "succeeded": 60}, 1)
 
 
 async def test_a_job_that_sent_nothing_is_not_named_beside_another(shell: Shell) -> None:
