@@ -168,21 +168,22 @@ class Run:
 
     def as_dict(self, head: Head) -> dict[str, Any]:
         """Return what `--json` prints."""
+        found = attrs.asdict(head)
+        found["next"] = found.pop("next_lines")
+        found |= {"out": None if self.misplaced else head.out, "seconds": self.seconds}
+        if self.books is not None:
+            return found | attrs.asdict(self.books) | {"entries": self.books.entries}
         counts, reasons = self.report.counts, Counter[str]()
         for count, _, reason in self.report.reasons[:_REASONS_SHOWN]:
             reasons[reason] += count
-        found = attrs.asdict(head) | {
+        return found | {
             "journal": None if self.job is None else self.settings.place,
             "counts": counts,
             "amounts": {kind: one.amounts for kind, one in self.report.totals.items()},
             "orders": counts.total(),
             "held": self.states[JobState.HELD],
             "reasons": reasons,
-            "out": None if self.misplaced else head.out,
-            "seconds": self.seconds,
         }
-        found["next"] = found.pop("next_lines")
-        return found | ({} if self.books is None else attrs.asdict(self.books))
 
     def check(self, *, needs_out: bool = True, needs_secret: bool = True) -> None:
         """Refuse what keeps the command from its end, before anything is sent.

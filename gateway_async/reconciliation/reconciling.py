@@ -212,6 +212,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
                 answers = {outcome.order: outcome async for outcome in batch}
         finally:
             self._summary.requests += batch.progress.requests
+            self._summary.retries += batch.progress.retries
         self._summary.unexpected += batch.result.unexpected.count
         asked = [o for o in answers.values() if not isinstance(o.error, InvalidOrderError)]
         name = look_up.__name__

@@ -52,6 +52,7 @@ class Summary:
         currencies: By currency code in capitals, the totals of both sides.
         unexpected: Records that the gateway listed and were not asked for.
         requests: Requests of which something was sent.
+        retries: Attempts beyond the first.
         exhausted: Whether the ledger was taken to its end.
     """
 
@@ -64,6 +65,7 @@ class Summary:
     currencies: dict[str, CurrencyTotals] = attrs.field(factory=dict)
     unexpected: int = 0
     requests: int = 0
+    retries: int = 0
     exhausted: bool = False
 
     @property

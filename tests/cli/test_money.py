@@ -175,6 +175,9 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     books = await shell("reconcile orders.csv --json --out differences.csv", 1)
     differing = json.loads(books.stdout)
     assert differing["differing"] == differing["differences"]["refund_unknown_to_ledger"] == 60
+    assert (differing["entries"], differing["retries"]) == (60, 0)
+    assert differing["currencies"]["EUR"]["ledger_amount"] == "540.00"
+    assert not {"orders", "counts", "amounts"} & {*differing}
     planned = await shell("refund orders.csv --dry-run --json")
     assert json.loads(planned.stdout)["amounts"] == {"EUR": "60.00"}
     assert not (await shell("refund orders.csv --json --out -", 2)).stdout
