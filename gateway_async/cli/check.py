@@ -25,7 +25,13 @@ from gateway_async.cli.settings import Settings, default_journal, to_toml
 from gateway_async.cli.tables import out_file, to_text
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
-from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
+from gateway_async.errors import (
+    CertificateError,
+    ConfigurationError,
+    GatewayError,
+    JournalError,
+    NotSentError,
+)
 from gateway_async.journal.location import locate
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
@@ -71,7 +77,7 @@ async def check(
     transaction_id: str | None = None,
     write: Path | None = None,
     json: bool = False,
-    given: options.Gateway = options.Gateway(),
+    given: options.Journaled = options.Journaled(),
     console: options.Shown,
 ) -> int:
     """Look whether the gateway can be reached and is understood. It never moves money.
@@ -79,7 +85,7 @@ async def check(
     Example: `gateway-async check --order-no A-1 --write config.toml`
 
     It makes both look-ups, and prints what it saw and what to do: address, TLS, proxy, reply, time,
-    credentials, signature, registered address.
+    credentials, signature, registered address, journal.
 
     Exit codes: 0, all works; 1, something was refused, or does not fit the settings; 2, the
     command or a setting is wrong; 3, no reply came that can be read.
@@ -143,13 +149,17 @@ class Answer:
     Attributes:
         http_status: Its HTTP status; None where no reply came.
         ahead: How far its `Date` is ahead of this machine's clock; None without one.
+        within: How far off that may be: by half the time that the reply took, and half a second.
         is_json: Whether its body is a JSON object.
+        is_for_others: Whether it names another merchant or account.
         error: Why it does not count as answered; None if it does.
     """
 
     http_status: int | None = None
     ahead: timedelta | None = None
+    within: timedelta = timedelta()
     is_json: bool = False
+    is_for_others: bool = False
     error: GatewayError | None = None
 
     @property
@@ -182,7 +192,20 @@ async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef
             (outcome,) = await client.batch(name, [ref])
             now = datetime.now(UTC) + (query.ahead or timedelta())
             orders += describe_order(name, outcome, settings.dialect, now)
-    return [*found.values(), *orders]
+    return [*found.values(), await _look_at_journal(settings), *orders]
+
+
+async def _look_at_journal(settings: Settings) -> Finding:
+    """Open the journal; a file that is not there is not made."""
+    file = settings.journal_file
+    try:
+        journal = settings.open_journal()
+        if file is not None and not file.exists():
+            return Finding("journal", OK, f"{settings.place} is made with the first job")
+        async with journal:
+            return Finding("journal", OK, f"{settings.place} was opened")
+    except (JournalError, ConfigurationError) as error:
+        return Finding("journal", WRONG, str(error), _ADVICE["journal"][WRONG])
 
 
 async def _ask(name: str, client: GatewayClient) -> Answer:
@@ -194,18 +217,28 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
         response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
     except GatewayError as error:
         return Answer(error=error)
-    middle, is_json, failure = started + (datetime.now(UTC) - started) / 2, False, None
+    took = datetime.now(UTC) - started
+    is_json, is_for_others, failure = False, False, None
     try:
-        decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
-        is_json = True
+        fields = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
+        is_json = is_for_others = True
+        session.check_owner(fields)
+        is_for_others = False
         session.decode(request, response, message.signature)
     except GatewayError as error:
         failure = error
     ahead = None
     with contextlib.suppress(ValueError):  # in UTC even where it does not name it
-        moment = parsedate_to_datetime(response.headers.get("Date", ""))
-        ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - middle
-    return Answer(http_status=response.status, ahead=ahead, is_json=is_json, error=failure)
+        moment = parsedate_to_datetime(response.headers.get("Date", "")) + _SECOND / 2
+        ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - (started + took / 2)
+    return Answer(
+        http_status=response.status,
+        ahead=ahead,
+        within=(took + _SECOND) / 2,
+        is_json=is_json,
+        is_for_others=is_for_others,
+        error=failure,
+    )
 
 
 _Row: TypeAlias = tuple[str, bool, str, str]
@@ -239,12 +272,14 @@ def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
     yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"
     yield "reply", is_json, OK, f"{seen} with JSON"
     yield "reply", True, WRONG if query.is_refused else UNKNOWN, f"{seen}: {query.error}"
-    ahead = query.ahead if query.ahead is not None else refunds.ahead
-    off = abs(ahead or timedelta())
-    side = "ahead of" if ahead == off else "behind"
-    apart = f"the gateway's clock is {off // _SECOND:,} s {side} this machine's"
-    yield "time", ahead is None, SKIPPED, "no reply with a Date header came"
-    yield "time", off <= _CLOCK_TOLERANCE, OK, f"the clocks agree to {off.seconds} s"
+    timed = query if query.ahead is not None else refunds
+    off = abs(timed.ahead or timedelta())
+    side = "ahead of" if timed.ahead == off else "behind"
+    least, most = (off - timed.within) // _SECOND, -(-(off + timed.within) // _SECOND)
+    yield "time", timed.ahead is None, SKIPPED, "no reply with a Date header came"
+    is_right = least * _SECOND <= _CLOCK_TOLERANCE
+    yield "time", is_right, OK, f"the clocks are at most {most:,} s apart"
+    apart = f"the gateway's clock is at least {least:,} s {side} this machine's"
     yield "time", True, WRONG, apart
 
 
@@ -256,6 +291,8 @@ def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> 
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
     for check in ("credentials", "signature"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
+    for check in ("signature", _OWN):
+        yield check, any(one.is_for_others for one in read), SKIPPED, refusal
     yield "credentials", is_accepted, OK, f"{who}: accepted"
     yield "credentials", True, WRONG, f"{who}: {refusal}"
     yield "signature", is_accepted, OK, accepted

@@ -255,13 +255,13 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
     asked = "" if yes or not known.is_asked_about else question(run.settings, known, file)
     if asked:
         run.console.confirm(f"{known}: {asked}")
-    else:
-        tell = run.console.say if known.others else run.console.note  # what may be sent once more
-        tell(f"{known}{'; nothing is sent' * known.is_done}")
+    tell = run.console.say if known.others else run.console.note  # what may be sent once more
     reasons = Kept()
 
     async def drive() -> None:
         async with run.settings.open_journal() as journal, run.client() as client:
+            if not asked:
+                tell(f"{known}{'; nothing is sent' * known.is_done}")
             job = journal.job(known.name)
             if file is None:
                 batch, total = client.resume(job), sum(known.states.values())

@@ -212,21 +212,26 @@ class Settings(Network):
         return str(self.journal_file or locate(self.journal).shown)
 
     def open_journal(self, *, create: bool = True) -> Journal:
-        """Make the journal; in messages, it has its whole path.
+        """Make the journal, and the folder of the usual one; in messages, it has its whole path.
 
         Args:
             create: Whether a file is made where there is none.
 
         Raises:
             ConfigurationError: If the settings name one that cannot be.
-            JournalError: If there is no file, and none is to be made.
+            JournalError: If there is no file, and none can or is to be made.
         """
         path = self.journal_file
-        if not create and path is not None and not path.exists():
-            raise JournalError(f"there is no journal sqlite:///{path}")
-        if create and path is not None and self.journal == default_journal(os.environ):
-            with contextlib.suppress(OSError):  # the journal then says what is wrong
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path is not None and not path.exists():
+            if not create:
+                raise JournalError(f"there is no journal sqlite:///{path}")
+            if self.journal == default_journal(os.environ):
+                with contextlib.suppress(OSError):  # then it is not there
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not os.access(path.parent, os.W_OK | os.X_OK):
+                raise JournalError(
+                    f"no journal can be made at {path}: its folder is not there, or not writable"
+                )
         url = locate(self.journal).absolute_url
         return Journal.open(url, lease_seconds=self.journal_lease_seconds)
 

@@ -5,7 +5,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,18 +16,25 @@ import pytest
 import trustme
 
 from gateway_async import Dialect, HmacSigner
-from gateway_async.cli.check import QUESTIONS, Finding, describe_order, write_config
+from gateway_async.cli.check import (
+    QUESTIONS,
+    Answer,
+    Finding,
+    _judge_reply,
+    describe_order,
+    write_config,
+)
 from gateway_async.cli.settings import Settings, read_settings
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
 from gateway_async.sandbox.faults import Status
-from tests.cli.running import Ended, Shell
+from tests.cli.running import Ended, Shell, names
 from tests.support.servers import Proxy, Trouble, bind, tls_of, with_body
 
 CHECKS = (
     *("address", "proxy", "tls", "reply", "time", "credentials", "signature"),
-    "registered address",
+    *("registered address", "journal"),
 )
 
 
@@ -151,7 +158,37 @@ async def test_clocks_that_differ(shell: Shell, date: str, shown: str) -> None:
 
     ended, found = await rewritten(shell, change)
     assert (ended.code, statuses_of(found)) == (1, {"time": "wrong"})
-    assert shown in found["time"]["seen"]
+    assert f" s {shown} this machine's" in found["time"]["seen"]
+
+
+def test_a_slow_reply_says_less_of_the_clocks() -> None:
+    """It left at 0 s; its Date, of equal clocks, is of 12 s."""
+    half = timedelta(seconds=6.5)
+    slow = Answer(http_status=200, is_json=True, ahead=half, within=half)
+    (row,) = [one for one in _judge_reply(slow, slow) if one[0] == "time" and one[1]][:1]
+    assert row[2:] == ("ok", "the clocks are at most 13 s apart")
+    apart = attrs.evolve(slow, ahead=-timedelta(seconds=40))
+    (row,) = [one for one in _judge_reply(apart, slow) if one[0] == "time" and one[1]][:1]
+    assert row[2:] == ("wrong", "the gateway's clock is at least 33 s behind this machine's")
+
+
+async def test_a_journal_that_cannot_be_made(shell: Shell) -> None:
+    shell.refunds(1)
+    journal = f"--journal sqlite:///{shell.folder}/none/j.db"
+    ended, found = await check(shell, journal)
+    assert (ended.code, statuses_of(found)) == (1, {"journal": "wrong"})
+    for line in ("refund orders.csv --dry-run", "refund orders.csv --yes --out o.csv"):
+        refused = await shell(f"{line} {journal}", 2)
+        assert found["journal"]["seen"] in refused.stderr
+    journal = f"--journal sqlite:///{shell.folder}/j.db"
+    _, found = await check(shell, journal)
+    assert found["journal"]["seen"] == f"{shell.folder}/j.db is made with the first job"
+    refused = await shell(f"refund orders.csv --yes --out none/o.csv {journal}", 2)
+    assert "new job" not in refused.stderr
+    assert names(shell.folder) == ["orders.csv"]
+    await shell(f"refund orders.csv --yes --out o.csv {journal}")
+    _, found = await check(shell, journal)
+    assert found["journal"]["seen"] == f"{shell.folder}/j.db was opened"
 
 
 async def test_a_web_site_answers(shell: Shell) -> None:
@@ -163,6 +200,7 @@ async def test_a_web_site_answers(shell: Shell) -> None:
 
 
 REFUSED = {"credentials": "wrong", "signature": "wrong", "registered address": "ask"}
+OTHERS = dict.fromkeys(("signature", "registered address"), "skipped")
 UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skipped")
 
 
@@ -171,7 +209,7 @@ UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skip
     [
         ("--secret-file secret", "", 1, REFUSED, "signature", "return_status '0'", "[signer]"),
         (
-            *("--merchant-id M9", "", 1, REFUSED, "credentials"),
+            *("--merchant-id M9", "", 1, {"credentials": "wrong", **OTHERS}, "credentials"),
             *("for another merchant_id: expected 'M9'", "compare merchant_id and account_id"),
         ),
         (
