@@ -19,12 +19,12 @@ import orjson
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, columns_of
-from gateway_async.cli.settings import Settings
+from gateway_async.cli.settings import Settings, nearest
 from gateway_async.cli.tables import Problem, Row, Table, TableError, open_table
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import IS_LIST, MODEL, SensitiveText
+from gateway_async.models.values import IS_LIST, MODEL, SensitiveText, currency_field
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.report.report import Totals
 
@@ -40,6 +40,7 @@ _MAY_BE_DONE = ("succeeded", "unknown")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
+_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 _Field: TypeAlias = "attrs.Attribute[Any]"
 
@@ -132,8 +133,12 @@ class OrderFile:
     @property
     def unread(self) -> str:
         """Names the columns that nothing is made of, and that no command wrote."""
-        read = {*self._inputs, *_WRITTEN}
-        return ", ".join(repr(name) for name in self.table.header if name not in read)
+        header = self.table.header
+        missing = [name for name in self._inputs if name not in header]
+        unread = [name for name in header if name not in {*self._inputs, *_WRITTEN}]
+        hints = [nearest(name, missing) for name in unread]
+        named = zip(map(repr, unread), hints, strict=True)
+        return ", ".join(f"{name} ({hint})" if hint else name for name, hint in named)
 
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
@@ -161,6 +166,8 @@ class OrderFile:
                     "the file again with this column as text"
                 )
                 raise _WrongCellError(column, reason)
+            if currency_field(self._inputs[column]) and not _AMOUNT.fullmatch(cell):
+                raise _WrongCellError(column, f"{cell!r:.60} is no amount; write it like '12.50'")
             *parents, name = column.split(".")
             branch = tree
             for parent in parents:
@@ -210,6 +217,9 @@ class OrderFile:
         operation = self.operation
         if error := check_order(operation, order, dialect):
             raise _explained(error, type(order), "")
+        for amount, currency in operation.moved_fields:
+            if getattr(order, amount) is not None and not getattr(order, currency):
+                raise _WrongCellError(currency, f"missing or empty, beside {amount}")
         if operation.is_look_up:
             return
         identity = identity_of(operation)(order)

@@ -12,7 +12,7 @@ import os
 import ssl
 import tomllib
 import traceback
-from collections.abc import Callable, Mapping, Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
@@ -410,10 +410,14 @@ def _described(error: BaseException, _: object) -> str:
         return str(error)
     known, problems = [*attrs.fields_dict(error.cl)], list[str]()
     for name in sorted(error.extra_fields):
-        near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+        hint = nearest(name, known) or f"there are: {', '.join(known)}"
         problems.append(f"{name}: not known; {hint}")
     return "; ".join(problems)
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Ask whether the nearest of the known names was meant; empty where none is near."""
+    return "".join(f"did you mean {near}?" for near in get_close_matches(name, known, 1))
 
 
 def _secret_of_file(path: Path) -> str:

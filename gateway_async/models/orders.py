@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from gateway_async.errors import InvalidOrderError
-from gateway_async.models.values import Identifier, Model, checked, describe, to_amount
+from gateway_async.models.values import (
+    Identifier,
+    Model,
+    checked,
+    describe,
+    moves_nothing,
+    to_amount,
+)
 
 if TYPE_CHECKING:
     from gateway_async.models.records import RefundRecord
@@ -36,12 +43,18 @@ class CaptureOrder(_Order):
         transaction_id: The gateway's identifier of the payment.
         order_no: The merchant's order number.
         currency: Currency code.
-        amount: Amount in units of the currency, not in cents; `str` and `int` are converted.
+        amount: Amount in units of the currency, not in cents; more than 0; `str` and `int` are
+            converted.
 
     Raises:
-        InvalidOrderError: For a wrong value: an empty identifier, an amount that is NaN, infinite
-            or negative, or any value of another type, such as an amount that is a `float`.
+        InvalidOrderError: For a wrong value: an empty identifier, an amount that is NaN, infinite,
+            negative or 0, or any value of another type, such as an amount that is a `float`.
     """
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if not self.amount:
+            raise moves_nothing(self, "amount")
 
 
 @attrs.frozen(kw_only=True, field_transformer=checked)
@@ -105,8 +118,8 @@ class RefundOrder(_Order):
     def __attrs_post_init__(self) -> None:
         if not self._is_plain():  # as in `Model`, without the price of `super`
             self._convert()
-        if not self.refund_amount:  # a gateway may take it for all of the amount
-            raise InvalidOrderError(f"{describe(self)}.refund_amount: 0 gives nothing back")
+        if not self.refund_amount:
+            raise moves_nothing(self, "refund_amount")
         if self.refund_amount > self.amount:
             raise InvalidOrderError(
                 f"{describe(self)}.refund_amount: {self.refund_amount} is more than the order's "

@@ -20,6 +20,7 @@ from gateway_async.models.values import (
     as_optional_date,
     as_optional_texts,
     checked,
+    moves_nothing,
     to_uuid_text,
 )
 
@@ -260,8 +261,8 @@ class PayoutRequest(Model):
     Attributes:
         request_id: The merchant's key of this payout, in UUID format; a `uuid.UUID` is converted
             to text.
-        payment_amount: What is paid out, in units of `payment_currency`, not in cents; `str` and
-            `int` are converted. A payout may be fixed by `source_amount` instead.
+        payment_amount: What is paid out, in units of `payment_currency`, not in cents; more than
+            0; `str` and `int` are converted. A payout may be fixed by `source_amount` instead.
         payment_currency: Currency code.
         beneficiary: Who is paid.
         beneficiary_id: The gateway's identifier of a beneficiary.
@@ -303,6 +304,12 @@ class PayoutRequest(Model):
     swift_charge_option: str | None = None
     fund_source: str | None = None
     notify_url: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        for name in ("payment_amount", "source_amount"):
+            if getattr(self, name) == 0:
+                raise moves_nothing(self, name)
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

@@ -192,6 +192,12 @@ def describe(instance: object) -> str:
     return f"{type(instance).__name__}({', '.join(parts)})"
 
 
+def moves_nothing(instance: object, name: str) -> InvalidOrderError:
+    """Return the error of an amount of 0 where money is to move."""
+    reason = "0 moves nothing, and a gateway may take it for all of the amount"
+    return InvalidOrderError(f"{describe(instance)}.{name}: {reason}")
+
+
 class WrongValueError(ValueError):
     """A value is not what its field holds; a `Model` names the field and itself beside it."""
 

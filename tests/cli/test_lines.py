@@ -37,8 +37,8 @@ NAMED = [
     ("refund twice.csv --dry-run", "--duplicates serialize"),
     ("refund twice.csv --dry-run --duplicates serialize", ""),
     ("refund orders.csv --dry-run --base-url https://me:hush@x.y", "base_url: expected"),
-    ("reconcile much.csv", "line 2, column amount: 'much' is not a finite number"),
-    ("reconcile less.csv", "line 2, column refunded: -1 is negative"),
+    ("reconcile much.csv", "line 2, column amount: 'much' is no amount"),
+    ("reconcile less.csv", "line 2, column refunded: '-1' is no amount"),
     ("reconcile bare.csv", "line 2, column currency: empty"),
     ("reconcile none.csv", "line 2: order_no and transaction_id are both missing"),
     ("reconcile orders.csv --json --out -", "--out: name the file for the outcomes"),
@@ -61,7 +61,7 @@ NAMED = [
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
     ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
-    ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "unable to open"),
+    ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "no journal can be made"),
     ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "journal URL: expected sqlite"),
 ]
 

@@ -35,10 +35,10 @@ def drawn_orders(draw: st.DrawFn, operation: str) -> list[Any]:
     """Draw orders with any text and any amount that an order may have."""
     orders = []
     for _ in range(draw(st.integers(1, 5))):
-        fields: dict[str, Any] = {"transaction_id": draw(identifiers), "amount": draw(amounts)}
+        amount = draw(amounts) or Decimal(1)
+        fields: dict[str, Any] = {"transaction_id": draw(identifiers), "amount": amount}
         if operation == "refund":
-            amount = fields["amount"] or Decimal(1)
-            fields |= {"amount": amount, "refund_amount": amount, "refund_reason": draw(texts)}
+            fields |= {"refund_amount": amount, "refund_reason": draw(texts)}
         if operation == "review":
             fields["review_flag"] = draw(texts)
         order_class = ORDER_CLASSES[operation]

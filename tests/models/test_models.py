@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 import gateway_async
 from gateway_async import (
     Beneficiary,
+    CaptureOrder,
     CartItem,
     DirectPayment,
     GatewayError,
@@ -189,6 +190,8 @@ WRONG: list[tuple[Any, str, object, str]] = [
     ),
     (Beneficiary, "date_of_birth", "", r"date_of_birth: '' is not a date; write"),
     (PersonDocument, "labels", ["a", "\ud800"], r"PersonD.*labels.*surrogate"),
+    (CaptureOrder, "amount", "0.00", r"T-1'\)\.amount: 0 moves nothing"),
+    (PayoutRequest, "source_amount", 0, r"\)\.source_amount: 0 moves nothing"),
     *(
         (RefundOrder, "refund_amount", of, r"T-1'\)\.refund_amount: ")
         for of in ("0", "0.00", "9.91")
