@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.rows import NEVER_SENT, Row
 from gateway_async.journal.states import IN_DOUBT
 from gateway_async.operations import OPERATIONS, Operation, OperationClass
-from gateway_async.report.report import Totals
+from gateway_async.report.report import Step, Totals, example_of
 
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
@@ -358,12 +358,15 @@ async def show(
     settings = given.settings()
     async with settings.open_journal(create=False) as journal:
         status, in_doubt = await journal.status(name), list[Row]()
-        totals = defaultdict[str, Totals](lambda: Totals(dialect=settings.dialect))
+        steps = {str(one): Step(kind=one, advice="", dialect=settings.dialect) for one in JobState}
         async for row in rows_of(journal, name):
-            totals[row.state].add(row.operation.moved_by(row.order))
-            if row.state in IN_DOUBT and len(in_doubt) < _SHOWN:
-                in_doubt.append(row)
-    operation, count = OPERATIONS[status.operation], sum(totals[one].orders for one in IN_DOUBT)
+            moved = row.operation.moved_by(row.order)
+            steps[row.state].add(moved)
+            if row.state in IN_DOUBT:
+                example = example_of(row.order, row.index, None, moved, row.known.text)
+                steps[row.state].keep("", example)
+                in_doubt += [row][: _SHOWN - len(in_doubt)]
+    operation, count = OPERATIONS[status.operation], sum(steps[one].orders for one in IN_DOUBT)
     is_keyed = operation.kind is OperationClass.KEYED
     naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
     rows: list[tuple[Any, ...]] = [
@@ -374,19 +377,21 @@ async def show(
     if json:
         columns = ("index", "state", *naming, "reason")
         listing = [dict(zip(columns, cells, strict=True)) for cells in rows]
-        facts["amounts"] = {str(state): one.amounts for state, one in totals.items() if one.orders}
+        facts["amounts"] = {str(state): one.amounts for state, one in steps.items() if one.orders}
         print_json({**facts, "in_doubt": listing, "in_doubt_count": count})
         return
     facts["created_at"] = _date(status)
-    facts["states"] = listed(totals) or "no orders"
+    facts["states"] = listed(steps) or "no orders"
     for field, value in facts.items():
         output(f"{field:<12} {value}")
-    if count:
-        output(f"\nindex  state    {'  '.join(naming)}")
-    for index, state, *ids, reason in rows:
-        output(f"{index:>5}  {state:<7}  {'  '.join(ids)}\n       {reason}")
-    if count > _SHOWN:
-        output(f"... and {count - _SHOWN:,} more; `jobs outcomes` writes them all")
+    for state, step in steps.items():
+        for group in step.groups.values():
+            output(f"\n{group.count:,} {state}: {group}\nindex  {'  '.join(naming)}")
+            for one in group.examples:
+                ids = filter(None, (one.transaction_id, one.order_no))
+                output(f"{one.index:>5}  {'  '.join(ids)}")
+            if more := group.count - len(group.examples):
+                output(f"and {more:,} more; `jobs outcomes` writes them all")
 
 
 @jobs.command

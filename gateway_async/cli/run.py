@@ -214,19 +214,27 @@ class Run:
             work: Drives something, and writes its outcomes; a signal stops the driving alone.
         """
         files, started, warn = self.given, datetime.now().astimezone(), self.console.warn
-        with contextlib.ExitStack() as opened:
-            page = None
-            if files.report is not None:
-                page = opened.enter_context(out_file(files.report, warn))
+        head = None
+        with contextlib.ExitStack() as stoppable:
             try:
-                with out_file(files.out or STDIO, warn) as out:
-                    opened.enter_context(self.stop)
-                    asyncio.run(work(out))
-            except (OSError, GatewayError) as error:
-                if not self.has_begun:
-                    raise
-                self.misplaced = str(getattr(error, "strerror", None) or error)
-            self._tell(started, page)
+                with contextlib.ExitStack() as opened:
+                    page = None
+                    if files.report is not None:
+                        page = opened.enter_context(out_file(files.report, warn))
+                    try:
+                        with out_file(files.out or STDIO, warn) as out:
+                            stoppable.enter_context(self.stop)
+                            asyncio.run(work(out))
+                    except (OSError, GatewayError) as error:
+                        if not self.has_begun:
+                            raise
+                        self.misplaced = str(getattr(error, "strerror", None) or error)
+                    head = self._head(started)
+                    if page is not None:
+                        page.write(render(self.report, head, self.books))
+            finally:  # also where the page cannot be put in place
+                if head is not None:
+                    self._tell(head)
         if files.report is not None:
             self.console.note(f"report: {files.report}")
         return self.exit_code
@@ -277,10 +285,9 @@ class Run:
         for one in self.left:
             see(one)
 
-    def _tell(self, started: datetime, page: TextIO | None) -> None:
-        """Say what it came to and what to do, on the console and on the page, and as JSON."""
-        console, advice = self.console, self._advice()
-        head = self._head(started, tuple(command for _, command in advice))
+    def _tell(self, head: Head) -> None:
+        """Say what it came to and what to do, on the console and as JSON."""
+        console = self.console
         console.sum_up()
         books, report = self.books, self.report
         made = head.requests, head.retries, self.seconds
@@ -294,12 +301,10 @@ class Run:
             f"records that belong to no order of the file: {strangers}" * bool(strangers),
             f"it ended early: {self.failure}" if self.failure is not None else "",
             f"warning: {self.misplaced}" if self.misplaced else "",
-            *(f"{what}:\n  {command}" for what, command in advice),
+            *(f"{what}:\n  {command}" for what, command in self._advice()),
         ]
         for line in filter(None, lines):
             console.say(line)
-        if page is not None:
-            page.write(render(self.report, head, self.books))
         if self.given.json:
             print_json(self.as_dict(head))
 
@@ -329,7 +334,7 @@ class Run:
         )
         return [(what, command) for holds, what, command in advice if holds]
 
-    def _head(self, started: datetime, next_lines: tuple[str, ...]) -> Head:
+    def _head(self, started: datetime) -> Head:
         left: Any = self.books or self.left
         unexpected = getattr(left, "unexpected", 0)
         address = self.settings.address if self.gateway is None else self.gateway
@@ -341,7 +346,7 @@ class Run:
             source=None if self.source is None else str(self.source),
             out=None if self.given.out is None else str(self.given.out),
             job=self.job,
-            next_lines=next_lines,
+            next_lines=tuple(command for _, command in self._advice()),
             failure=None if self.failure is None else str(self.failure),
             requests=getattr(left, "requests", None),
             retries=getattr(left, "retries", None),

@@ -299,7 +299,8 @@ class Lease:
         if not is_taken:
             raise JobBusyError(
                 f"job {name!r} is with {holder!r}, whose lease runs for another "
-                f"{seconds_left:.1f} s unless it is renewed",
+                f"{seconds_left:.1f} s unless it is renewed; wait until that process has ended, or "
+                "run the job again later",
                 job=name,
                 seconds_left=seconds_left,
             )

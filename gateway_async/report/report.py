@@ -312,7 +312,7 @@ class Report:
             self._add_amount(step, currency, amount)
         if step.advice:
             code, reason = _cut(getattr(error, "code", "")), _cut(reason_of(error))
-            example = _example(order, outcome.index, line, moved or (None, None), reason)
+            example = example_of(order, outcome.index, line, moved, reason)
             step.keep("" if code in reason else code, example)
 
     def see_difference(self, difference: Difference, line: int | None = None) -> None:
@@ -332,7 +332,7 @@ class Report:
             self._sides(one, entry.currency) for one in (difference.ledger, difference.gateway)
         ]
         reason, moved = _cut(difference.error or difference.field or ""), (entry.currency, amount)
-        step.keep("", _example(entry, difference.index, line, moved, reason, *sides))
+        step.keep("", example_of(entry, difference.index, line, moved, reason, *sides))
 
     def shown(self, amount: Decimal, currency: str | None) -> str:
         """Write an amount with the decimal places of its currency, or with more if it has them."""
@@ -383,19 +383,28 @@ def reason_of(error: Exception | None) -> str:
     return said or ("" if error is None else str(error))
 
 
-def _example(  # noqa: PLR0913, PLR0917  # what a row of the page has
+def example_of(  # noqa: PLR0913, PLR0917  # what a row of the page has
     subject: object,
     index: int,
     line: int | None,
-    moved: tuple[str | None, Decimal | None],
+    moved: tuple[str | None, Decimal | None] | None,
     reason: str,
     ledger: tuple[str, ...] = (),
     gateway: tuple[str, ...] = (),
 ) -> Example:
+    """Make an example of an order or entry; `moved` is its currency and amount, if it has any."""
     named = ("order_no", "request_id", "transaction_id")
     order_no, request_id, transaction_id = (_cut(getattr(subject, n, None) or "") for n in named)
     return Example(
-        index, line, order_no or request_id, transaction_id, *moved, reason, ledger, gateway
+        index=index,
+        line=line,
+        order_no=order_no or request_id,
+        transaction_id=transaction_id,
+        currency=moved[0] if moved else None,
+        amount=moved[1] if moved else None,
+        reason=reason,
+        ledger=ledger,
+        gateway=gateway,
     )
 
 

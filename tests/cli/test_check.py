@@ -251,7 +251,9 @@ async def test_what_is_refused_names_what_to_do(
 # The file
 
 
-@pytest.mark.parametrize("journal", ["sqlite:////srv/journal.db", "postgresql://a:pw@h/kept"])
+@pytest.mark.parametrize(
+    "journal", ["sqlite:////srv/journal.db", "postgresql://a:pw@127.0.0.1:1/kept"]
+)
 async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell, journal: str) -> None:
     given = shell.folder / "given.toml"
     path = shell.folder / "new" / "gateway-async" / "config.toml"
@@ -263,7 +265,7 @@ async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell, jour
         '[signer]\nexcluded = ["encryption_data", "note"]\n'
     )
     here = {"XDG_CONFIG_HOME": str(shell.folder / "new")}
-    await shell(f"check --config given.toml --write {path}", env=here)
+    await shell(f"check --config given.toml --write {path}", None, env=here)  # with no such journal
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert shell.sandbox.secret not in path.read_text()
     has_password = "pw" in journal

@@ -3,7 +3,10 @@
 import contextlib
 import json
 import re
+import subprocess
+import sys
 import tracemalloc
+from importlib.metadata import version
 from typing import Any
 
 import attrs
@@ -127,6 +130,11 @@ def test_memory_does_not_grow_with_the_rows() -> None:
             tracemalloc.stop()
         assert kept.get(19_999) == b"stopped"
     assert held < 10 * 20_000
+
+
+def test_the_package_is_the_command_line() -> None:
+    line = [sys.executable, "-m", "gateway_async", "--version"]
+    assert subprocess.check_output(line, text=True) == f"{version('gateway-async')}\n"  # noqa: S603  # our own
 
 
 # Dry runs

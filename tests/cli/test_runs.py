@@ -138,6 +138,13 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     stopped = await shell(f"{line} --concurrency 1 --stop-after-unknown 1", 3)
     assert "10 not_sent" in stopped.stderr
     assert out.read_text().count("(stop_after_unknown)") == 10
+    async with Journal.open(url, lease_seconds=1) as journal:
+        lease = await journal.job("night").take()
+        keeper = asyncio.ensure_future(lease.keep())
+        busy = await shell(line, 3)
+        keeper.cancel()
+        await lease.release()
+    assert "wait until that process has ended, or run the job again later" in busy.stderr
     async with Journal.open(url, lease_seconds=300) as journal:
         await journal.job("night").take()
         listed = await shell(f"jobs list --journal {url}")
