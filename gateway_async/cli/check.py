@@ -291,14 +291,14 @@ def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> 
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
     for check in ("credentials", "signature"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
-    for check in ("signature", _OWN):
-        yield check, any(one.is_for_others for one in read), SKIPPED, refusal
     yield "credentials", is_accepted, OK, f"{who}: accepted"
     yield "credentials", True, WRONG, f"{who}: {refusal}"
     yield "signature", is_accepted, OK, accepted
+    yield "signature", query.is_for_others, SKIPPED, refusal
     yield "signature", True, WRONG, refusal
     both = "both look-ups are refused, as they are with wrong credentials too"
     yield _OWN, query.error is None, OK, f"{_QUERY} is answered"
+    yield _OWN, query.is_for_others, SKIPPED, refusal
     yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"
     yield _OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
     yield _OWN, True, ASK, both

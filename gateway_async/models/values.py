@@ -262,7 +262,7 @@ def to_number(value: object) -> Decimal:
     with contextlib.suppress(InvalidOperation, ValueError):
         if is_plain and (number := Decimal(value)).is_finite():
             return number
-    raise WrongValueError(f"{value!r:.60} is not a finite number; write it like '12.50'")
+    raise WrongValueError(f"{value!r:.60} is no plain finite number; write it like '12.50'")
 
 
 def to_amount(value: Decimal | str | int) -> Decimal:
