@@ -49,7 +49,7 @@ _READ_AT_ONCE = 1000
 _MOST_REASONS = 10_000
 _FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
-_CLOCKS_DIFFER_SECONDS = 0.1
+_CLOCKS_DIFFER_SECONDS, _LOOKS_AGAIN_SECONDS = 0.1, 1.0
 _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
@@ -220,24 +220,29 @@ class JobWork:
     async def _once_more_if_busy(
         self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
     ) -> T | None:
-        """Try; where another process has the lease, try again when it must have run out.
+        """Try; where another process has the lease, try again, until it must have run out.
 
-        The lease of a process that died runs out; a living one renews it.
+        The lease of a process that died runs out; a living one renews it, and may soon be done.
 
         Args:
             attempt: What needs the lease.
             is_timed: Whether the deadline ends that, too, and not only the wait for the lease.
         """
-        try:
-            return await self._until_left(attempt(), is_timed=is_timed)
-        except JobBusyError as busy:
-            if self._slice_number:
-                raise  # others are to be had meanwhile
-            seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
-        said = "job %r waits %.1f s: another process has it, or died with it"
-        _log.info(said, self._job.name, seconds)
-        await self._until_left(asyncio.sleep(seconds))
-        return await self._until_left(attempt(), is_timed=is_timed)
+        now, until, seconds = asyncio.get_running_loop().time, 0.0, 0.0
+        while True:
+            try:
+                return await self._until_left(attempt(), is_timed=is_timed)
+            except JobBusyError as busy:
+                if self._slice_number:
+                    raise  # others are to be had meanwhile
+                if not until:
+                    seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
+                    until = now() + seconds
+                    said = "job %r waits %.1f s at most: another process has it, or died with it"
+                    _log.info(said, self._job.name, seconds)
+                elif now() >= until or self._gate.is_too_late:
+                    raise
+            await self._until_left(asyncio.sleep(min(seconds, _LOOKS_AGAIN_SECONDS)))
 
     async def _work_through(self) -> None:
         job = self._lease.job

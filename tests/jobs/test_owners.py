@@ -1,6 +1,7 @@
 """A job has one owner: the others wait, and one that lost it sends and changes nothing."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import HttpRequest
 from tests.orders import POLICY, Make, seeded
 from tests.support.books import SUCCEEDED, UNKNOWN, check_books, effects, statuses
+from tests.support.interruptions import until
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""
@@ -101,6 +103,20 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     await other.job("job").take()
     await lease.release()  # repeatable, and only of one's own
     assert (await other.status("job")).is_running
+
+
+async def test_one_that_waits_goes_on_once_the_other_has_ended(
+    sandbox: Sandbox, make: Make, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And not only once its lease would have run out: here, in ten minutes."""
+    caplog.set_level(logging.INFO)
+    orders = seeded(sandbox)
+    async with Journal.open(url, lease_seconds=600) as journal, asyncio.timeout(60):
+        first = await (await submitted(journal, orders)).take()
+        waiting = asyncio.ensure_future(make().refund(orders, job=journal.job("job")))
+        await until(lambda: "s at most: another process has it" in caplog.text)
+        await first.release()
+        check_books(sandbox, await waiting)
 
 
 async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables: Tables) -> None:

@@ -357,6 +357,8 @@ async def test_a_job_says_what_it_waits_for(
         )
         assert said(caplog)[0] == "INFO batches: refund job 'november' began: 2 orders"
         lease = await job.take()
-        await cancelled_once_it_says(gateway.resume(job), "INFO jobs: job 'november' waits N s: ")
+        await cancelled_once_it_says(
+            gateway.resume(job), "INFO jobs: job 'november' waits N s at most: "
+        )
         await lease.release()
     assert sum("recovery: " in line for line in said(caplog)) == 1
