@@ -188,8 +188,10 @@ class AnsweredChunk:
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes; those that succeeded in their order decode the reply when read."""
         verdicts: Iterable[Verdict] = repeat(SUCCEEDED)
-        items: Iterable[Any] = repeat(self._echoing())
-        if not self.is_echoed:
+        items: Iterable[Any]
+        if self.is_echoed:
+            items = repeat(self._echoing())
+        else:
             judgement = self.judgement()
             verdicts, items = judgement.verdicts, judgement.items
         return make_outcomes(self.orders, self.indices, verdicts, items, self.exchange)

@@ -1,7 +1,5 @@
 """Sends a chunk: has the session send it, judges the reply, has the outcomes recorded.
 
-Only a chunk that the feed has encoded is judged at a glance; another is encoded here.
-
 Every order of a chunk gets exactly one outcome, also if a collaborator raises.
 """
 
@@ -178,13 +176,13 @@ class Sender:
         self, chunk: "Chunk", references: "References", intent: "ChunkIntent | None"
     ) -> "Attempts[Reading]":
         """Write the request of a chunk, and prepare its attempts."""
-        encoded = chunk.encoded or chunk.encode(
-            self._operation, self._session.dialect, self._marker_prefix
-        )
+        if chunk.encoded is None:
+            dialect = self._session.dialect
+            chunk.encoded = chunk.encode(self._operation, dialect, self._marker_prefix)
         is_keyed = self._operation.kind is OperationClass.KEYED
         request = Request(
             operation=self._operation,
-            fields=encoded.fields,
+            fields=chunk.encoded.fields,
             decode=functools.partial(self._read, chunk, references),
             find_refusal=_find_refusal if is_keyed else None,
         )

@@ -133,12 +133,15 @@ class OrderFile:
     @property
     def unread(self) -> str:
         """Names the columns that nothing is made of, and that no command wrote."""
-        header = self.table.header
-        missing = [name for name in self._inputs if name not in header]
-        unread = [name for name in header if name not in {*self._inputs, *_WRITTEN}]
-        hints = [nearest(name, missing) for name in unread]
-        named = zip(map(repr, unread), hints, strict=True)
+        named = ((repr(name), self._nearest(name)) for name in self._unknown)
         return ", ".join(f"{name} ({hint})" if hint else name for name, hint in named)
+
+    @property
+    def _unknown(self) -> list[str]:
+        return [name for name in self.table.header if name not in {*self._inputs, *_WRITTEN}]
+
+    def _nearest(self, name: str) -> str:
+        return nearest(name, [one for one in self._inputs if one not in self.table.header])
 
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
@@ -201,8 +204,12 @@ class OrderFile:
             yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Name columns that must be there and are not."""
+        """Name columns that must be there and are not, and those of parts that no order has."""
         header = self.table.header
+        for name in self._unknown:  # without its account, a payout may go elsewhere
+            if "." in name or any(one.endswith(f".{name}") for one in self._inputs):
+                hint = self._nearest(name) or "such as beneficiary.bank_details.iban"
+                yield name, f"not known; a part has columns of its own: {hint}"
         there = f"there are: {', '.join(map(repr, header))}"
         fields = attrs.fields(self.operation.order_class)
         needed = [field.name for field in fields if field.default is attrs.NOTHING]

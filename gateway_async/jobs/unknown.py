@@ -68,8 +68,10 @@ class UnknownOrders:
         if (control := await self._lease.read(Orders.control_refund)) is not None:
             known[control.index] = control
         rows_by_index = (known[index] for index in sorted(known))
-        block = ListedOutcomes(tuple(row.outcome(taken_at=self._taken_at) for row in rows_by_index))
-        given = BatchResult[Any, Any](counts=count_statuses(block.statuses), chunks=(block,))
+        listed = ListedOutcomes(
+            tuple(row.outcome(taken_at=self._taken_at) for row in rows_by_index)
+        )
+        given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
         # The run resends by itself: it records an intent first.
         recovery = self._session.recovery
         cautious = attrs.evolve(recovery, resend_absent=False)

@@ -260,7 +260,7 @@ class JobWork:
                         for row in rows
                         if row.known.reference
                     }
-                await self._yield(StoredChunk(rows), again=True)
+                await self._yield(StoredChunk(rows), known=True)
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lost is not None:
                     break
@@ -341,15 +341,15 @@ class JobWork:
             final = ListedOutcomes(tuple(one for one in chunk.outcomes() if one.status in _FINAL))
         self._add_final(final)
 
-    def _add_final(self, block: "ChunkResult", *, again: bool = False) -> None:
+    def _add_final(self, chunk: "ChunkResult", *, known: bool = False) -> None:
         """Add outcomes that do not change any more."""
-        if block.indices:
-            self._run.results.add(block, known=again)
-            self._yielded.add(block.indices)
+        if chunk.indices:
+            self._run.results.add(chunk, known=known)
+            self._yielded.add(chunk.indices)
         self._run.changed.set()
 
-    async def _yield(self, block: "ChunkResult", *, again: bool = False) -> None:
-        self._add_final(block, again=again)
+    async def _yield(self, chunk: "ChunkResult", *, known: bool = False) -> None:
+        self._add_final(chunk, known=known)
         most = self._policy.concurrency
         while (
             self._run.streamed
@@ -380,14 +380,14 @@ class JobWork:
             left = [row async for rows in pages for row in rows if row.index not in yielded]
             for error, grouped in groupby(left, key=why_unsent):
                 group = list(grouped)
-                block: ChunkResult = StoredChunk(group)
+                chunk: ChunkResult = StoredChunk(group)
                 if error is not None:
-                    chunk = Chunk([row.index for row in group], [row.order for row in group])
-                    block = chunk.failed(error)
+                    orders = Chunk([row.index for row in group], [row.order for row in group])
+                    chunk = orders.failed(error)
                 if self._lost is not None:  # asked anew each time: a caller may take its time
-                    block = ListedOutcomes(tuple(map(_not_ours, block.outcomes())))
+                    chunk = ListedOutcomes(tuple(map(_not_ours, chunk.outcomes())))
                 if is_whole or error is None:
-                    await self._yield(block)
+                    await self._yield(chunk)
 
     def _lose(self, error: LeaseLostError) -> None:
         """Send nothing more: the job is another process's."""

@@ -135,7 +135,8 @@ class ChunkState:
         if references:
             known = [alike._replace(reference=each) for each in orjson.loads(references)]
         for group in orjson.loads(exceptions) if exceptions else ():
-            own, listed = Known(**group["known"]), group["references"]
+            said, listed = group["known"], group["references"]
+            own = Known(**{name: said[name] for name in Known._fields if name in said})
             for number, at in enumerate(group["at"]):
                 known[at] = own._replace(reference=listed[number]) if listed else own
         return cls(job_id, first, slice_number, known)

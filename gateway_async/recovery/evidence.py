@@ -312,8 +312,8 @@ def as_result(given: object) -> BatchResult[Any, Any]:
             raise TypeError(
                 f"recover: expected a BatchResult or outcomes, got {type(outcome).__name__}"
             )
-    block = ListedOutcomes(outcomes)
-    return BatchResult(counts=count_statuses(block.statuses), chunks=(block,), of_one_batch=False)
+    listed = ListedOutcomes(outcomes)
+    return BatchResult(counts=count_statuses(listed.statuses), chunks=(listed,), of_one_batch=False)
 
 
 def is_whole_batch(result: BatchResult[Any, Any]) -> bool:

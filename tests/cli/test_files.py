@@ -201,6 +201,15 @@ def csv_of(*payouts: Mapping[str, str]) -> str:
     return text.getvalue()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["iban", "bank_details.iban", f"{BANK}.ibann", f"{BANK.title()}.iban", "payer.adress.city"],
+)
+def test_a_payout_is_not_read_without_a_part_that_was_misnamed(name: str) -> None:
+    (found,) = problems(csv_of(payout(1, **{name: "x"})), "payout")
+    assert f"line 1, column {name}: not known; a part has columns of its own" in found
+
+
 def test_nested_parts_are_dotted_columns_and_lists_json() -> None:
     dotted = {
         "payment_date": "2026-11-20",

@@ -19,6 +19,7 @@ import pytest
 from gateway_async import NotDoneError, RecoveryPolicy
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import JobState, Journal
+from gateway_async.journal.rows import ChunkState
 from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.orders import refunds
@@ -270,3 +271,12 @@ async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_
                 await refused
             assert caught.value.job == job.name
         assert len(transport.asked) == before
+
+
+def test_what_another_release_has_noted_besides_is_passed_over() -> None:
+    exceptions = b'[{"at":[1],"known":{"state":"new","text":"late","request":7},"references":[]}]'
+    row = (1, 0, 1, 0, "succeeded", 1.0, "", None, exceptions)
+    assert [(one.state, one.text) for one in ChunkState.read(row).known] == [
+        ("succeeded", ""),
+        ("new", "late"),
+    ]
