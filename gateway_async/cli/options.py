@@ -17,7 +17,7 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.journal.location import locate
 from gateway_async.settings import BatchPolicy
 
-_USER_AND_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@")
+_PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][^=&]*password=", re.IGNORECASE)
 _PLACES_OF_PASSWORDS = {
     "proxy": "GATEWAY_PROXY, or into the TOML file",
     "journal": "GATEWAY_JOURNAL, or the password into ~/.pgpass",
@@ -42,7 +42,7 @@ def _usually(field: str) -> Parameter:
 
 def check_no_password(option: str, url: str | None, place: str) -> None:
     """Refuse a URL with a password in an option, where others could see it."""
-    if _USER_AND_PASSWORD.search(url or ""):
+    if _PASSWORD.search(url or ""):
         raise ConfigurationError(
             f"--{option}: a password in an option shows in process lists; put the URL into {place}"
         )

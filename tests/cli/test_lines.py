@@ -49,6 +49,7 @@ NAMED = [
     ("watch night --journal sqlite:///j.db", "there is no journal"),
     ("jobs list --journal postgresql://me:hush@db/x", "a password in an option shows"),
     ("jobs list --journal postgresql://me:a/hush@db/x", "a password in an option shows"),
+    ("jobs list --journal postgresql://db/x?sslpassword=hush", "a password in an option shows"),
     ("refund orders.csv --dry-run --proxy http://me:hush@proxy.example", "a password in an option"),
     ("jobs lst", 'Unknown command "lst". Did you mean "list"?'),
     ("jobs list --base-url http://x.y", "--base-url"),
