@@ -20,7 +20,7 @@ from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.outcomes import Kept, rows_of, write_job
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
-from gateway_async.errors import JobNotFoundError, JournalError
+from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobState, JobStatus, Journal
 from gateway_async.journal.rows import NEVER_SENT, Row
 from gateway_async.journal.states import IN_DOUBT
@@ -432,7 +432,7 @@ async def resolve(
     name: str,
     outcome: Literal["succeeded", "declined", "not_sent", "unknown"],
     /,
-    *orders: int | UUID,
+    *orders: str,
     note: str,
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
     given: options.Stored = options.Stored(),
@@ -448,13 +448,25 @@ async def resolve(
         orders: The orders, by their index in the job, from 0, as `jobs show` prints it, or payouts
             by their request_id.
         note: Why, such as "seen in the merchant portal"; it is kept.
-        state: All orders of the job that are in this state; may be repeated.
+        state: In place of orders: all of the job that are in this state; may be repeated.
     """
+    if bool(orders) == bool(state):
+        raise ConfigurationError("resolve: expected orders, or --state, and not both")
+    named = [_named(text) for text in orders]
     async with given.settings().open_journal(create=False) as journal:
         found = [row.index async for row in rows_of(journal, name) if row.state in state]
-        await journal.resolve(name, meant := [*orders, *found], outcome, note)
+        await journal.resolve(name, meant := [*named, *found], outcome, note)
     then = "; the next run of the job sends them" if outcome == "not_sent" else ""
     console.note(f"job {name}: {counted(len(meant), 'order')} {outcome}{then}")
+
+
+def _named(text: str) -> int | UUID:
+    """Read the index of an order, or the request_id of a payout."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    with contextlib.suppress(ValueError):
+        return UUID(text)
+    raise ConfigurationError(f"{text!r} is no index of an order, such as 17, and no request_id")
 
 
 # Going on

@@ -222,7 +222,8 @@ class Sending(Resuming):
             the gateway and the orders.
         again: Make a job that is done once more: all of its orders are sent again. What was done
             before is shown, refunds alike are not held, and payouts that other jobs have are paid
-            again. A job with held orders is not done. After a kill, go on with `jobs resume NAME`.
+            again. A job with held orders is not done. After a kill, the next run holds what is
+            left: `jobs resolve NAME not_sent --state held` lets it go on.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other. No request_id may stand in a file twice.
         dry_run: Show what would be sent, and send nothing: nothing leaves this machine.

@@ -8,6 +8,7 @@ may take, the connection is closed.
 """
 
 import functools
+import random
 import re
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ T = TypeVar("T")
 # SQLite
 
 _BUSY_SECONDS = 30.0
+_MOST_SECONDS_BETWEEN = 0.02
 _LOST = (
     "the file, or the write-ahead log beside it, was deleted, moved or replaced while the journal "
     "was open"
@@ -71,13 +73,25 @@ class Sqlite:
         self._check()
         driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
-            # The last: on macOS, a plain fsync leaves what was written in the drive's cache.
-            for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = 1"):
-                driver.execute(f"PRAGMA {setting}")
+            # The second: on macOS, a plain fsync leaves what was written in the drive's cache.
+            driver.execute("PRAGMA synchronous = FULL")
+            driver.execute("PRAGMA fullfsync = 1")
+            self._keep_log(driver)
         except BaseException:  # raised again
             driver.close()
             raise
         return driver
+
+    def _keep_log(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
+        """Have a write-ahead log kept; SQLite does not wait for others that do so in a new file."""
+        until = time.monotonic() + _BUSY_SECONDS
+        while driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+            try:
+                driver.execute("PRAGMA journal_mode = WAL")
+            except self._module.OperationalError as error:
+                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= until:
+                    raise
+                time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
 
     def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
         """Begin a transaction, and look whether what it writes will be found again.

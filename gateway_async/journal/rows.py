@@ -362,6 +362,7 @@ class JobStatus:
             earlier version that was not resumed since.
         created_at: When it was first submitted, in UTC.
         imported: Whether the journal has all of its orders.
+        is_cut: Whether it was cut into slices.
         total: How many orders the journal has of it.
         counts: How many of them are in each state.
         is_running: Whether a process has it.
@@ -374,6 +375,7 @@ class JobStatus:
     gateway: str
     created_at: datetime
     imported: bool
+    is_cut: bool
     total: int
     counts: Mapping[JobState, int]
     is_running: bool

@@ -17,7 +17,9 @@ from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictErr
 from gateway_async.journal.codec import BLOCK, codec_of, differing_fields, lookup_key
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.reads import OF_MERCHANT, Orders, find_job
-from gateway_async.journal.rows import JobRow
+from gateway_async.journal.rows import NEVER_SENT, JobRow, Known
+from gateway_async.journal.states import JobState
+from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
@@ -64,12 +66,13 @@ _DROP = (
 )
 # A payout is a chunk of its own; one that the gateway declined there was not paid.
 _PAID_ELSEWHERE = f"""
-SELECT mine.position, mine.request_id, j.name FROM gateway_payout_keys mine
+SELECT mine.position, mine.request_id, j.name, theirs.position, c.state
+FROM gateway_payout_keys mine
 JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
 JOIN gateway_jobs j ON j.id = theirs.job_id
 JOIN gateway_chunks c ON c.job_id = theirs.job_id AND c.first = theirs.position
 WHERE mine.job_id = :job AND theirs.job_id <> :job AND j.imported AND c.state <> 'declined'
-AND {OF_MERCHANT} ORDER BY mine.position LIMIT 1"""
+AND {OF_MERCHANT} ORDER BY mine.position"""
 _ADD_PAYOUTS = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
 
 
@@ -203,25 +206,30 @@ class Submission:
 
         Raises:
             JobConflictError: If another job of this gateway and merchant has one of its payouts,
-                and may have paid it.
+                and may have paid it. Where it is to be paid all the same, that job holds it.
         """
         job = lease.job
         transaction.run(_FINISH, job=job.id, total=total)  # locks the job before the lease
         lease.extend(transaction)
         lease.end(transaction)
-        if self._is_keyed and not self.repeats:
+        if self._is_keyed:
             # Of two jobs at the same time, the second to ask sees the first.
             transaction.lock(_LOCK_OF_PAYOUTS)
             merchant = self.merchant._asdict()
-            if found := transaction.run(_PAID_ELSEWHERE, job=job.id, **merchant).fetchone():
-                position, request_id, name = found
-                raise JobConflictError(
-                    f"job {self.job.name!r}: its order {position} has the request_id "
-                    f"{request_id!r}, which stands in job {name!r}, and may be paid by it; "
-                    "nothing was kept. Resume that job, or give another payout a request_id of "
-                    "its own",
-                    job=self.job.name,
-                )
+            found = transaction.run(_PAID_ELSEWHERE, job=job.id, **merchant).fetchall()
+            for position, request_id, name, at, state in found:
+                if not self.repeats:
+                    raise JobConflictError(
+                        f"job {self.job.name!r}: its order {position} has the request_id "
+                        f"{request_id!r}, which stands in job {name!r}, and may be paid by it; "
+                        "nothing was kept. Resume that job, or give another payout a request_id of "
+                        "its own",
+                        job=self.job.name,
+                    )
+                if state == JobState.NEW:
+                    text = f"job {self.job.name!r} pays it; decide whether it is paid again"
+                    held = Known(JobState.HELD, text=text, proof=NEVER_SENT)
+                    OrderChanges(transaction, find_job(transaction, name)).hold({at: held})
         add = _ADD_SLICES if self.slice_size else _ADD_SLICE
         transaction.run(add, job=job.id, slice=0, total=total)
 

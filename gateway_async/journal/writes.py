@@ -190,10 +190,12 @@ class OrderChanges(Orders):
                 continue
             name = self.job.name
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
+            is_early = transition is Transition.RESOLVE and found.state == JobState.INTENT
+            advice = ": run the job again first" if is_early else ""
             raise JournalError(
                 f"job {name!r}: cannot {transition} orders {min(positions)} to {max(positions)}: "
-                f"expected {wanted}, but order {at} is {str(found.state)!r}; nothing "
-                "was changed",
+                f"expected {wanted}, but order {at} is {str(found.state)!r}{advice}; "
+                "nothing was changed",
                 job=name,
             )
         self._write(own, new)

@@ -307,9 +307,9 @@ class PayoutRequest(Model):
 
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
-        for name in ("payment_amount", "source_amount"):
-            if getattr(self, name) == 0:
-                raise moves_nothing(self, name)
+        given = [name for name in ("payment_amount", "source_amount") if getattr(self, name) == 0]
+        if given and not (self.payment_amount or self.source_amount):
+            raise moves_nothing(self, given[0])
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

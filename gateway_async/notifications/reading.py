@@ -114,7 +114,10 @@ def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[st
     if body.startswith(b"{"):
         return reply_fields(body), decode_json(body)
     if body.startswith(b"<"):
-        return reply_fields(body), decode_respon(body)
+        values = decode_respon(body)
+        if any(isinstance(value, list) for value in values.values()):
+            raise NotificationError("the notification has a field twice")
+        return reply_fields(body), values
     if not body:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
     try:
@@ -122,6 +125,8 @@ def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[st
     except UnicodeDecodeError:
         raise NotificationError(f"the notification is not in {codec}") from None
     fields = dict(pairs)
+    if len(fields) < len(pairs):  # a verifier may read the first, and the application the last
+        raise NotificationError("the notification has a field twice")
     return fields, fields
 
 

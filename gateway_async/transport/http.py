@@ -410,10 +410,10 @@ class Deadline:
 
 def _sends_otherwise(session: aiohttp.ClientSession) -> bool:
     """Return whether a session may repeat a request, or send other bytes than it is given."""
-    return (
-        type(session)._request is not aiohttp.ClientSession._request  # noqa: SLF001  # no public name
-        or session._request_class is not aiohttp.ClientRequest  # noqa: SLF001  # likewise
-    )
+    classes = type(session).__mro__
+    own = [vars(one) for one in (session, *classes[: classes.index(aiohttp.ClientSession)])]
+    is_own_class = session._request_class is not aiohttp.ClientRequest  # noqa: SLF001  # no public name
+    return is_own_class or any("_request" in names for names in own)
 
 
 def _check_unasked(response: aiohttp.ClientResponse, payload: TrackedPayload) -> None:

@@ -13,7 +13,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
 from gateway_async.batching.results import BatchResult
-from gateway_async.errors import ConfigurationError, JobBusyError, LeaseLostError, hide_arguments
+from gateway_async.errors import (
+    ConfigurationError,
+    JobBusyError,
+    JobConflictError,
+    LeaseLostError,
+    hide_arguments,
+)
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import Merchant, StoredChunk
 from gateway_async.models.orders import count_statuses
@@ -66,10 +72,14 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
 
     Raises:
         JobNotFoundError: If there is no such job.
+        JobConflictError: If it is in one piece, which no worker runs, and not done.
     """
     last = None
     while last is None or not last.done:
         seen = await journal.status(job)
+        if not (seen.is_cut or seen.done):
+            problem = f"job {job!r} is in one piece: GatewayClient.resume runs it, not workers"
+            raise JobConflictError(problem, job=job)
         if seen != last:
             yield seen
             last = seen

@@ -121,9 +121,12 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     for words, reason in (
         ("declined 49 50 --note no", "order 50 is 'succeeded'"),
         ("declined 0 60 --note no", "job 'night' has no order 60"),
-        ("declined 3 a-b --note no", 'unable to convert "a-b"'),
+        ("declined 3 a-b --note no", "'a-b' is no index of an order, such as 17"),
+        ("declined 0.6 --note no", "'0.6' is no index"),
+        ("declined 3 --state held --note no", "expected orders, or --state, and not both"),
         ("succeed 3 --note no", "succeed"),
-        ("declined --note no", "no order is named that could be decided on"),
+        ("declined --note no", "expected orders, or --state, and not both"),
+        ("declined --state unknown --note no", "no order is named that could be decided on"),
         ("declined 3", "--note"),
         ("declined 3 --note ' '", "note: expected a text that says why"),
     ):

@@ -25,7 +25,7 @@ from tests.jobs.books import counts
 from tests.journal.tables import Tables, on_a_file
 from tests.models import examples
 from tests.orders import Make, payout_request
-from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, statuses
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, stop_after_unknown=9)
 
@@ -146,6 +146,20 @@ async def test_a_payout_of_another_job(
         await gateway.submit("payout", orders[1:3], job=job)
     assert not (await journal.status("second")).imported
     assert await gateway.submit("payout", orders[3:], job=job) == 1  # the name is free for others
+
+
+async def test_what_another_job_was_let_pay_is_held(
+    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
+) -> None:
+    orders = payouts_of(3)
+    await make().submit("payout", orders[:2], job=journal.job("first"))
+    tables.put(0, state="succeeded")
+    vouched = make(policy=BatchPolicy(duplicates="allow"))
+    assert (await vouched.payouts(orders, job=journal.job("second"))).ok
+    result = await make().resume(journal.job("first"), slice_number=1)
+    assert statuses(result) == [SUCCEEDED, NOT_SENT]
+    assert "job 'second' pays it" in str(result[1].error)
+    assert paid(sandbox, orders) == [1, 1, 1]
 
 
 @on_a_file

@@ -10,7 +10,8 @@ import pytest
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, engines
 from tests.journal.tables import Tables, submitted
-from tests.postgres import emptied
+from tests.orders import made_up, orders_for
+from tests.postgres import emptied, postgres_url
 from tests.support.cable import Cable
 
 
@@ -42,6 +43,19 @@ async def test_a_commit_is_on_the_servers_disk_and_any_text_can_be_kept(  # a ta
             assert await asked(journal, f"SELECT current_setting('{name}')") == [(used,)]  # ours
     finally:
         tables.run(f"ALTER DATABASE {database} RESET {name}")
+
+
+@pytest.mark.slow
+async def test_a_database_keeps_any_text_or_is_refused() -> None:
+    text = "余额不足 и €"
+    with postgres_url("SQL_ASCII") as url:
+        async with Journal.open(url) as journal:
+            await submitted(journal, orders_for("refund", made_up(1), refund_reason=text))
+            assert (await anext(journal.outcomes("job"))).order.refund_reason == text
+    with postgres_url("LATIN1") as url:
+        with pytest.raises(JournalError, match=r"encoding of this database is LATIN1, .* UTF8"):
+            await Journal.open(url).__aenter__()
+        assert Tables(url).run("SELECT to_regclass('gateway_journal')") == [(None,)]
 
 
 async def test_a_commit_is_on_the_disk(tmp_path: object) -> None:

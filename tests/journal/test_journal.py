@@ -231,7 +231,7 @@ async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tabl
         (4, JournalError, "expected .unknown. or .held., but order 4 is .new."),
         (7, JournalError, "is 'succeeded'"),
         (8, JournalError, "is 'declined'"),
-        (6, JournalError, "order 6 is .intent.;"),
+        (6, JournalError, "order 6 is .intent.: run the job again first;"),
         (refunds(1)[0], JournalError, "2 orders equal to .*T000000.*: name one by its index: 0, 1"),
         (unequal, JournalError, "0 orders equal to"),
         (99, JournalError, "has no order 99"),

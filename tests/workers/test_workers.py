@@ -164,5 +164,10 @@ async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, ur
                 with pytest.raises(error, match="slice"):
                     await call
         await gateway.refund(seeded(sandbox, 1), job=journal.job("whole"))
+        sandbox.faults.add("*", Status(status=503))
+        await gateway.refund(orders, job=journal.job("left"))
+        sandbox.faults.clear()
     assert effects(sandbox, orders) == [0] * 4
     assert len(await jobs.result("whole")) == 1
+    with pytest.raises(JobConflictError, match="'left' is in one piece"):
+        await jobs.result("left")
