@@ -219,7 +219,7 @@ class Journal:
         await self.database.run(f"cannot keep a decision on job {name!r}", decide)
 
     async def claim_due(self, merchant: "Merchant", seconds: float) -> list[tuple[str, int]]:
-        """Return slices that no process has and that are due, job and number.
+        """Return up to 1,000 slices that no process has and that are due, job and number.
 
         They are not returned again for so many seconds, to any process.
 
@@ -316,7 +316,8 @@ WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
 _DUE = f"""
 SELECT j.name, s.slice FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
 WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
-AND {OF_MERCHANT} ORDER BY s.due_at, s.job_id, s.slice FOR UPDATE OF s SKIP LOCKED"""
+AND {OF_MERCHANT} ORDER BY s.due_at, s.job_id, s.slice LIMIT 1000
+FOR UPDATE OF s SKIP LOCKED"""
 _POSTPONE = """
 UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
 WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""

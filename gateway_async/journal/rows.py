@@ -15,6 +15,7 @@ import orjson
 
 from gateway_async.errors import (
     AlikeRefundError,
+    DuplicateOrderError,
     GatewayError,
     NotDoneError,
     NotSentError,
@@ -23,6 +24,7 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import FINAL, UNFINISHED, JobState
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
+from gateway_async.operations import OperationClass
 from gateway_async.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 # The proof of a held order that was not done: it may be sent again once a person says so.
 NOT_DONE = "not done"
-# The proof of a held order of which nothing was sent, since the gateway lists a refund like it.
+# The proof of a held order of which nothing was sent, since the gateway lists a refund like it, or
+# another job pays it.
 NEVER_SENT = "alike"
 # The proof of an order on which a person decided.
 BY_OPERATOR = "operator"
@@ -266,6 +269,8 @@ def _error_of(row: Row) -> GatewayError | None:
         error = NotSentError(known.text or "the job has not come to it yet")
     elif row.state is JobState.INTENT:
         error = OutcomeUnknownError("it was in flight when its process ended, or still is")
+    elif known.proof == NEVER_SENT and row.operation.kind is OperationClass.KEYED:
+        error = DuplicateOrderError(known.text)
     elif row.status is OutcomeStatus.NOT_SENT and known.proof == NEVER_SENT:
         date = datetime.fromisoformat(known.code) if known.code else None
         error = AlikeRefundError(known.text, reference=known.said, refund_date=date)

@@ -69,7 +69,7 @@ class Transition(StrEnum):
     """The order is about to be sent."""
 
     HOLD = "hold"
-    """A person decides first: the gateway lists a refund like it."""
+    """A person decides first: the gateway lists a refund like it, or another job pays it."""
 
     WITHDRAW = "withdraw"
     """It is proved that nothing of it was sent."""

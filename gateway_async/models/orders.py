@@ -178,7 +178,7 @@ class OutcomeStatus(StrEnum):
     NOT_SENT = "not_sent"
     """Nothing was sent, or recovery proved that it was not done.
 
-    Resend freely, but look first after an `AlikeRefundError`.
+    Resend freely, but look first after an `AlikeRefundError`, or a payout's `DuplicateOrderError`.
     """
 
 

@@ -115,7 +115,7 @@ def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[st
         return reply_fields(body), decode_json(body)
     if body.startswith(b"<"):
         values = decode_respon(body)
-        if any(isinstance(value, list) for value in values.values()):
+        if any(isinstance(one, str) for v in values.values() if isinstance(v, list) for one in v):
             raise NotificationError("the notification has a field twice")
         return reply_fields(body), values
     if not body:

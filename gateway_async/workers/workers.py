@@ -247,7 +247,7 @@ class Workers:
         return SliceEnd.FINISHED if is_finished else SliceEnd.LEFT
 
     async def sweep(self) -> int:
-        """Hand every slice to the queue that no process has and that is due.
+        """Hand up to 1,000 slices to the queue that no process has and that are due.
 
         Workers of a taskiq broker do so by themselves; call it from time to time on other queues.
         Any number of processes may.

@@ -158,6 +158,7 @@ async def test_what_another_job_was_let_pay_is_held(
     assert (await vouched.payouts(orders, job=journal.job("second"))).ok
     result = await make().resume(journal.job("first"), slice_number=1)
     assert statuses(result) == [SUCCEEDED, NOT_SENT]
+    assert isinstance(result[1].error, DuplicateOrderError)
     assert "job 'second' pays it" in str(result[1].error)
     assert paid(sandbox, orders) == [1, 1, 1]
 
