@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
-from gateway_async.batching.feed import check_order, name_of
+from gateway_async.batching.feed import check_order, chunk_size_of, name_of
 from gateway_async.errors import (
     ConfigurationError,
     DuplicateOrderError,
@@ -240,7 +240,7 @@ class Coalescer:
         queue = self._queues.get((operation.name, kind))
         if queue is None:
             check_size(operation, self._policy)
-            queue = _Queue(operation, self._policy.chunk_size or operation.limit or 1)
+            queue = _Queue(operation, chunk_size_of(operation, self._policy))
             self._queues[operation.name, kind] = queue
         pending = queue.waiting.get(identity)
         if pending is not None and not pending.is_wanted:

@@ -99,7 +99,7 @@ class Source(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close the input."""
+        """Close the input, if it was not taken to its end."""
         ...
 
 
@@ -140,7 +140,9 @@ class GivenOrders:
             raise RuntimeError("the input raised CancelledError") from error
 
     async def aclose(self) -> None:
-        """Close an iterator that can be closed."""
+        """Close an iterator that was not taken to its end, if it can be closed."""
+        if self.ended:
+            return
         close = getattr(self._iterator, "aclose" if self.waits else "close", lambda: None)
         closing = close()
         if self.waits and closing is not None:
@@ -167,12 +169,100 @@ def check_orders(orders: object, order_class: type[Any], name: str = "orders") -
         )
 
 
-class OrderFeed:
-    """The orders of one batch that are not yet on their way.
+class OrderChecker:
+    """Checks the orders of one batch, each once; it remembers them where duplicates are refused.
 
     Duplicates are found by 64-bit hashes: some 70 bytes an order, however long identifiers are.
     Two different identities are taken for equal once in some 10^7 jobs of a million orders; the
     later one is then refused, which loses no order and moves no money.
+
+    Args:
+        operation: The operation.
+        dialect: What the interface leaves open.
+        policy: Its `duplicates`; two payouts of one `request_id` are always refused.
+        are_stored: Whether a journal has the orders: their duplicates were refused before.
+    """
+
+    def __init__(
+        self,
+        operation: "Operation",
+        dialect: "Dialect",
+        policy: "BatchPolicy",
+        *,
+        are_stored: bool = False,
+    ) -> None:
+        self._operation = operation
+        self._dialect = dialect
+        self._identity = identity_of(operation)
+        self._order_classes = {operation.order_class}
+        self._is_payout = operation.kind is OperationClass.KEYED
+        refuses = self._is_payout or policy.duplicates == "reject"
+        self._seen: set[int] | None = set() if refuses and not are_stored else None
+
+    async def check_all(self, orders: "Sequence[object] | None") -> None:
+        """Check a collection whole, so that one bad order means that nothing is sent.
+
+        Args:
+            orders: The collection; None where each order is checked when it is pulled.
+
+        Raises:
+            InvalidOrderError: Listing every bad order with its position.
+        """
+        if orders is None:
+            return
+        problems: dict[int, InvalidOrderError] = {}
+        for start in range(0, len(orders), _CHECKED_AT_ONCE):
+            problems |= self.check_page(start, orders[start : start + _CHECKED_AT_ONCE])
+            await asyncio.sleep(0)
+        if problems:
+            raise refusal(problems, f"of {len(orders)} orders are wrong, so nothing was sent")
+        self._seen = None  # each was checked
+
+    def check_page(self, start: int, orders: "Sequence[Any]") -> dict[int, InvalidOrderError]:
+        """Return why orders side by side may not be sent, by position."""
+        with suppress(InvalidOrderError):  # of all of them together; `check` finds the order
+            if self.are_all_orders(orders):
+                _check_values(self._operation, orders, self._dialect)
+                if self.note_new(list(map(self._identity, orders))):
+                    return {}
+        checked = enumerate(map(self.check, orders), start)
+        return {index: error for index, error in checked if error is not None}
+
+    def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
+        """Return why an order may not be sent, or None."""
+        error = check_order(self._operation, order, self._dialect)
+        if error is not None or self._seen is None:
+            return error
+        identity = self._identity(order)
+        if self.note_new([identity]):
+            return None
+        kind, value = name_of(self._operation, identity)
+        advice = (
+            f"give each its own {kind}"
+            if self._is_payout
+            else 'merge the two, or choose duplicates="serialize" or "allow"'
+        )
+        return DuplicateOrderError(
+            f"{describe(order)}: {kind} {value!r} stands in this batch already; {advice}"
+        )
+
+    def are_all_orders(self, orders: "Sequence[object]") -> bool:
+        """Return whether all are of the operation's class."""
+        return set(map(type, orders)) == self._order_classes
+
+    def note_new(self, identities: "Collection[Identity]") -> bool:
+        """If duplicates are refused: note identities if all are new, else none of them."""
+        if self._seen is None:
+            return True
+        hashes = set(map(hash, identities))
+        if len(hashes) < len(identities) or not hashes.isdisjoint(self._seen):
+            return False
+        self._seen |= hashes
+        return True
+
+
+class OrderFeed:
+    """The orders of one batch that are not yet on their way.
 
     Args:
         operation: The operation.
@@ -183,7 +273,7 @@ class OrderFeed:
 
     Attributes:
         source: Where the orders come from.
-        chunk_size: How many orders a request has at most.
+        checker: Checks them.
         is_broken: Whether the input raised, so that no more is taken from it.
         is_serial: Whether orders of equal identity are never in flight together.
         refused: Orders that may not be sent, each with its error.
@@ -198,7 +288,6 @@ class OrderFeed:
         *,
         marker_prefix: str | None = None,
     ) -> None:
-        limit = operation.limit or 1
         self.source: Source = orders
         self.is_broken: bool = False
         # A source that neither waits nor reads a journal gives its orders in one step.
@@ -206,23 +295,23 @@ class OrderFeed:
         self._marker_prefix = marker_prefix
         self._operation = operation
         self._dialect = dialect
-        self.chunk_size: int = min(policy.chunk_size or limit, limit)
+        # What a journal has is checked again: the dialect may have changed since.
+        self.checker: OrderChecker = OrderChecker(
+            operation, dialect, policy, are_stored=orders.is_stored
+        )
+        self._chunk_size = chunk_size_of(operation, policy)
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
         self._separator = dialect.selection_separator if operation.recovered_by else None
-        self._order_classes = {operation.order_class}
-        self._is_payout = operation.kind is OperationClass.KEYED
-        duplicates = "reject" if self._is_payout else policy.duplicates
-        self._is_checked = orders.is_stored
-        self.is_serial: bool = duplicates == "serialize"
-        self._seen: set[int] | None = set() if duplicates == "reject" else None
+        is_payout = operation.kind is OperationClass.KEYED
+        self.is_serial: bool = policy.duplicates == "serialize" and not is_payout
         self._pulled = 0
         self.refused: list[FailedChunk] = []
         # Orders pulled together mostly leave together, in `_ready`. Else each waits until no order
         # of its identity is before it or in flight.
         self._ready: Chunk | None = None
         self._waiting: list[tuple[int, Any]] = []
-        self._most_waiting = self.chunk_size * policy.concurrency
+        self._most_waiting = self._chunk_size * policy.concurrency
         self._in_flight: set[Identity] = set()
         self._unknown: set[Identity] = set()
 
@@ -237,7 +326,7 @@ class OrderFeed:
         if self.source.is_stored and fitting:
             return 0
         others = len(self._waiting) - fitting
-        return min(self.chunk_size - fitting, self._most_waiting - others)
+        return min(self._chunk_size - fitting, self._most_waiting - others)
 
     @property
     def is_exhausted(self) -> bool:
@@ -248,60 +337,6 @@ class OrderFeed:
     def is_done(self) -> bool:
         """Whether every order has left."""
         return self.source.ended and self._ready is None and not self._waiting
-
-    async def check_all(self) -> None:
-        """Check a collection whole, so that one bad order means that nothing is sent.
-
-        Raises:
-            InvalidOrderError: Listing every bad order with its position.
-        """
-        collection = self.source.collection
-        if collection is None:
-            return
-        problems: dict[int, InvalidOrderError] = {}
-        for start in range(0, len(collection), _CHECKED_AT_ONCE):
-            problems |= self.check_page(start, collection[start : start + _CHECKED_AT_ONCE])
-            await asyncio.sleep(0)
-        if problems:
-            raise refusal(problems, f"of {len(collection)} orders are wrong, so nothing was sent")
-        self._is_checked = True
-
-    def check_page(self, start: int, orders: "Sequence[Any]") -> dict[int, InvalidOrderError]:
-        """Return why orders side by side may not be sent, by position; check each order once."""
-        with suppress(InvalidOrderError):  # of all of them together; `check` finds the order
-            if set(map(type, orders)) == self._order_classes:
-                _check_values(self._operation, orders, self._dialect)
-                if self._note_new(list(map(self._identity, orders))):
-                    return {}
-        checked = enumerate(map(self.check, orders), start)
-        return {index: error for index, error in checked if error is not None}
-
-    def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
-        """Return why an order may not be sent, or None; check each order once.
-
-        One that was checked before is checked again, since the dialect may have changed since its
-        job was submitted.
-        """
-        error = check_order(self._operation, order, self._dialect)
-        if error is not None or self._seen is None or self._is_checked:
-            return error
-        identity = self._identity(order)
-        if self._note_new([identity]):
-            return None
-        kind, value = name_of(self._operation, identity)
-        advice = (
-            f"give each its own {kind}"
-            if self._is_payout
-            else 'merge the two, or choose duplicates="serialize" or "allow"'
-        )
-        return DuplicateOrderError(
-            f"{describe(order)}: {kind} {value!r} stands in this batch already; {advice}"
-        )
-
-    async def aclose(self) -> None:
-        """Close an input that was not taken to its end."""
-        if not self.source.ended:
-            await self.source.aclose()
 
     # Chunks
 
@@ -386,14 +421,14 @@ class OrderFeed:
         if not self._waiting and self._make_ready(indices, orders):
             return
         for index, order in zip(indices, orders, strict=True):
-            if (problem := self.check(order)) is not None:
+            if (problem := self.checker.check(order)) is not None:
                 self._refuse(index, order, problem)
             else:
                 self._let_wait(index, order)
 
     def _make_ready(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> bool:
         """Make orders the next chunk, if all are right and no identity occurs twice."""
-        if set(map(type, orders)) != self._order_classes:
+        if not self.checker.are_all_orders(orders):
             return False
         identities = set(map(self._identity, orders))
         others = self._in_flight, self._unknown
@@ -410,7 +445,7 @@ class OrderFeed:
             chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker_prefix)
         except GatewayError:  # `check` finds the order
             return False
-        if not (self._is_checked or self._note_new(identities)):
+        if not self.checker.note_new(identities):
             return False
         self._ready = chunk
         return True
@@ -436,7 +471,7 @@ class OrderFeed:
             if is_of_kind and identity not in passed and identity not in self._in_flight:
                 places.append(place)
                 kind = order.kind if self._is_look_up else None
-                if len(places) == self.chunk_size:
+                if len(places) == self._chunk_size:
                     break
             passed.add(identity)
         return places
@@ -445,15 +480,11 @@ class OrderFeed:
         chunk = Chunk(range(index, index + 1), (order,))
         self.refused.append(chunk.failed(error))
 
-    def _note_new(self, identities: "Collection[Identity]") -> bool:
-        """If duplicates are refused: note identities if all are new, else none of them."""
-        if self._seen is None:
-            return True
-        hashes = set(map(hash, identities))
-        if len(hashes) < len(identities) or not hashes.isdisjoint(self._seen):
-            return False
-        self._seen |= hashes
-        return True
+
+def chunk_size_of(operation: "Operation", policy: "BatchPolicy") -> int:
+    """Return how many orders a request has at most."""
+    limit = operation.limit or 1
+    return min(policy.chunk_size or limit, limit)
 
 
 def _chunk_of(numbered: "Sequence[tuple[int, Any]]") -> Chunk:

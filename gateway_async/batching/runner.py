@@ -405,7 +405,7 @@ class WorkerPool:
 
     async def begin(self, tasks: Tasks) -> None:
         """Check a collection whole, then start the workers."""
-        await self._feed.check_all()
+        await self._feed.checker.check_all(self._feed.source.collection)
         self._workers, gate = tasks, self._run.gate
         for number in range(self._policy.concurrency):
             tasks.start(self._work(), f"{self._run.operation} worker {number}")
@@ -432,7 +432,7 @@ class WorkerPool:
 
     async def aclose(self) -> None:
         """Close the input, if it was not taken to its end."""
-        await self._feed.aclose()
+        await self._feed.source.aclose()
 
     def _end_waiting(self) -> None:
         """At the deadline, end what waits for its turn or for the input."""

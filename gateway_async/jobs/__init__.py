@@ -12,9 +12,9 @@ end, under the lease: while another process has the job, nothing of it is called
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
-from gateway_async.batching.feed import GivenOrders, OrderFeed
+from gateway_async.batching.feed import GivenOrders, OrderChecker
 from gateway_async.batching.runner import BatchRunner
-from gateway_async.jobs.orders import submit_feed
+from gateway_async.jobs.orders import submit_given
 from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Job
 from gateway_async.journal.codec import job_operation
@@ -83,11 +83,11 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     """
     job, operation = expect("job", job, Job), job_operation(name)
     check_batch(operation, orders, policy)
-    feed = OrderFeed(operation, session.dialect, policy, GivenOrders(orders))
+    given = GivenOrders(orders)
     try:
-        await feed.check_all()
-        return await submit_feed(
-            session, operation, feed, job, policy=policy, slice_size=slice_size
+        await OrderChecker(operation, session.dialect, policy).check_all(given.collection)
+        return await submit_given(
+            session, operation, given, job, policy=policy, slice_size=slice_size
         )
     finally:
-        await feed.aclose()
+        await given.aclose()

@@ -4,13 +4,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from gateway_async.batching.feed import OrderFeed
+from gateway_async.batching.feed import OrderChecker, chunk_size_of
 from gateway_async.journal.rows import Merchant
 from gateway_async.journal.submit import Submission
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from gateway_async.batching.feed import GivenOrders
     from gateway_async.journal import Job
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.reads import Orders
@@ -26,10 +27,10 @@ _SUBMITTED_AT_ONCE = 1000
 _NEW_AT_ONCE = 2000
 
 
-async def submit_feed(  # noqa: PLR0913  # as `submit_orders`
+async def submit_given(  # noqa: PLR0913  # as `submit_orders`
     session: "Session",
     operation: "Operation",
-    feed: OrderFeed,
+    given: "GivenOrders",
     job: "Job",
     *,
     policy: "BatchPolicy",
@@ -40,7 +41,7 @@ async def submit_feed(  # noqa: PLR0913  # as `submit_orders`
     Args:
         session: The way to the gateway.
         operation: The operation.
-        feed: The orders; a collection was checked.
+        given: The orders; a collection was checked.
         job: The job.
         policy: Its `duplicates` decides whether another job may have a payout, too.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
@@ -49,20 +50,21 @@ async def submit_feed(  # noqa: PLR0913  # as `submit_orders`
         job=job,
         operation=operation,
         merchant=Merchant.of(session.credentials, session.gateway),
-        chunk_size=feed.chunk_size,
+        chunk_size=chunk_size_of(operation, policy),
         slice_size=slice_size,
         repeats=policy.duplicates == "allow",
     )
-    return await submission.carry_out(_pages(feed))
+    checker = OrderChecker(operation, session.dialect, policy)
+    return await submission.carry_out(_pages(given, checker))
 
 
-async def _pages(feed: OrderFeed) -> "AsyncIterator[Sequence[Any]]":
+async def _pages(given: "GivenOrders", checker: OrderChecker) -> "AsyncIterator[Sequence[Any]]":
     """Yield the orders; those that are not of a collection are checked now."""
-    source, position = feed.source, 0
-    while not source.ended:
+    position = 0
+    while not given.ended:
         orders: list[Any] = []
-        await source.pull(orders, _SUBMITTED_AT_ONCE)
-        problems = feed.check_page(position, orders) if source.collection is None else {}
+        await given.pull(orders, _SUBMITTED_AT_ONCE)
+        problems = checker.check_page(position, orders) if given.collection is None else {}
         for index, error in problems.items():
             raise type(error)(f"order {index}: {error}; this run sent nothing")
         yield orders

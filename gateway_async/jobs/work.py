@@ -13,7 +13,7 @@ import attrs
 
 from gateway_async.batching.alike import claim_of
 from gateway_async.batching.chunks import Chunk, FailedChunk
-from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
+from gateway_async.batching.feed import GivenOrders, OrderChecker, is_cancelled
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
@@ -24,7 +24,7 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.jobs.orders import NewOrders, submit_feed
+from gateway_async.jobs.orders import NewOrders, submit_given
 from gateway_async.jobs.recorder import JournalRecorder
 from gateway_async.jobs.unknown import UnknownOrders
 from gateway_async.journal import Job, JobState
@@ -113,13 +113,9 @@ class JobWork:
         self._policy = run.policy
         self._job = job
         self._slice_number = slice_number
-        self._input: OrderFeed | None = None
+        self._given = None if orders is None else GivenOrders(orders)
         # The orders as they were handed in, where that is a collection.
-        self._collection: tuple[object, ...] | None = None
-        if orders is not None:
-            given = GivenOrders(orders)
-            self._input = OrderFeed(run.operation, run.session.dialect, run.policy, given)
-            self._collection = given.collection
+        self._collection = None if self._given is None else self._given.collection
         # What sends the orders that are new: another in each round.
         self._pool: WorkerPool | None = None
         self._lease: Lease
@@ -143,8 +139,8 @@ class JobWork:
 
     async def begin(self, tasks: Tasks) -> None:
         """Check a collection whole, then start the task that conducts the job."""
-        if self._input is not None:
-            await self._input.check_all()
+        checker = OrderChecker(self._operation, self._session.dialect, self._policy)
+        await checker.check_all(self._collection)
         tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
 
     def add_left(self) -> None:
@@ -162,8 +158,8 @@ class JobWork:
 
     async def aclose(self) -> None:
         """Close the input, if it was not taken to its end."""
-        if self._input is not None:
-            await self._input.aclose()
+        if self._given is not None:
+            await self._given.aclose()
 
     def end_unsent(self) -> None:
         """End what sends nothing: requests that were not written, waits, look-ups."""
@@ -185,11 +181,10 @@ class JobWork:
     # The job, from its first step to its last
 
     async def _conduct(self) -> None:
-        if self._input is not None:
-            given = self._session, self._operation, self._input, self._job
-            submit = functools.partial(submit_feed, *given, policy=self._policy)
-            waits = self._input.source.waits
-            if await self._once_more_if_busy(submit, is_timed=waits) is None:
+        if self._given is not None:
+            given = self._session, self._operation, self._given, self._job
+            submit = functools.partial(submit_given, *given, policy=self._policy)
+            if await self._once_more_if_busy(submit, is_timed=self._given.waits) is None:
                 if not self._run.is_leaving:
                     raise NotSentError(_NOT_KEPT)
                 return
