@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gateway_async.batching.alike import References
-    from gateway_async.batching.recorder import Recorder
     from gateway_async.batching.results import BatchResult
+    from gateway_async.batching.sender import Recorder
     from gateway_async.session import Gate, Session
 
 

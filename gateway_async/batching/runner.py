@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from gateway_async.batching.alike import SECONDS_AN_HOUR
 from gateway_async.batching.baseline import Baseline
 from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
-from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
-from gateway_async.batching.sender import Sender
+from gateway_async.batching.sender import Recorder, Sender
 from gateway_async.errors import (
     CertificateError,
     ConfigurationError,

@@ -1,13 +1,15 @@
 """Sends a chunk: has the session send it, judges the reply, has the outcomes recorded.
 
-Every order of a chunk gets exactly one outcome, also if a collaborator raises.
+Every order of a chunk gets exactly one outcome, also if a collaborator raises. A recorder records
+each chunk before its first byte is written, and its outcomes before they are seen. The one here
+records nothing, since only this process remembers a plain batch; that of a job writes a journal.
 """
 
 import asyncio
 import functools
 import itertools
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import attrs
 import orjson
@@ -23,23 +25,22 @@ from gateway_async.batching.judge import (
     judge,
     overall_of,
 )
-from gateway_async.batching.recorder import Recorder
 from gateway_async.batching.results import Results
 from gateway_async.errors import GatewayError, NotSentError, RejectedError, ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus, markers_of
 from gateway_async.operations import OperationClass
 from gateway_async.outcomes import ReplyEnvelope, Sending
-from gateway_async.session import Attempts, Request
+from gateway_async.session import Attempts, Intent, Request
 from gateway_async.telemetry import RequestSpan
 from gateway_async.wire.decode import decode_json, identifier, without_signatures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.alike import References
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.judge import Overall
-    from gateway_async.batching.recorder import ChunkIntent
+    from gateway_async.errors import AlikeRefundError
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
@@ -59,6 +60,56 @@ class Reading(NamedTuple):
     overall: "Overall"
     judgement: Judgement | None
     references: "References"
+
+
+class ChunkIntent(Intent, Protocol):
+    """The intent to send a chunk, whose outcomes are recorded too."""
+
+    def conclude(
+        self,
+        result: "AnsweredChunk | FailedChunk",
+        judgement: "Judgement | None",
+        add: "Callable[[AnsweredChunk | FailedChunk], None]",
+    ) -> None:
+        """Record the outcomes of the chunk in the background, then add them to the results."""
+
+
+class Recorder:
+    """Records the chunks of one batch.
+
+    Attributes:
+        alike_advice: What the error of an order adds that is like an earlier refund.
+    """
+
+    alike_advice: str = (
+        "; if another one is meant, send it by a client with RecoveryPolicy(hold_alike_hours=None)"
+    )
+
+    def begin(
+        self, chunk: "Chunk", references: "References", marker_prefix: str | None
+    ) -> ChunkIntent | None:
+        """Return the intent to send a chunk, not recorded yet; None if none is recorded.
+
+        Args:
+            chunk: The orders.
+            references: By transaction, the refund references it has already.
+            marker_prefix: What the marker of each refund begins with, if any is sent.
+        """
+        return None
+
+    async def made_beside(
+        self, chunk: "Chunk"
+    ) -> "Mapping[int, tuple[Collection[str], int]] | None":
+        """Return which refunds like each order of a chunk were made by other runs of the job.
+
+        Returns:
+            By position, their references, and how many more there may be. An order is left out if a
+            person has decided that it is to be sent. None where nothing else is known.
+        """
+        return None
+
+    async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
+        """Record that the orders of a chunk are not sent before a person decides."""
 
 
 @attrs.define(eq=False, repr=False)

@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gateway_async.batching.chunks import FailedChunk
-from gateway_async.batching.recorder import ChunkIntent, Recorder
+from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import GatewayError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import BY_OPERATOR, DONE, NEVER_SENT, Known, known_of, noted
