@@ -86,14 +86,13 @@ class Gate:
         deadline: Loop time after which no request leaves.
         drain_seconds: How long a request that has left may take beyond the deadline.
         paused_until: Loop time before which no request leaves.
-        stopped_because: The reason of `stop`; None if it was not stopped.
     """
 
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
         self.deadline = deadline
         self.drain_seconds = drain_seconds
         self.paused_until: float = -math.inf
-        self.stopped_because: str | None = None
+        self._stopped_because: str | None = None
         self._stopped = asyncio.Event()
 
     @property
@@ -105,13 +104,13 @@ class Gate:
     @property
     def stop_reason(self) -> str | None:
         """Why no request may leave any more; None while requests may leave."""
-        if self.stopped_because is None and self.is_too_late:
+        if self._stopped_because is None and self.is_too_late:
             return DEADLINE_PASSED
-        return self.stopped_because
+        return self._stopped_because
 
     def stop(self, reason: str) -> None:
         """Let no request leave any more; the first reason stays."""
-        self.stopped_because = self.stopped_because or reason
+        self._stopped_because = self._stopped_because or reason
         self._stopped.set()
 
     def pause(self, seconds: float) -> None:

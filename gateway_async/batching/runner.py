@@ -156,7 +156,7 @@ class BatchRunner:
                 made.counts,
                 made.requests,
                 retries=made.retries,
-                stopped=self.gate.stopped_because,
+                stopped=self.gate.stop_reason,
                 error=raised,
             )
 
@@ -286,7 +286,7 @@ class Tasks:
     def _may_be_cut(self) -> bool:
         """Whether foreign code cancelled one, so that orders were left."""
         run = self._run
-        if run.gate.stopped_because == CALL_CANCELLED:
+        if run.gate.stop_reason == CALL_CANCELLED:
             return run.tasks.are_over and not (run.is_leaving or run.work.is_exhausted)
         return run.gate.stop_reason is None
 
