@@ -175,6 +175,17 @@ class BatchRunner:
         self.changed.clear()
         await self.changed.wait()
 
+    async def has_room(self) -> bool:
+        """Return whether the caller of a stream keeps up; if not, wait for a change first."""
+        if not self.streamed:
+            return True
+        if is_cancelled():
+            raise asyncio.CancelledError  # perhaps no caller is left to take outcomes
+        if len(self.results.finished) < self.policy.concurrency:
+            return True
+        await self.change()
+        return False
+
     async def start(self, *, streamed: bool = False) -> None:
         """Check a collection whole, then start the tasks.
 
@@ -470,17 +481,13 @@ class WorkerPool:
 
     async def _next_chunk(self) -> "Chunk | None":
         """Take the next chunk from the feed; None at the end, or after a stop."""
-        run, feed, most = self._run, self._feed, self._policy.concurrency
-        if most > _ENCODED_AT_ONCE:
+        run, feed = self._run, self._feed
+        if self._policy.concurrency > _ENCODED_AT_ONCE:
             await self._turns.acquire()
             asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         while self._may_take:
-            if run.streamed:
-                if is_cancelled():
-                    raise asyncio.CancelledError  # perhaps no caller is left to take outcomes
-                if len(run.results.finished) >= most:
-                    await run.change()
-                    continue
+            if not await run.has_room():
+                continue
             try:
                 await feed.fill()
             finally:

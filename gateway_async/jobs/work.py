@@ -13,7 +13,7 @@ import attrs
 
 from gateway_async.batching.alike import claim_of
 from gateway_async.batching.chunks import Chunk, FailedChunk
-from gateway_async.batching.feed import GivenOrders, OrderChecker, is_cancelled
+from gateway_async.batching.feed import GivenOrders, OrderChecker
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
@@ -345,15 +345,8 @@ class JobWork:
 
     async def _yield(self, chunk: "ChunkResult", *, known: bool = False) -> None:
         self._add_final(chunk, known=known)
-        most = self._policy.concurrency
-        while (
-            self._run.streamed
-            and len(self._run.results.finished) >= most
-            and not self._run.is_leaving
-        ):
-            if is_cancelled():
-                raise asyncio.CancelledError  # perhaps no caller is left to take it
-            await self._run.change()
+        while not (self._run.is_leaving or await self._run.has_room()):
+            pass
 
     async def _yield_left(self) -> None:
         """Yield what was not yielded so far, as it stands in the journal."""
