@@ -332,8 +332,8 @@ class Sender:
 def _find_none_listed(operation: "Operation", judgement: Judgement) -> ReplyUnreadableError | None:
     """Return the error of a reply that lists none of its orders, and does not decline them.
 
-    None for a look-up, which may so be told that there is nothing, and for a payout, of which one
-    may be refused so.
+    None for a look-up, where it may mean that there is nothing, and for a payout, which may be
+    refused so.
     """
     if operation.kind is not OperationClass.MONEY or any(judgement.items):
         return None

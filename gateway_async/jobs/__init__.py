@@ -47,7 +47,7 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
         slice_number: Which slice; 0 for all of a job that has none.
 
     Raises:
-        ConfigurationError: If `job` is none, or the operation is none of a job.
+        ConfigurationError: If `job` is no `Job`, or the operation cannot be one.
     """
     job = expect("job", job, Job)
     name = f"job {job.name!r}"
@@ -78,7 +78,7 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     """Keep the orders of a job, cut into slices, and send nothing; return how many they are.
 
     Raises:
-        ConfigurationError: If `job` is none, or the operation is none of a job.
+        ConfigurationError: If `job` is no `Job`, or the operation cannot be one.
         InvalidOrderError: If any order is wrong; nothing is stored.
     """
     job, operation = expect("job", job, Job), job_operation(name)

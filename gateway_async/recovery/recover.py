@@ -314,7 +314,7 @@ def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
     said = {name: getattr(outcome.error, name, "") for name in ("code", "text")}
     if evidence.status is OutcomeStatus.NOT_SENT:
         cause = before.rpartition(_BEFORE)[2]  # an earlier recovery's proof is stale, too
-        told = f"recovery proved that it was not done: {evidence.reason}{_BEFORE}{cause}"
-        return attrs.evolve(outcome, status=evidence.status, error=NotDoneError(told, **said))
-    told = f"{before}{_NOT_SETTLED}{evidence.reason}"
-    return attrs.evolve(outcome, error=OutcomeUnknownError(told, **said))
+        text = f"recovery proved that it was not done: {evidence.reason}{_BEFORE}{cause}"
+        return attrs.evolve(outcome, status=evidence.status, error=NotDoneError(text, **said))
+    text = f"{before}{_NOT_SETTLED}{evidence.reason}"
+    return attrs.evolve(outcome, error=OutcomeUnknownError(text, **said))

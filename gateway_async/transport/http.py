@@ -126,8 +126,8 @@ class AiohttpTransport:
             )
         if session is not None and _sends_otherwise(session):
             raise ConfigurationError(
-                "session: expected one that sends as aiohttp does: with a `_request` or a "
-                "request_class of its own, nobody could say what was sent"
+                "session: expected one that sends as aiohttp does; this one has a `_request` or a "
+                "request_class of its own, so there is no proof of what was sent"
             )
         self.base_url = base_url
         self._url = functools.lru_cache(_KEPT_URLS)(lambda path: URL(base_url + path))

@@ -248,7 +248,7 @@ async def test_a_session_that_does_not_send_as_aiohttp_does_is_refused() -> None
     repeating = type("Repeating", (aiohttp.ClientSession,), {"_request": print})
     async with repeating() as one, aiohttp.ClientSession(request_class=Rewriting) as other:
         for session in (one, other):
-            with pytest.raises(ConfigurationError, match="nobody could say what was sent"):
+            with pytest.raises(ConfigurationError, match="no proof of what was sent"):
                 client_at("http://127.0.0.1:1", session=session)
 
 
