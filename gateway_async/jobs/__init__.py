@@ -9,12 +9,12 @@ yielded only after it is durable. What succeeded or was declined is yielded at o
 end, under the lease: while another process has the job, nothing of it is called `not_sent`.
 """
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
-from gateway_async.batching.feed import GivenOrders, OrderChecker
 from gateway_async.batching.runner import BatchRunner
-from gateway_async.jobs.orders import submit_given
+from gateway_async.jobs.orders import JobInput
 from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Job
 from gateway_async.journal.codec import job_operation
@@ -60,7 +60,8 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
         row = operation or OPERATIONS[(await job.head()).operation]
         check_size(row, policy)
         run = BatchRunner(session, row, policy)
-        run.work = JobWork(run, job, orders, slice_number)
+        given = None if orders is None else JobInput(session, row, policy, job, orders)
+        run.work = JobWork(run, job, given, slice_number)
         return run.reported(session.instrumentation.batch(row.name, orders, policy, job=job.name))
 
     return Batch(name, open_run)
@@ -83,11 +84,8 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     """
     job, operation = expect("job", job, Job), job_operation(name)
     check_batch(operation, orders, policy)
-    given = GivenOrders(orders)
-    try:
-        await OrderChecker(operation, session.dialect, policy).check_all(given.collection)
-        return await submit_given(
-            session, operation, given, job, policy=policy, slice_size=slice_size
-        )
-    finally:
-        await given.aclose()
+    async with aclosing(
+        JobInput(session, operation, policy, job, orders, slice_size=slice_size)
+    ) as given:
+        await given.check()
+        return await given.submit()

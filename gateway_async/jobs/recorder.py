@@ -17,7 +17,7 @@ from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import GatewayError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
-from gateway_async.journal.rows import BY_OPERATOR, DONE, NEVER_SENT, Known, known_of, noted
+from gateway_async.journal.rows import BY_PERSON, DONE, NEVER_SENT, Known, known_of, noted
 from gateway_async.journal.states import MAY_BE_LISTED, JobState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
@@ -79,7 +79,7 @@ class JournalRecorder(Recorder):
         made: dict[int, tuple[Collection[str], int]] = {}
         for index, order in zip(chunk.indices, chunk.orders, strict=True):
             alike = rows[order.transaction_id]
-            if any(row.index == index and row.known.proof == BY_OPERATOR for row in alike):
+            if any(row.index == index and row.known.proof == BY_PERSON for row in alike):
                 continue
             beside = [row for row in alike if row.index != index]
             more = sum(
@@ -96,10 +96,10 @@ class JournalRecorder(Recorder):
         held = {
             index: Known(
                 JobState.HELD,
-                code="" if error.refund_date is None else error.refund_date.isoformat(),
                 text=f"{error}; {_HELD}",
-                said=error.reference,
                 proof=NEVER_SENT,
+                listed_reference=error.reference,
+                listed_date="" if error.refund_date is None else error.refund_date.isoformat(),
             )
             for index, error in zip(chunk.indices, errors, strict=True)
         }

@@ -13,7 +13,6 @@ import attrs
 
 from gateway_async.batching.alike import claim_of
 from gateway_async.batching.chunks import Chunk, FailedChunk
-from gateway_async.batching.feed import GivenOrders, OrderChecker
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
@@ -24,10 +23,11 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.jobs.orders import NewOrders, submit_given
+from gateway_async.jobs.orders import NewOrders
 from gateway_async.jobs.recorder import JournalRecorder
-from gateway_async.jobs.unknown import UnknownOrders
+from gateway_async.jobs.unknown import hold_for_a_person, look_up
 from gateway_async.journal import Job, JobState
+from gateway_async.journal.orders import Orders
 from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
 from gateway_async.journal.states import FINAL, IN_DOUBT
 from gateway_async.models.orders import OutcomeStatus, status_codes
@@ -37,7 +37,9 @@ from gateway_async.outcomes import ListedOutcomes
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterator
 
+    from gateway_async.jobs.orders import JobInput
     from gateway_async.journal.leases import Lease
+    from gateway_async.journal.orders import Finding
     from gateway_async.journal.rows import Row
     from gateway_async.outcomes import ChunkResult, Outcome
 
@@ -101,11 +103,13 @@ class JobWork:
     Args:
         run: The batch.
         job: The job.
-        orders: The orders, to be stored first; None where the journal has them.
+        given: The orders, to be stored first; None where the journal has them.
         slice_number: Which slice; 0 for all of a job that has none.
     """
 
-    def __init__(self, run: BatchRunner, job: Job, orders: object, slice_number: int) -> None:
+    def __init__(
+        self, run: BatchRunner, job: Job, given: "JobInput | None", slice_number: int
+    ) -> None:
         self._run = run
         self._gate = run.gate
         self._session = run.session
@@ -113,13 +117,13 @@ class JobWork:
         self._policy = run.policy
         self._job = job
         self._slice_number = slice_number
-        self._given = None if orders is None else GivenOrders(orders)
+        self._input = given
         # The orders as they were handed in, where that is a collection.
-        self._collection = None if self._given is None else self._given.collection
+        self._collection = None if given is None else given.source.collection
         # What sends the orders that are new: another in each round.
         self._pool: WorkerPool | None = None
         self._lease: Lease
-        self._unknown: UnknownOrders
+        self._taken_at = 0.0
         self._yielded = Yielded()
         # Why an order was not sent in this run, of the first so many; the journal keeps only that
         # it is new.
@@ -139,8 +143,8 @@ class JobWork:
 
     async def begin(self, tasks: Tasks) -> None:
         """Check a collection whole, then start the task that conducts the job."""
-        checker = OrderChecker(self._operation, self._session.dialect, self._policy)
-        await checker.check_all(self._collection)
+        if self._input is not None:
+            await self._input.check()
         tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
 
     def add_left(self) -> None:
@@ -158,8 +162,8 @@ class JobWork:
 
     async def aclose(self) -> None:
         """Close the input, if it was not taken to its end."""
-        if self._given is not None:
-            await self._given.aclose()
+        if self._input is not None:
+            await self._input.aclose()
 
     def end_unsent(self) -> None:
         """End what sends nothing: requests that were not written, waits, look-ups."""
@@ -181,10 +185,9 @@ class JobWork:
     # The job, from its first step to its last
 
     async def _conduct(self) -> None:
-        if self._given is not None:
-            given = self._session, self._operation, self._given, self._job
-            submit = functools.partial(submit_given, *given, policy=self._policy)
-            if await self._once_more_if_busy(submit, is_timed=self._given.waits) is None:
+        if self._input is not None:
+            submit, waits = self._input.submit, self._input.source.waits
+            if await self._once_more_if_busy(submit, is_timed=waits) is None:
                 if not self._run.is_leaving:
                     raise NotSentError(_NOT_KEPT)
                 return
@@ -196,7 +199,7 @@ class JobWork:
         if (lease := await self._once_more_if_busy(take)) is None:
             return
         self._lease = lease
-        self._unknown = UnknownOrders(self._session, self._policy, lease, time.time())
+        self._taken_at = time.time()
         self._yielded = Yielded(lease.span, lease.total)
         lease.on_lost = self._lose
         keeper = asyncio.get_running_loop().create_task(lease.keep())
@@ -303,20 +306,18 @@ class JobWork:
         Args:
             hold: Whether what stays unclear is held for a person; else it stays unknown.
         """
-        again = 0
-        async for rows in self._lease.pages((JobState.UNKNOWN,)):
-            if not self._operation.recovered_by:
-                await self._unknown.hold(rows)
-                continue
-            if self._run.is_leaving or self._gate.is_too_late or self._lost:
+        again, lease = 0, self._lease
+        async for rows in lease.pages((JobState.UNKNOWN,)):
+            findings: list[Finding] | None = list(map(hold_for_a_person, rows))
+            if self._operation.recovered_by:
+                if self._run.is_leaving or self._gate.is_too_late or self._lost:
+                    break
+                looking = look_up(self._run, lease, rows, taken_at=self._taken_at, hold=hold)
+                findings = await self._until_left(looking)
+            if findings is None:
                 break
-            looked_up = await self._until_left(self._unknown.look_up(rows, hold=hold))
-            if looked_up is None:
-                break
-            result, findings = looked_up
-            self._run.results.requests += result.requests
-            self._run.results.retries += result.retries
-            again += await self._unknown.record(findings)
+            record = functools.partial(Orders.recover, findings=findings)
+            again += await lease.change("keep what was found out", record)
         return again
 
     # What is yielded: at once what succeeded or was declined, the rest at the end

@@ -21,10 +21,9 @@ from gateway_async.journal.database import Database
 from gateway_async.journal.engines import make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
-from gateway_async.journal.reads import ANYWHERE, OF_MERCHANT, Orders, find_job, read_pages
+from gateway_async.journal.orders import ANYWHERE, OF_MERCHANT, Orders, find_job, read_pages
 from gateway_async.journal.rows import JobRow, JobStatus, Merchant, SliceStatus
 from gateway_async.journal.states import DECISIONS, JobState
-from gateway_async.journal.writes import OrderChanges
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import DEFAULT_LEASE_SECONDS, choose, expect, is_count, is_duration
 
@@ -178,7 +177,7 @@ class Journal:
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
     ) -> None:
-        """Keep what an operator decided on orders whose outcome is in doubt.
+        """Keep what a person decided on orders whose outcome is in doubt.
 
         Args:
             name: The name of the job.
@@ -206,7 +205,7 @@ class Journal:
 
         def decide(transaction: "Transaction") -> None:
             """Change all of them, or none; no lease is needed for that."""
-            orders = OrderChanges(transaction, find_job(transaction, name))
+            orders = Orders(transaction, find_job(transaction, name))
             positions = sorted({orders.find(each) for each in named})
             slices = [{"job": orders.job.id, "slice": each} for each in orders.slices(positions)]
             for place in slices:  # before their orders, as a lease does

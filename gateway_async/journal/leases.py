@@ -22,17 +22,15 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.reads import ANYWHERE, find_job, read_pages
+from gateway_async.journal.orders import ANYWHERE, Orders, find_job, read_pages
 from gateway_async.journal.rows import JobRow
 from gateway_async.journal.states import UNFINISHED
-from gateway_async.journal.writes import OrderChanges
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
     from gateway_async.journal.database import Database, Transaction
-    from gateway_async.journal.reads import Orders
     from gateway_async.journal.rows import Merchant, Row
     from gateway_async.journal.states import JobState
 
@@ -192,9 +190,9 @@ class Lease:
         def release(transaction: "Transaction") -> None:
             if is_through:
                 self.verify(transaction)
-                # Locked before it is looked at: an operator may decide at this very moment.
+                # Locked before it is looked at: a person may decide at this very moment.
                 transaction.run(LOCK, **self._place)
-                if not self._orders(transaction).has_any(UNFINISHED):
+                if not self._orders(transaction).select(UNFINISHED, most=1):
                     transaction.run(_FINISH, **self._place)
             self.end(transaction)
 
@@ -212,7 +210,7 @@ class Lease:
         return read_pages(self.read, states, span)
 
     def change(
-        self, what: str, operation: "Callable[[OrderChanges], T]", *, alive: bool = False
+        self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
         """Change orders of the slice, in a transaction that finds the lease to be ours.
 
@@ -255,8 +253,8 @@ class Lease:
         """The slice, as parameters of a statement."""
         return {"job": self.job.id, "slice": self._slice_number}
 
-    def _orders(self, transaction: "Transaction") -> OrderChanges:
-        return OrderChanges(transaction, self.job, self._slice_number)
+    def _orders(self, transaction: "Transaction") -> Orders:
+        return Orders(transaction, self.job, self._slice_number)
 
     def _find(self, transaction: "Transaction", merchant: "Merchant | None") -> JobRow:
         """Return the job, if a client may run it.

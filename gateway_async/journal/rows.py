@@ -37,7 +37,7 @@ NOT_DONE = "not done"
 # another job pays it.
 NEVER_SENT = "alike"
 # The proof of an order on which a person decided.
-BY_OPERATOR = "operator"
+BY_PERSON = "operator"  # as version 2 wrote it
 
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
@@ -55,18 +55,19 @@ class Known(NamedTuple):
 
     Attributes:
         state: Its state.
-        code: The gateway's code, where it declined or gave a status without a meaning; of a refund
-            that is held as alike, the date of the refund that is listed.
+        code: The gateway's code, where it declined or gave a status without a meaning.
         text: Why it is in this state.
-        said: The gateway's own text, where it gave a status without a meaning; of a refund that is
-            held as alike, the reference of the refund that is listed.
+        said: The gateway's own text, where it gave a status without a meaning.
         reference: The gateway's own name of what was done; see `Operation.reference_field`.
         proof: Why a held order may be sent after all, or who decided: `NOT_DONE`,
-            `NEVER_SENT`, `BY_OPERATOR`, or empty.
-        note: Why an operator decided, if one did.
+            `NEVER_SENT`, `BY_PERSON`, or empty.
+        note: Why a person decided, if one did.
         item: What the reply says of a payout, as JSON, without secrets.
         ended_at: When its last request ended, in seconds since the epoch; None if not known.
         sent: What was noted of that request, as `noted` writes it; empty if it never went out.
+        listed_reference: Of a refund that is held as alike, the reference of the one that the
+            gateway lists.
+        listed_date: Likewise, its date in ISO format; empty if that cannot be read.
     """
 
     state: str
@@ -79,6 +80,8 @@ class Known(NamedTuple):
     item: str = ""
     ended_at: float | None = None
     sent: str = ""
+    listed_reference: str = ""
+    listed_date: str = ""
 
 
 def known_of(state: JobState, error: GatewayError | None) -> Known:
@@ -105,7 +108,6 @@ CHUNK_COLUMNS = (
     *("job_id", "first", "last", "slice", "state", "ended_at", "sent"),
     *("reference_list", "exceptions"),
 )
-_NOTHING = ("", None)
 
 
 @attrs.frozen
@@ -114,8 +116,8 @@ class ChunkState:
 
     Most orders of a chunk are alike: the columns are for those. `reference_list` is a JSON list of
     the gateway's reference of each order. `exceptions` is a JSON list of those that differ, or of
-    which a text is known, grouped by what is known of them. Either is empty where there is nothing
-    to say.
+    which a text is known, grouped by what else is known of them. Either is empty where there is
+    nothing to say.
 
     Attributes:
         job_id: The job's number in the database.
@@ -133,15 +135,15 @@ class ChunkState:
     def read(cls, row: Sequence[Any]) -> "ChunkState":
         """Read a row with `CHUNK_COLUMNS`."""
         job_id, first, last, slice_number, state, ended_at, sent, references, exceptions = row
-        alike = Known(state, ended_at=ended_at, sent=sent)
-        known = [alike] * (last - first + 1)
-        if references:
-            known = [alike._replace(reference=each) for each in orjson.loads(references)]
+        known = [Known(state, ended_at=ended_at, sent=sent)] * (last - first + 1)
         for group in orjson.loads(exceptions) if exceptions else ():
-            said, listed = group["known"], group["references"]
-            own = Known(**{name: said[name] for name in Known._fields if name in said})
-            for number, at in enumerate(group["at"]):
-                known[at] = own._replace(reference=listed[number]) if listed else own
+            said = group["known"]
+            differing = Known(**{name: said[name] for name in Known._fields if name in said})
+            for at in group["at"]:
+                known[at] = differing
+        if references:
+            listed = zip(known, orjson.loads(references), strict=True)
+            known = [each._replace(reference=reference) for each, reference in listed]
         return cls(job_id, first, slice_number, known)
 
     def row(self) -> dict[str, object]:
@@ -151,19 +153,17 @@ class ChunkState:
             groups[known._replace(reference="")].append(at)
         most = max(groups, key=lambda known: len(groups[known]))
         alike = Known(str(most.state), ended_at=most.ended_at, sent=most.sent)
-        references = [""] * len(self.known)
-        for at in groups.pop(alike, ()):
-            references[at] = self.known[at].reference
-        exceptions = []
-        for known, places in groups.items():
-            listed = [self.known[at].reference for at in places]
-            given = {name: one for name, one in known._asdict().items() if one not in _NOTHING}
-            listed = listed if any(listed) else []
-            exceptions.append({"at": places, "known": given, "references": listed})
-        place = (self.job_id, self.first, self.span[-1], self.slice)
-        request = (alike.state, alike.ended_at, alike.sent)
-        differing = (written(references), written(exceptions))
-        return dict(zip(CHUNK_COLUMNS, place + request + differing, strict=True))
+        groups.pop(alike, None)
+        exceptions = [
+            {"at": group, "known": {name: one for name, one in known._asdict().items() if one}}
+            for known, group in groups.items()
+        ]
+        values = (
+            *(self.job_id, self.first, self.span[-1], self.slice),
+            *(alike.state, alike.ended_at, alike.sent),
+            *(written([known.reference for known in self.known]), written(exceptions)),
+        )
+        return dict(zip(CHUNK_COLUMNS, values, strict=True))
 
     @property
     def span(self) -> range:
@@ -263,7 +263,7 @@ def _error_of(row: Row) -> GatewayError | None:
     error: GatewayError | None = None
     if row.state is JobState.DECLINED:
         text = known.text or "the gateway declined it"
-        said_by_gateway = "" if known.proof == BY_OPERATOR else known.text
+        said_by_gateway = "" if known.proof == BY_PERSON else known.text
         error = RejectedError(text, code=known.code, text=said_by_gateway)
     elif row.state is JobState.NEW:
         error = NotSentError(known.text or "the job has not come to it yet")
@@ -272,8 +272,9 @@ def _error_of(row: Row) -> GatewayError | None:
     elif known.proof == NEVER_SENT and row.operation.kind is OperationClass.KEYED:
         error = DuplicateOrderError(known.text)
     elif row.status is OutcomeStatus.NOT_SENT and known.proof == NEVER_SENT:
-        date = datetime.fromisoformat(known.code) if known.code else None
-        error = AlikeRefundError(known.text, reference=known.said, refund_date=date)
+        date = datetime.fromisoformat(known.listed_date) if known.listed_date else None
+        reference = known.listed_reference
+        error = AlikeRefundError(known.text, reference=reference, refund_date=date)
     elif row.status is OutcomeStatus.NOT_SENT:
         error = NotDoneError(known.text or "it was looked up, and was not done", **said)
     elif row.status is OutcomeStatus.UNKNOWN:
@@ -392,7 +393,7 @@ class JobStatus:
 
     @property
     def done(self) -> bool:
-        """Whether a run has nothing more to do; orders may still be held for an operator."""
+        """Whether a run has nothing more to do; orders may still be held for a person."""
         return self.imported and self.settled == self.total
 
 

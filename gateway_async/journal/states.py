@@ -30,14 +30,14 @@ class JobState(StrEnum):
     """It may have happened, and is to be looked up."""
 
     HELD = "held"
-    """It waits for an operator, or for a look-up of the next run, where one can show more."""
+    """It waits for a person, or for a look-up of the next run, where one can show more."""
 
 
 UNFINISHED = frozenset({JobState.NEW, JobState.INTENT, JobState.UNKNOWN})
 """The states in which a run still has something to do; what is held waits for the next one."""
 
 FINAL = frozenset({JobState.SUCCEEDED, JobState.DECLINED})
-"""The states that the gateway or an operator gave for good: no transition leaves them."""
+"""The states that the gateway or a person gave for good: no transition leaves them."""
 
 IN_DOUBT = frozenset({JobState.INTENT, JobState.UNKNOWN, JobState.HELD})
 """The states of an order that was sent, or nearly, and may have been done or not.
@@ -59,7 +59,7 @@ DECISIONS: Mapping[str, JobState] = MappingProxyType(
         OutcomeStatus.UNKNOWN: JobState.HELD,
     }
 )
-"""What an operator can decide, and the state of the order after that."""
+"""What a person can decide, and the state of the order after that."""
 
 
 class Transition(StrEnum):
@@ -84,7 +84,7 @@ class Transition(StrEnum):
     """It was looked up."""
 
     RESOLVE = "resolve"
-    """An operator decided."""
+    """A person decided."""
 
 
 _NEW, _INTENT, _SUCCEEDED, _DECLINED, _UNKNOWN, _HELD = JobState

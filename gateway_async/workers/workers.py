@@ -50,7 +50,7 @@ class SliceEnd(StrEnum):
     """How a run of a slice ended."""
 
     FINISHED = "finished"
-    """No run has anything more to do in it; orders may be held for an operator."""
+    """No run has anything more to do in it; orders may be held for a person."""
 
     BUSY = "busy"
     """Another process has it."""
@@ -200,7 +200,7 @@ class Workers:
     async def result(self, job: str) -> "BatchResult[Any, Any]":
         """Wait until a job is done, and return the outcome of every order, in input order.
 
-        What is held for an operator is `unknown`, or `not_sent` where it was proved not to be
+        What is held for a person is `unknown`, or `not_sent` where it was proved not to be
         done. An order that waits for a held one of its transaction (``duplicates="serialize"``)
         keeps the job open until a person decides. The requests of other processes are not counted.
 

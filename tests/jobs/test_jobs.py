@@ -14,7 +14,7 @@ import pytest
 from gateway_async import BatchPolicy, Dialect, InvalidOrderError, OutcomeStatus, RefundOrder
 from gateway_async.errors import JournalError, NotSentError
 from gateway_async.jobs import orders, work
-from gateway_async.journal import Journal, reads
+from gateway_async.journal import Journal, orders as stored
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import Interposed, awaited, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables, on_a_file
@@ -222,7 +222,7 @@ async def test_a_stream_and_its_resume_stay_small(
         (orders, "_SUBMITTED_AT_ONCE"),
         (orders, "_NEW_AT_ONCE"),
         (work, "_READ_AT_ONCE"),
-        (reads, "_ROWS_AT_ONCE"),
+        (stored, "_ROWS_AT_ONCE"),
     ):
         monkeypatch.setattr(room, name, PAGE)
     forgetful: Any = deque(maxlen=0)

@@ -1,0 +1,447 @@
+"""The orders of a job in a transaction, and what is known of them: read and changed by chunk.
+
+Every change finds all of its orders, locked, in states that the table of transitions names; else
+nothing is changed. Who may change them is checked by `leases`, in the same transaction.
+"""
+
+import functools
+import struct
+from itertools import chain, groupby, islice
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import attrs
+
+from gateway_async.errors import JobNotFoundError, JournalError
+from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
+from gateway_async.journal.rows import (
+    BY_PERSON,
+    CHUNK_COLUMNS,
+    DONE,
+    NEVER_SENT,
+    NOT_DONE,
+    ChunkState,
+    JobRow,
+    Known,
+    Row,
+    storable,
+    written,
+)
+from gateway_async.journal.states import TRANSITIONS, JobState, Transition, sources
+from gateway_async.models.values import describe
+from gateway_async.operations import OperationClass
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+    from gateway_async.journal.database import Transaction
+
+    Change = Callable[[Known, int], Known]  # what is known afterwards, by that and the position
+    # What was found out of orders, by position; and the states, before, of all orders that it
+    # rests on: a person may decide on one of them meanwhile.
+    Finding = tuple[Mapping[int, Known], Mapping[int, JobState]]
+
+_CHUNKS_AT_ONCE = 200
+_KEYS_AT_ONCE = 5000
+_ROWS_AT_ONCE = 1000
+# All positions.
+ANYWHERE = range(2**62)
+_INTERRUPTED = "it was in flight when its process ended"
+_EARLIER = "earlier, "
+_TEXTS = ("code", "text", "said", "reference", "proof", "listed_reference", "listed_date")
+
+_CHUNK = f"""
+SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
+WHERE job_id = :job AND first <= :at ORDER BY first DESC LIMIT 1"""
+_LOCKED_CHUNK = f"{_CHUNK} FOR UPDATE"
+# Of the chunks that hold the positions from `start` to `last`, which are found by the key.
+_IN_STATES = f"""
+SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
+WHERE job_id = :job AND first <= :last AND first >= (
+    SELECT max(first) FROM gateway_chunks WHERE job_id = :job AND first <= :start
+) AND last >= :start AND (slice = :slice OR :slice IS NULL)
+AND (:states LIKE '%,' || state || ',%' OR exceptions <> '')
+ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
+_ORDERS = """
+SELECT bodies FROM gateway_orders
+WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
+_KEYS = f"""
+SELECT first, lookup_keys FROM gateway_orders
+WHERE job_id = :job AND first > :after ORDER BY first LIMIT {_KEYS_AT_ONCE}"""
+_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
+# As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
+OF_MERCHANT = """
+j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')"""
+
+# A chunk whose orders are alike, and no person decided on: changed by one statement.
+_WHOLE = """ WHERE job_id = :job AND first = :first AND last = :last AND slice = :slice
+AND exceptions = ''"""
+
+
+def _becoming(transition: Transition, target: JobState) -> str:
+    """Write the change of a whole chunk's state, where it is in one that may become the target."""
+    before = ", ".join(f"'{state}'" for state in sources(transition, target))
+    return f"state = '{target}' {_WHOLE} AND state IN ({before})"
+
+
+_INTEND = f"""
+UPDATE gateway_chunks SET ended_at = NULL, sent = :sent, reference_list = '',
+{_becoming(Transition.INTEND, JobState.INTENT)}"""
+_SUCCEED = f"""
+UPDATE gateway_chunks SET ended_at = :ended_at, reference_list = :listed,
+{_becoming(Transition.CONCLUDE, JobState.SUCCEEDED)}"""
+_WRITE = f"""
+UPDATE gateway_chunks SET {", ".join(f"{name} = :{name}" for name in CHUNK_COLUMNS[4:])}
+WHERE job_id = :job_id AND first = :first"""
+
+
+def find_job(transaction: "Transaction", name: str) -> JobRow:
+    """Return the row of a job.
+
+    Raises:
+        JobNotFoundError: If there is none of this name.
+    """
+    row = transaction.run(_JOB, name=name).fetchone()
+    if row is None:
+        raise JobNotFoundError(f"the journal has no job {name!r}", job=name)
+    return JobRow(*row)
+
+
+async def read_pages(
+    read: "Callable[[Callable[[Orders], list[list[Row]]]], Awaitable[list[list[Row]]]]",
+    states: "Collection[JobState]",
+    span: range,
+) -> "AsyncIterator[list[Row]]":
+    """Yield the rows that are in some states, page by page.
+
+    Args:
+        read: Reads from the orders, each page in a transaction of its own.
+        states: The states.
+        span: The positions.
+    """
+    first = span.start
+    while True:
+        rest = range(first, span.stop)
+        select = functools.partial(Orders.select, states=states, span=rest, most=_ROWS_AT_ONCE)
+        rows = list(chain(*await read(select)))
+        if not rows:
+            return
+        yield rows
+        first = rows[-1].index + 1
+
+
+@attrs.frozen
+class Orders:
+    """The orders of a job, or of a slice of it, inside a transaction.
+
+    Attributes:
+        transaction: The transaction. What changes orders runs after it has verified the lease, or
+            for a person.
+        job: The job.
+        slice_number: Which slice; None for all of them.
+    """
+
+    transaction: "Transaction"
+    job: JobRow
+    slice_number: int | None = None
+
+    @property
+    def codec(self) -> OrderCodec:
+        """How its orders are stored."""
+        return codec_of(self.job.operation)
+
+    # Reading
+
+    def select(
+        self, states: "Collection[JobState]", span: range = ANYWHERE, *, most: int
+    ) -> list[list[Row]]:
+        """Return the first rows that are in some states, chunk by chunk.
+
+        Args:
+            states: The states.
+            span: The positions.
+            most: After so many rows, no further chunk is begun.
+        """
+        picked: list[list[tuple[int, Known]]] = []
+        for _, found in self._scan(states, span):
+            picked.append(found)
+            most -= len(found)
+            if most <= 0:
+                break
+        rows = iter(self._rows(list(chain(*picked))))
+        return [list(islice(rows, len(found))) for found in picked]
+
+    def of(self, identities: "Collection[str]") -> list[Row]:
+        """Return the rows of these transactions, or `request_id`s, of all slices."""
+        asked, identity = frozenset(identities), self.codec.identity
+        wanted = {lookup_key(each) for each in asked}
+        positions: list[int] = []
+        last = -1
+        while found := self._run(_KEYS, after=last).fetchall():
+            for first, packed in found:
+                keys = struct.unpack(f"<{len(packed) // 4}I", packed)
+                if not wanted.isdisjoint(keys):
+                    positions += (at for at, key in enumerate(keys, first) if key in wanted)
+            last = found[-1][0]
+        rows = self._rows(list(pick_known(self._chunks_at(positions), positions).items()))
+        return [row for row in rows if identity(row.order) in asked]
+
+    def control_refund(self) -> Row | None:
+        """Return a row of any slice that succeeded and has a reference; None if none is found."""
+        anywhere = attrs.evolve(self, slice_number=None)
+        for _, found in anywhere._scan((JobState.SUCCEEDED,)):  # noqa: SLF001  # its own
+            for at, known in found:
+                if known.reference:
+                    return self._rows([(at, known)])[0]
+        return None
+
+    def at(self, positions: "Sequence[int]") -> list[Any]:
+        """Return the orders at some positions; blocks side by side are read together."""
+        blocks: dict[int, list[Any]] = {}
+        starts = sorted({position - position % BLOCK for position in positions})
+        for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
+            run = [start for _, start in grouped]
+            found = self._run(_ORDERS, start=run[0], last=run[-1]).fetchall()
+            for start, (bodies,) in zip(run, found, strict=True):
+                blocks[start] = self.codec.decode(bodies, self.job.name)
+        return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
+
+    def find(self, order: object) -> int:
+        """Return the position of an order that is named by it, itself, or a `request_id`.
+
+        Raises:
+            InvalidOrderError: If it is neither an order of the job's operation nor a position.
+            JournalError: If there is no such order, or more than one.
+        """
+        codec, job = self.codec, self.job.name
+        if isinstance(order, int) and not isinstance(order, bool):
+            if not 0 <= order < self.job.total:
+                raise JournalError(f"job {job!r} has no order {order}", job=job)
+            return order
+        is_key = isinstance(order, str | UUID) and codec.operation.kind is OperationClass.KEYED
+        if is_key:
+            identity, shown = str(order).lower(), f"of request_id {str(order)!r}"
+        else:
+            codec.check(order)
+            identity, shown = codec.identity(order), f"equal to {describe(order)}"
+        found = [row.index for row in self.of({identity}) if is_key or row.order == order]
+        if len(found) != 1:
+            advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
+            raise JournalError(f"job {job!r} has {len(found)} orders {shown}{advice}", job=job)
+        return found[0]
+
+    def slices(self, positions: "Sequence[int]") -> list[int]:
+        """Return the slices that orders are in; that never changes."""
+        return sorted({chunk.slice for chunk in self._chunks_at(positions)})
+
+    # Changing
+
+    def intend(self, indices: "Sequence[int]", sent: str) -> None:
+        """Record that new orders are about to be sent: they are in flight.
+
+        Args:
+            indices: Their positions, ascending; at least one.
+            sent: What `noted` writes of the request.
+        """
+
+        def change(known: Known, _: int) -> Known:
+            # A person's decision to send an order holds until its request ends: see `withdraw`.
+            proof = BY_PERSON if known.proof == BY_PERSON else ""
+            return Known(JobState.INTENT, proof=proof, note=known.note, sent=sent)
+
+        if not self._change_whole_chunk(_INTEND, indices, sent=sent):
+            self._change(Transition.INTEND, indices, change)
+
+    def withdraw(self, indices: "Sequence[int]") -> None:
+        """Record that nothing of orders in flight was sent, which is proved: they are new."""
+
+        def change(known: Known, _: int) -> Known:
+            return known._replace(state=JobState.NEW, sent="")
+
+        self._change(Transition.WITHDRAW, indices, change)
+
+    def conclude(
+        self,
+        indices: "Sequence[int]",
+        known: "Sequence[Known]",
+        references: "Sequence[str]",
+        *,
+        ended_at: float,
+    ) -> None:
+        """Record the outcomes of orders in flight: succeeded, declined or unknown.
+
+        Args:
+            indices: Their positions, ascending.
+            known: What is known of each; `DONE` of one that succeeded.
+            references: The gateway's reference of each, or "".
+            ended_at: When the request ended, in seconds since the epoch.
+        """
+        listed = list(map(storable, references))
+        given = {"ended_at": ended_at, "listed": written(listed)}
+        if known.count(DONE) == len(known) and self._change_whole_chunk(_SUCCEED, indices, **given):
+            return
+        found = {
+            # What a reply calls an order that did not succeed is no refund of this job's.
+            index: one._replace(reference=reference) if one.state == JobState.SUCCEEDED else one
+            for index, one, reference in zip(indices, known, listed, strict=True)
+        }
+        self._put(Transition.CONCLUDE, found, ended_at)
+
+    def hold(self, found: "Mapping[int, Known]") -> None:
+        """Record that new orders are not sent before a person decides."""
+        self._put(Transition.HOLD, found)
+
+    def recover(self, findings: "Iterable[Finding]") -> int:
+        """Record what was found out about unknown orders; return how many of them are new.
+
+        Each finding is recorded as a whole, and only while every order that it rests on is in the
+        state in which it was seen.
+        """
+        renewed = 0
+        for found, seen in findings:
+            chunks = self._chunks_at(sorted(seen), lock=True)
+            if {at: known.state for at, known in pick_known(chunks, seen).items()} == {**seen}:
+                self._put(Transition.RECOVER, found)
+                renewed += sum(known.state == JobState.NEW for known in found.values())
+        return renewed
+
+    def reopen(self, *, look_up: bool) -> None:
+        """Let what was in flight, and what is held, be looked up, since a process takes the slice.
+
+        Args:
+            look_up: Whether the orders can be looked up; else only a person can know more of
+                what is held.
+        """
+        states = [
+            state
+            for state in TRANSITIONS[Transition.REOPEN]
+            if look_up or state is not JobState.HELD
+        ]
+        for chunk, found in self._scan(states):
+            sent = [(at, known) for at, known in found if known.proof != NEVER_SENT]
+            self._write([chunk], {at: _reopened(known) for at, known in sent})
+
+    def resolve(self, positions: "Sequence[int]", state: JobState, note: str) -> None:
+        """Record what a person decided on unknown or held orders."""
+        text = f"decided by a person: {note}"
+        decided = Known(state, text=text, proof=BY_PERSON, note=storable(note))
+        self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
+
+    # Chunks
+
+    def _scan(
+        self, states: "Collection[JobState]", span: range = ANYWHERE
+    ) -> "Iterator[tuple[ChunkState, list[tuple[int, Known]]]]":
+        """Yield chunks with orders of these positions and states, and what is known of those."""
+        listed, start = f",{','.join(states)},", span.start
+        given = {"slice": self.slice_number, "states": listed, "last": span.stop - 1}
+        while rows := self._run(_IN_STATES, **given, start=start).fetchall():
+            for chunk in map(ChunkState.read, rows):
+                known_at = zip(chunk.span, chunk.known, strict=True)
+                found = [(at, one) for at, one in known_at if one.state in states and at in span]
+                if found:
+                    yield chunk, found
+            if len(rows) < _CHUNKS_AT_ONCE:
+                break
+            start = rows[-1][2] + 1
+
+    def _chunks_at(self, positions: "Iterable[int]", *, lock: bool = False) -> list[ChunkState]:
+        """Return the chunks that hold these orders; locked, no other transaction changes them."""
+        chunks: list[ChunkState] = []
+        for at in positions:
+            if not chunks or at not in chunks[-1].span:
+                row = self._run(_LOCKED_CHUNK if lock else _CHUNK, at=at).fetchone()
+                chunks.append(ChunkState.read(row))
+        return chunks
+
+    def _rows(self, picked: "Sequence[tuple[int, Known]]") -> list[Row]:
+        orders = self.at([position for position, _ in picked])
+        return [
+            Row(index=position, order=order, known=known, operation=self.codec.operation)
+            for (position, known), order in zip(picked, orders, strict=True)
+        ]
+
+    def _change_whole_chunk(
+        self, statement: str, indices: "Sequence[int]", **given: object
+    ) -> bool:
+        """Change orders by one statement if they are a whole chunk; return whether they are."""
+        if len(indices) != indices[-1] - indices[0] + 1:
+            return False
+        edges = {"slice": self.slice_number, "first": indices[0], "last": indices[-1]}
+        return bool(self._run(statement, **edges, **given).rowcount == 1)
+
+    def _put(
+        self, transition: Transition, found: "Mapping[int, Known]", ended_at: float | None = None
+    ) -> None:
+        """Record what was found out about orders, by position: state, texts and proof of each."""
+
+        def change(known: Known, index: int) -> Known:
+            new = found[index]
+            texts: dict[str, Any] = {name: storable(getattr(new, name)) for name in _TEXTS}
+            texts |= {"item": new.item or known.item, "note": new.note or known.note}
+            ended = known.ended_at if ended_at is None else ended_at
+            return known._replace(state=new.state, ended_at=ended, **texts)
+
+        self._change(transition, sorted(found), change)
+
+    def _change(self, transition: Transition, positions: "Sequence[int]", change: "Change") -> None:
+        """Change orders of the slice.
+
+        Raises:
+            JournalError: If one of them was in no state that may become that.
+        """
+        chunks = self._chunks_at(positions, lock=True)
+        own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
+        known, new = pick_known(own, positions), dict[int, Known]()
+        for at in positions:
+            found = known.get(at, Known("not there"))
+            new[at] = change(found, at)
+            if found.state in sources(transition, JobState(new[at].state)):
+                continue
+            name = self.job.name
+            wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
+            is_early = transition is Transition.RESOLVE and found.state == JobState.INTENT
+            advice = ": run the job again first" if is_early else ""
+            raise JournalError(
+                f"job {name!r}: cannot {transition} orders {min(positions)} to {max(positions)}: "
+                f"expected {wanted}, but order {at} is {str(found.state)!r}{advice}; "
+                "nothing was changed",
+                job=name,
+            )
+        self._write(own, new)
+
+    def _write(self, chunks: "Iterable[ChunkState]", new: "Mapping[int, Known]") -> None:
+        for chunk in chunks:
+            known = [new.get(at, each) for at, each in zip(chunk.span, chunk.known, strict=True)]
+            if known != chunk.known:
+                self.transaction.run(_WRITE, **attrs.evolve(chunk, known=known).row())
+
+    def _run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # a cursor
+        return self.transaction.run(statement, job=self.job.id, **parameters)
+
+
+def pick_known(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> dict[int, Known]:
+    """Return what is known of the orders at some positions."""
+    wanted = frozenset(positions)
+    return {
+        at: known
+        for chunk in chunks
+        for at, known in zip(chunk.span, chunk.known, strict=True)
+        if at in wanted
+    }
+
+
+def _reopened(known: Known) -> Known:
+    """Return what is known of an order when another lease begins."""
+    text = f"{_EARLIER}{known.text}" if known.proof == NOT_DONE else known.text
+    text = _INTERRUPTED if known.state == JobState.INTENT else text
+    return known._replace(state=JobState.UNKNOWN, text=text, proof="")
