@@ -7,7 +7,9 @@ No wait for PostgreSQL is without an end: where the server is silent for longer 
 may take, the connection is closed.
 """
 
+import contextlib
 import functools
+import os
 import random
 import re
 import time
@@ -31,6 +33,12 @@ _LOST = (
     "the file, or the write-ahead log beside it, was deleted, moved or replaced while the journal "
     "was open"
 )
+_TWO_NAMES = (
+    "the file has a second name: a hard link, or a mount of the file alone. By each name SQLite "
+    "keeps another write-ahead log, and a second process would send the same orders: remove the "
+    "link, or mount the directory in place of the file"
+)
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 class Sqlite:
@@ -67,10 +75,12 @@ class Sqlite:
         """Connect; what is committed is on the disk.
 
         Raises:
-            OperationalError: If the file was deleted, moved or replaced since it was opened.
+            OperationalError: If the file was deleted, moved or replaced since it was opened, or has
+                a second name.
         """
         self._log_number = None
         self._check()
+        self._check_names()
         driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             # The second: on macOS, a plain fsync leaves what was written in the drive's cache.
@@ -110,6 +120,14 @@ class Sqlite:
         self._is_lost |= any(number not in {None, _number_of(path)} for path, number in known)
         if self._is_lost:
             raise self._module.OperationalError(_LOST)
+
+    def _check_names(self) -> None:
+        file = self.path.resolve()
+        with contextlib.suppress(OSError):  # there is no file, or no list of mounts, as on Linux
+            has_link = file.is_file() and file.stat().st_nlink > 1
+            listed = re.sub(rb"[\s\\]", lambda found: b"\\%03o" % ord(found[0]), os.fsencode(file))
+            if has_link or b" %b " % listed in _MOUNTS.read_bytes():
+                raise self._module.OperationalError(_TWO_NAMES)
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:

@@ -1,6 +1,8 @@
 """What is on the disk after a commit, and what ends a wait for a database that says nothing."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -88,6 +90,41 @@ async def test_nothing_is_kept_any_more_once_the_log_behind_a_link_was_lost(tmp_
             together = [submitted(journal, name=f"job {number}") for number in range(3)]
             for error in await asyncio.gather(*together, return_exceptions=True):
                 assert "write-ahead log beside it, was deleted" in str(error)
+
+
+async def test_a_file_of_two_names_has_two_logs_and_is_refused(tmp_path: Path) -> None:
+    """Two processes would each find the lease free, and send the same orders."""
+    path, link = tmp_path / "journal.db", tmp_path / "a link.db"
+    async with Journal.open(f"sqlite:///{path}") as journal:
+        await submitted(journal)
+    link.hardlink_to(path)
+    for name in (path, link):
+        with pytest.raises(JournalError, match="a second name: a hard link"):
+            await Journal.open(f"sqlite:///{name}").__aenter__()
+    link.unlink()
+    async with Journal.open(f"sqlite:///{path}") as journal:
+        assert [job.total for job in await journal.jobs()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists its mounts")
+def test_a_file_that_is_mounted_alone_is_refused(tmp_path: Path) -> None:
+    """As a container gets it: the log is beside the mount, and goes with the container."""
+    path, mount = tmp_path / "journal.db", tmp_path / "a mount.db"
+    path.touch()
+    mount.touch()
+    script = f"""
+import asyncio, subprocess
+from gateway_async.journal import Journal
+
+subprocess.run(["mount", "--bind", "{path}", "{mount}"], check=True)
+asyncio.run(Journal.open("sqlite:///{mount}").__aenter__())
+"""
+    command = ["unshare", "-rm", sys.executable, "-c", script]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603  # ours
+    if "unshare:" in done.stderr:
+        pytest.skip("no mount can be made here")
+    assert "a mount of the file alone" in done.stderr
 
 
 async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:
