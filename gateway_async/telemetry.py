@@ -5,6 +5,7 @@ signature, and only the text of an `error` may name an order or an amount.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Collection
@@ -282,16 +283,17 @@ class BatchSpan:
         )
         self.error = None  # its frames would keep their locals alive
         if _batches.isEnabledFor(logging.INFO):
-            _batches.info(
-                "%s ended after %.1f s: %s; %s, %d retries%s",
-                self._name,
-                end.seconds,
-                ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-                or "no orders",
-                _count(requests, "request"),
-                retries,
-                f"; raised {type(end.error).__name__}" if end.error is not None else "",
-            )
+            with contextlib.suppress(Exception):  # of the program's handlers: the result stays
+                _batches.info(
+                    "%s ended after %.1f s: %s; %s, %d retries%s",
+                    self._name,
+                    end.seconds,
+                    ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+                    or "no orders",
+                    _count(requests, "request"),
+                    retries,
+                    f"; raised {type(end.error).__name__}" if end.error is not None else "",
+                )
         listener = self._owner.listener
         if listener is not None and self._token is not _FAILED:
             self.run(self._owner.call, listener.batch_ended, self._start, end, self._token)
@@ -332,7 +334,8 @@ class RequestSpan:
         made = self._attempts
         unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
         if unknown or made.error or _requests.isEnabledFor(logging.DEBUG):
-            self._log(unknown)
+            with contextlib.suppress(Exception):  # likewise
+                self._log(unknown)
         listener = self._owner.listener
         if listener is None or self._began is None or self._began[2] is _FAILED:
             return

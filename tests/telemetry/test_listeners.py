@@ -6,14 +6,15 @@ The simulation shows that what they hear adds up, however a batch ends.
 import asyncio
 import itertools
 import logging
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from gateway_async import OutcomeStatus
+from gateway_async import OutcomeStatus, OutcomeUnknownError
 from gateway_async.telemetry import Telemetry
 from tests.memory import Asked, MemoryTransport, all_done, client_over
-from tests.orders import POLICY, direct_payment, references, refunds
+from tests.orders import POLICY, direct_payment, payout_request, references, refunds
 from tests.support.collaborators import Diary
 
 METHODS = sorted(name for name in vars(Telemetry) if not name.startswith("_"))
@@ -56,6 +57,31 @@ async def test_a_listener_that_breaks_changes_no_outcome(
     # Of what it could not begin, it is not told the end.
     assert method != "request_began" or not diary.requests
     assert diary.is_closed or method.endswith("_ended")
+
+
+class _Full(logging.Handler):
+    """A handler of the program's that raises once requests were made, as a filter may, too."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "began" not in record.getMessage():
+            raise OSError("no space left")
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_log_that_breaks_hides_no_outcome(is_lost: bool) -> None:
+    transport = MemoryTransport(lambda asked: b"lost" if is_lost else asked.done())
+    client, log = client_over(transport, policy=POLICY), logging.getLogger("gateway_async")
+    handler, level = _Full(), log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        with pytest.raises(OutcomeUnknownError) if is_lost else nullcontext():
+            assert (await client.payout(payout_request())).status == "COMPLETED"
+        result = await client.refund(refunds(3))
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+    assert result.counts[OutcomeStatus.UNKNOWN if is_lost else OutcomeStatus.SUCCEEDED] == 3
 
 
 async def test_what_ends_the_process_still_finds_each_order() -> None:
