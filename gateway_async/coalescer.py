@@ -92,6 +92,7 @@ class _Queue:
         size: Orders in one request at most.
         waiting: The orders that wait, by identity.
         left: What names the orders of which a request is on its way.
+        forming: What wakes each request that has not taken its orders yet.
         is_full: Wakes the request that forms, once it is full; None where the next order begins
             another.
     """
@@ -100,12 +101,14 @@ class _Queue:
     size: int
     waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
     left: "set[Identity]" = attrs.field(factory=set)
+    forming: set[asyncio.Event] = attrs.field(factory=set)
     is_full: asyncio.Event | None = None
 
     def cut(self, is_full: asyncio.Event) -> list[_Pending]:
         """Take the orders of the request that this event woke, if they are still wanted."""
         if self.is_full is is_full:
             self.is_full = None
+        self.forming.discard(is_full)
         first = [self.waiting.pop(identity) for identity in [*self.waiting][: self.size]]
         leaving = [pending for pending in first if pending.is_wanted]
         self.left.update(pending.identity for pending in leaving)
@@ -285,6 +288,7 @@ class Coalescer:
     def _begin(self, queue: _Queue) -> asyncio.Event:
         """Let a request form, and leave once it is full or its first order has lingered."""
         is_full = queue.is_full = asyncio.Event()
+        queue.forming.add(is_full)
         # In a context of its own: it belongs to no single awaiter, and to no other request.
         task = asyncio.get_running_loop().create_task(
             self._run(queue, is_full),
@@ -292,7 +296,7 @@ class Coalescer:
             context=self._context.copy(),
         )
         self._requests.add(task)
-        task.add_done_callback(self._note_end)
+        task.add_done_callback(lambda task: self._note_end(task, queue, is_full))
         return is_full
 
     async def _run(self, queue: _Queue, is_full: asyncio.Event) -> None:
@@ -328,8 +332,12 @@ class Coalescer:
                 len(batch.result.unexpected),
             )
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
+    def _note_end(self, task: asyncio.Task[None], queue: _Queue, is_full: asyncio.Event) -> None:
         self._requests.discard(task)
+        if is_full in queue.forming:  # other code cancelled it, and no other takes its orders
+            for pending in queue.cut(is_full):
+                queue.left.discard(pending.identity)
+                pending.deliver(_not_sent(pending.order, "other code cancelled its request"))
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("%s was cut short by a collaborator", task.get_name(), exc_info=failure)
 
@@ -374,8 +382,12 @@ class Coalescer:
 
     def _give_up(self, reason: str) -> None:
         """Tell those who still wait that nothing was sent."""
-        error, status = NotSentError(f"nothing was sent: {reason}"), OutcomeStatus.NOT_SENT
         for queue in self._queues.values():
             while queue.waiting:
                 _, pending = queue.waiting.popitem()
-                pending.deliver(Outcome(order=pending.order, index=0, status=status, error=error))
+                pending.deliver(_not_sent(pending.order, reason))
+
+
+def _not_sent(order: Any, reason: str) -> Outcome[Any, Any]:  # noqa: ANN401  # any order
+    error = NotSentError(f"nothing was sent: {reason}")
+    return Outcome(order=order, index=0, status=OutcomeStatus.NOT_SENT, error=error)
