@@ -297,56 +297,55 @@ async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
     check_books(sandbox, recovered, operation)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "is_listed", "problem"),
-    [(Dialect(), True, "no meaning"), (STATES, False, "lists 0 records of it")],
-)
-async def test_without_a_state_that_has_a_meaning_captures_stay_unknown(
-    sandbox: Sandbox, make: Make, dialect: Dialect, problem: str, is_listed: bool
+NOT_DONE = {"fault": faults.ResetBeforeEffect(times=1)}
+TWICE = {"duplicates": "allow", "count": 2}
+# Each row: what is unusual, the statuses, and the state that the first record shows.
+CAPTURES: dict[str, tuple[dict[str, Any], list[OutcomeStatus], str | None]] = {
+    "captured": ({}, [SUCCEEDED], "3000"),
+    "in a state without a meaning": ({"dialect": Dialect()}, [UNKNOWN], "3000"),
+    "not listed": ({"look_up": faults.EmptyLookUp()}, [UNKNOWN], None),
+    "not captured": (NOT_DONE, [NOT_SENT], "4100"),
+    "not captured, in a reply of failure": (
+        *({**NOT_DONE, "look_up": faults.ReturnStatus(listed=None)}, [UNKNOWN]),
+        "4100",
+    ),
+    "not captured, beside others": (
+        {**NOT_DONE, "look_up": faults.ExtraItems()},
+        [UNKNOWN],
+        "4100",
+    ),
+    # The state may be the work of an equal one; one that is given alone may have had another.
+    "given alone": ({"alone": True}, [SUCCEEDED], "3000"),
+    "of a batch with no equal one": ({"duplicates": "allow"}, [SUCCEEDED], "3000"),
+    "given alone, of a batch that may have one": (
+        *({"duplicates": "allow", "alone": True}, [UNKNOWN]),
+        None,
+    ),
+    "not captured, and its equal one was": ({**TWICE, **NOT_DONE}, [UNKNOWN, SUCCEEDED], None),
+    "in doubt, and so is its equal one": (TWICE, [UNKNOWN, UNKNOWN], None),
+}
+WHY = {"in a state without a meaning": "no meaning", "not listed": "lists 0 records of it"}
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+async def test_a_capture_is_settled_by_a_state_that_no_other_can_have_caused(
+    sandbox: Sandbox, make: Make, name: str
 ) -> None:
-    gateway = make(dialect=dialect)
-    sandbox.faults.add("capture", faults.DropReply(times=1))
-    result = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
-    if not is_listed:
-        sandbox.faults.add("query", faults.EmptyLookUp())
-
-    (outcome,) = await gateway.recover(result)
-
-    assert outcome.status is UNKNOWN
-    record: Any = outcome.record
-    assert (record is not None and record.payment_status == "3000") is is_listed
-    assert problem in str(outcome.error)
-
-
-@pytest.mark.parametrize(
-    ("fault", "expected"),
-    [(None, NOT_SENT), (faults.ReturnStatus(listed=None), UNKNOWN), (faults.ExtraItems(), UNKNOWN)],
-)
-async def test_a_state_proves_that_nothing_was_captured_only_in_a_whole_reply(
-    sandbox: Sandbox, make: Make, fault: faults.Fault | None, expected: OutcomeStatus
-) -> None:
-    gateway = make(dialect=STATES)
-    sandbox.faults.add("capture", faults.ResetBeforeEffect(times=1))
-    result = await gateway.capture(orders_for("capture", sandbox.seed(1, status="authorised")))
-    if fault is not None:
-        sandbox.faults.add("query", fault)
-
-    (outcome,) = await gateway.recover(result)
-
-    assert outcome.status is expected
-    assert outcome.record is not None
-
-
-async def test_a_capture_is_not_settled_by_the_work_of_an_equal_one(
-    sandbox: Sandbox, make: Make
-) -> None:
-    gateway = make(dialect=STATES, policy=BatchPolicy(concurrency=1, duplicates="allow"))
-    sandbox.faults.add("capture", faults.ResetBeforeEffect(times=1))
-    orders = orders_for("capture", sandbox.seed(1, status="authorised")) * 2
+    given, expected, state = CAPTURES[name]
+    policy = BatchPolicy(concurrency=1, duplicates=given.get("duplicates", "reject"))
+    gateway = make(dialect=given.get("dialect", STATES), policy=policy)
+    count = given.get("count", 1)
+    sandbox.faults.add("capture", given.get("fault", faults.DropReply(times=count)))
+    orders = orders_for("capture", sandbox.seed(1, status="authorised")) * count
     result = await gateway.capture(orders)
-    assert statuses(result) == [UNKNOWN, SUCCEEDED]
+    if "look_up" in given:
+        sandbox.faults.add("query", given["look_up"])
 
-    assert statuses(await gateway.recover(result)) == [UNKNOWN, SUCCEEDED]
+    recovered = await gateway.recover(list(result) if "alone" in given else result)
+
+    assert statuses(recovered) == expected
+    assert getattr(recovered[0].record, "payment_status", None) == state
+    assert WHY.get(name, "") in str(recovered[0].error)
 
 
 @pytest.mark.parametrize("operation", ["refund", "capture"])
@@ -361,29 +360,6 @@ async def test_an_outcome_of_which_no_request_is_known_stays_unknown(
 
     assert outcome.status is UNKNOWN
     assert "made by hand; recovery does not settle it" in str(outcome.error)
-
-
-@pytest.mark.parametrize(
-    ("duplicates", "equal", "alone", "expected"),
-    [
-        ("reject", 1, True, SUCCEEDED),
-        ("allow", 1, False, SUCCEEDED),
-        ("allow", 1, True, UNKNOWN),
-        ("allow", 2, False, UNKNOWN),
-    ],
-)
-async def test_a_capture_is_not_settled_where_an_equal_one_was_or_may_have_been_sent(
-    sandbox: Sandbox, make: Make, duplicates: str, equal: int, expected: OutcomeStatus, alone: bool
-) -> None:
-    """The state may be the work of the other; one that is given alone may have had another."""
-    gateway = make(dialect=STATES, policy=BatchPolicy(duplicates=duplicates))
-    sandbox.faults.add("capture", faults.DropReply(times=equal))
-    orders = orders_for("capture", sandbox.seed(1, status="authorised")) * equal
-    result = await gateway.capture(orders)
-
-    recovered = await gateway.recover(list(result) if alone else result)
-
-    assert statuses(recovered) == [expected] * equal
 
 
 # Statuses that the dialect does not know, settled over HTTP by the gateway's own records

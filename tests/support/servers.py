@@ -224,6 +224,8 @@ class Proxy:
             if trouble.end is not None:
                 self._finish(writer, trouble.end)
         if self._open[writer] is End.SILENCE:
+            for _ in range(5):  # the client has read what was said before time goes by
+                await asyncio.sleep(0)
             self.on_silence()
             await reader.read(-1)
             writer.close()
