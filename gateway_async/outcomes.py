@@ -14,6 +14,7 @@ import orjson
 
 from gateway_async.errors import GatewayError
 from gateway_async.models.orders import OutcomeStatus, status_codes, whole_marker
+from gateway_async.models.values import unfrozen
 from gateway_async.wire.decode import decode_json
 from gateway_async.wire.records import read_records, storable_item
 
@@ -180,12 +181,7 @@ class EchoingReply:
         return hash(self._reply)
 
 
-class _Draft(Outcome[Any, Any]):
-    """An outcome to fill, then made one: filling a frozen one takes twice as long."""
-
-    __slots__ = ()
-    __init__, __setattr__ = object.__init__, object.__setattr__
-    __delattr__ = object.__delattr__  # else Python code sets each field
+_Draft = unfrozen(Outcome)
 
 
 def make_outcomes(

@@ -437,6 +437,12 @@ class Model:
                 raise InvalidOrderError(f"{describe(self)}.{name}: {problem}")
 
 
+def unfrozen(model: type) -> type[Any]:
+    """Return a class like a frozen one, to fill and then make one: it takes half the time."""
+    own = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
+    return type(model.__name__, (model,), {"__slots__": (), **own})
+
+
 def converter_of(field: "_Field") -> object:
     """Return the function that converts the values of a field; None for a field without one."""
     return field.metadata.get(CONVERTER)

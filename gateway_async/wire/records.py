@@ -3,8 +3,8 @@
 Reading a record never raises. What cannot be read is None in the record, with its text
 in `unreadable`; what the interface does not list is in `extra`.
 
-Each class has a `_Reader`. It compiles a function for objects with the very fields that one had; a
-record that this does not fit is read field by field.
+Each class has a `_Reader`. It writes out a function for objects with the very fields that one had:
+a loop over the fields would take most of the time.
 """
 
 import functools
@@ -25,6 +25,7 @@ from gateway_async.models.values import (
     remask_card,
     to_date,
     to_number,
+    unfrozen,
     without_none,
 )
 
@@ -40,7 +41,7 @@ _DATE_TIME_DIGITS = len("YYYYMMDDhhmmss")
 _LONGEST_SHOWN = 1_000
 _DEEPEST_KEPT = 16
 _LONGEST_KNOWN, _MOST_KNOWN = 40, 1_000
-_MOST_SHAPES = 16
+_MOST_FUNCTIONS = 16
 _SECRET_NAME = re.compile(
     r"card|cvv|cvc|cavv|security_?code|encryption|^sign|signature|secret|password|^pan$|allparams",
     re.IGNORECASE,
@@ -51,13 +52,16 @@ def read_record(model: type[_RecordType], value: object) -> _RecordType:
     """Return a record from what a reply holds in its place, whatever that is."""
     if not isinstance(value, dict):
         return model(unreadable={"record": _shown(value)})
-    record: _RecordType = _reader(model).read(value)  # type: ignore[arg-type, assignment]  # classes can be hashed
+    record: _RecordType = _reader(model).read(value)  # type: ignore[arg-type]  # classes can be hashed
     return record
 
 
 def read_records(model: type[_RecordType], values: Sequence[object]) -> list[_RecordType]:
     """Return the records of a list of a reply, whatever is in it."""
-    return _reader(model).read_all(values)  # type: ignore[arg-type]  # likewise
+    try:
+        return list(map(_reader(model).usual, values))  # type: ignore[arg-type]  # likewise
+    except KeyError:
+        return [read_record(model, value) for value in values]
 
 
 def read_page(
@@ -78,10 +82,10 @@ def read_page(
 
 def storable_item(model: type[Record], item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item of a reply without secrets; a number is left where the model has a field."""
-    fields = _reader(model).fields  # type: ignore[arg-type]  # likewise
+    listed = _reader(model).listed  # type: ignore[arg-type]  # likewise
     return {
         name: value
-        if name in fields and fields[name][0] in _NO_SECRETS and not isinstance(value, dict | list)
+        if listed.get(name) in _NO_SECRETS and not isinstance(value, dict | list)
         else without_secrets({name: value})[name]
         for name, value in item.items()
     }
@@ -192,116 +196,99 @@ class _Known(dict[object, Any]):
 
 _READ = """
 def read(value):
-    if len(value) != {size}:
+    if type(value) is not dict or len(value) != {size}:
         raise KeyError
-    record = Unfrozen()
+    record, unreadable = Unfrozen(), NOTHING
     {fields}
-    record.extra = record.unreadable = NOTHING
+    record.extra = {extra}
+    record.unreadable = unreadable
     record.__class__ = model
     return record
 """
 _LACKING_FIELD = """
     record.{name} = default_{name}"""
-_TEXT_FIELD = """
-    found = value[key_{name}]
-    record.{name} = found if type(found) is str or found is None else read_{name}(found)"""
-_KNOWN_FIELD = """
-    record.{name} = known_{name}[value[key_{name}]]"""
-_OTHER_FIELD = """
-    found = value[key_{name}]
-    record.{name} = default_{name} if found is None else read_{name}(found)"""
-_FIELDS: dict[object, str] = {str: _TEXT_FIELD, Decimal: _KNOWN_FIELD, Message: _KNOWN_FIELD}
-_MISFITS = (LookupError, TypeError, ValueError)
+_FIELD = """
+    found = {found}
+    try:
+        record.{name} = {reading}
+    except (ValueError, TypeError):  # the latter of a list, which is no key of what is known
+        record.{name} = default_{name}
+        unreadable = {{**unreadable, "{name}": shown_{name}(found)}}"""
+_KNOWN = "known_{name}[found]"
+_READINGS: dict[object, str] = {
+    str: "found if type(found) is str or found is None else read_{name}(found)",
+    Decimal: _KNOWN,
+    Message: _KNOWN,
+}
+_OTHER_READING = "default_{name} if found is None else read_{name}(found)"
 
 
 class _Reader:
     """Reads the records of one class.
 
     Attributes:
-        fields: The type and default of each field that a reply may have, by name.
+        listed: The type of each field that a reply may have, by name.
+        usual: Reads objects of the fields that one had; raises `KeyError` for anything else.
     """
 
     def __init__(self, model: type[Record]) -> None:
-        self._model = model
-        self.fields = {
-            field.name: (without_none(field.type), field.default)
-            for field in attrs.fields(model)
-            if field.name not in _ADDED_FIELDS
+        fields = [field for field in attrs.fields(model) if field.name not in _ADDED_FIELDS]
+        self.listed = {field.name: without_none(field.type) for field in fields}
+        self._scope: dict[str, Any] = {
+            "model": model,
+            "Unfrozen": unfrozen(model),
+            "NOTHING": NOTHING,
+            "unlisted": self._unlisted,
         }
-        self._readers = {name: _value_reader(wanted) for name, (wanted, _) in self.fields.items()}
-        self._known = {name: _Known(read) for name, read in self._readers.items()}
-        # A frozen instance costs over twice as much to fill: these are filled, then made records.
-        kept = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
-        self._unfrozen: type[Any] = type(model.__name__, (model,), {"__slots__": (), **kept})
-        self._shapes: dict[tuple[str, ...], _Read] = {}
-        self._usual: _Read = dict[Any, Any]().__getitem__  # which fits nothing
+        for name, wanted in self.listed.items():
+            read, is_secret = _value_reader(wanted), wanted in (MaskedCard, SignatureText)
+            self._scope[f"default_{name}"] = attrs.fields_dict(model)[name].default
+            self._scope[f"read_{name}"], self._scope[f"known_{name}"] = read, _Known(read)
+            self._scope[f"shown_{name}"] = (lambda _: MASK) if is_secret else _shown
+        self._functions: dict[tuple[str, ...], _Read] = {}
+        self.usual = self._function_for(tuple(self.listed))
 
-    def read(self, value: object) -> object:
+    def read(self, value: object) -> Any:  # noqa: ANN401  # a record, or None for nothing
         """Return the record of an object; raise `ValueError` for what is none."""
         try:
-            return self._usual(value)
-        except _MISFITS:
-            return self._read_other(value)
+            return self.usual(value)  # all mostly have the same fields
+        except KeyError:
+            if isinstance(value, dict):
+                self.usual = self._function_for(tuple(value))
+                return self.usual(value)
+        if value in ("", []):
+            return None
+        raise ValueError
 
-    def read_all(self, values: Sequence[object]) -> list[Any]:
-        """Return the record of each value; what is no object is a record of its text alone."""
-        try:
-            return list(map(self._usual, values))  # all mostly have the same fields
-        except _MISFITS:
-            return [read_record(self._model, value) for value in values]
+    def _function_for(self, present: tuple[str, ...]) -> _Read:
+        """Return what reads objects of these fields, and raises `KeyError` for others."""
+        if present not in self._functions:
+            if len(self._functions) >= _MOST_FUNCTIONS:
+                return self._compiled(None)
+            self._functions[present] = self._compiled(present)
+        return self._functions[present]
 
-    def _read_other(self, value: object) -> object:
-        """Read an object whose fields are not those of the one before, or unlike them."""
-        if not isinstance(value, dict):
-            if value in ("", []):
-                return None
-            raise ValueError
-        shape, read = tuple(value), self._shapes.get(tuple(value))
-        may_compile = shape and len(self._shapes) < _MOST_SHAPES and self.fields.keys() >= {*shape}
-        if read is None and may_compile:
-            read = self._shapes[shape] = self._compiled(shape)
-        if read is None or read is self._usual:
-            return self._read_carefully(value)
-        self._usual = read
-        return self.read(value)
-
-    def _compiled(self, present: tuple[str, ...]) -> _Read:
-        """Write out how objects of these fields are read: a loop over them would take most time."""
-        scope: dict[str, Any] = {
-            "model": self._model,
-            "Unfrozen": self._unfrozen,
-            "NOTHING": NOTHING,
-            # orjson makes equal keys one object, which a dict finds without comparing texts.
-            **{f"key_{name}": name for name in present},
-            **{f"default_{name}": default for name, (_, default) in self.fields.items()},
-            **{f"read_{name}": read for name, read in self._readers.items()},
-            **{f"known_{name}": known for name, known in self._known.items()},
-        }
-        fields = ""
-        for name, (wanted, _) in self.fields.items():
-            text = _FIELDS.get(wanted, _OTHER_FIELD) if name in present else _LACKING_FIELD
-            fields += text.format(name=name)
-        exec(_READ.format(size=len(present), fields=fields), scope)  # noqa: S102  # of the templates above and our own fields' names
+    def _compiled(self, present: tuple[str, ...] | None) -> _Read:
+        """Write a function for objects of these fields; of any fields, which is slower."""
+        fields, scope = "", {**self._scope}
+        for name, wanted in self.listed.items():
+            scope[f"key_{name}"] = name
+            template = _FIELD if present is None or name in present else _LACKING_FIELD
+            reading = _READINGS.get(wanted, _OTHER_READING).format(name=name)
+            found = f"value[key_{name}]" if present else f"value.get(key_{name})"
+            fields += template.format(name=name, found=found, reading=reading)
+        # orjson makes equal keys one object, which a dict finds without comparing texts.
+        scope |= {f"key_{name}": name for name in present or ()}
+        is_listed = present is not None and self.listed.keys() >= {*present}
+        extra = "NOTHING" if is_listed else "unlisted(value)"
+        size = "len(value)" if present is None else len(present)
+        exec(_READ.format(size=size, fields=fields, extra=extra), scope)  # noqa: S102  # of the templates above and our own fields' names
         compiled: _Read = scope["read"]
         return compiled
 
-    def _read_carefully(self, value: Mapping[str, Any]) -> object:
-        """Read any object, field by field."""
-        unreadable: dict[str, str] = {}
-        record = self._unfrozen()
-        for name, (wanted, default) in self.fields.items():
-            found, known = value.get(name), default
-            try:
-                known = default if found is None else self._readers[name](found)
-            except ValueError:
-                is_secret = wanted in (MaskedCard, SignatureText)
-                unreadable[name] = MASK if is_secret else _shown(found)
-            setattr(record, name, known)
-        others = {name: found for name, found in value.items() if name not in self.fields}
-        record.extra = without_secrets(others)
-        record.unreadable = unreadable
-        record.__class__ = self._model
-        return record
+    def _unlisted(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401  # a mapping
+        found = {name: one for name, one in value.items() if name not in self.listed}
+        return without_secrets(found) if found else NOTHING
 
 
 _reader = functools.cache(_Reader)
