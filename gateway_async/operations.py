@@ -69,8 +69,8 @@ class Operation:
             needed.
         record_class: What an item of the reply, or the result, is read as; likewise.
         echo_fields: Fields of an item that repeat the request, and must agree with it.
-        result_fields: What the reply adds to what it repeats. The result of a single call has at
-            least one of them; else it proves nothing.
+        result_fields: Fields of the result of a payment or payout; a reply without any of them
+            proves nothing.
         reference_field: The field of an item with the gateway's own name of what was done.
         recovered_by: The look-up that shows whether an order was done; empty where none does.
         done_state: The `PaymentState` that shows so, where that is a look-up of payments.
@@ -202,7 +202,6 @@ CAPTURE = Operation(
     order_class=f"{_ORDERS}.CaptureOrder",
     record_class=f"{_RECORDS}.CaptureRecord",
     echo_fields=_ORDER_ECHO,
-    result_fields=("capture_status", "error_message"),
     recovered_by="query",
     done_state="captured",
 )
@@ -215,7 +214,6 @@ REVIEW = Operation(
     order_class=f"{_ORDERS}.ReviewOrder",
     record_class=f"{_RECORDS}.ReviewRecord",
     echo_fields=(*_ORDER_ECHO, "review_flag"),
-    result_fields=("review_status", "error_message"),
 )
 CANCEL = attrs.evolve(
     CAPTURE,
@@ -225,7 +223,6 @@ CANCEL = attrs.evolve(
     status_field="cancel_status",
     order_class=f"{_ORDERS}.CancelOrder",
     record_class=f"{_RECORDS}.CancelRecord",
-    result_fields=("cancel_status", "error_message"),
     done_state="cancelled",
 )
 REFUND = Operation(
@@ -237,7 +234,6 @@ REFUND = Operation(
     order_class=f"{_ORDERS}.RefundOrder",
     record_class=f"{_RECORDS}.RefundRecord",
     echo_fields=(*_ORDER_ECHO, "refund_amount"),
-    result_fields=("refund_status", "refund_reference", "refund_reference_id", "refund_message"),
     reference_field="refund_reference_id",
     recovered_by="search_refunds",
     moved_fields=(("refund_amount", "currency"),),

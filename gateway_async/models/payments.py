@@ -14,8 +14,6 @@ import attrs
 
 from gateway_async.errors import hide_arguments
 from gateway_async.models.values import (
-    JOINED,
-    MODEL,
     Identifier,
     Model,
     Secret,
@@ -55,25 +53,19 @@ class Item(Model):
     parts: tuple[str, ...] = attrs.field(converter=_to_parts)
 
 
-def join_items(items: Iterable[Item]) -> str:
-    """Return items as the text of the field `items`."""
-    return ITEM_SEPARATOR.join([PART_SEPARATOR.join(item.parts) for item in items])
-
-
-def _to_items(value: object) -> tuple[Item, ...] | str:
-    """Make a tuple of items; refused where the joined text would be split elsewhere."""
+def _to_items(value: Iterable[Item] | str | None) -> str | None:
+    """Return items as the text that is sent; refused where that would be split elsewhere."""
     if isinstance(value, str):
         return to_text(value)
-    items = to_objects(Item, value)
-    entries = join_items(items).split(ITEM_SEPARATOR)
-    if items and [tuple(entry.split(PART_SEPARATOR)) for entry in entries] != [
-        item.parts for item in items
-    ]:
+    entries = [item.parts for item in to_objects(Item, value)]
+    text = ITEM_SEPARATOR.join(map(PART_SEPARATOR.join, entries))
+    split = [tuple(entry.split(PART_SEPARATOR)) for entry in text.split(ITEM_SEPARATOR)]
+    if entries and split != entries:
         raise WrongValueError(
             f"a part holds {PART_SEPARATOR!r} or {ITEM_SEPARATOR!r}, or forms one with its "
             "neighbour; the text would be split elsewhere than you mean, so change that part"
         )
-    return items
+    return text if entries else None
 
 
 @attrs.frozen(kw_only=True, field_transformer=checked)
@@ -364,7 +356,7 @@ class _Payment(Model):
         discount: Discount.
         website: The merchant's website.
         items: What is bought, one `Item` an entry; or the text of it, which is sent as it is:
-            entries joined by `#;#`, their parts by `#,#`.
+            entries joined by `#;#`, their parts by `#,#`. Kept as that text.
         note: A note.
         custom: Free text of the merchant's.
         shopper_id: The merchant's identifier of the shopper.
@@ -413,9 +405,7 @@ class _Payment(Model):
     shipping_discount: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
     discount: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
     website: str | None = None
-    items: Annotated[Sequence[Item] | str, _to_items] | None = attrs.field(
-        default=None, metadata={JOINED: join_items, MODEL: Item}
-    )
+    items: str | None = attrs.field(default=None, converter=_to_items)
     note: str | None = None
     custom: str | None = None
     shopper_id: str | None = None

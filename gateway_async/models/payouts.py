@@ -12,7 +12,6 @@ import attrs
 
 from gateway_async.models.records import Message, Record
 from gateway_async.models.values import (
-    AMOUNT_IN,
     Identifier,
     Model,
     SignatureText,
@@ -284,18 +283,14 @@ class PayoutRequest(Model):
     """
 
     request_id: str = attrs.field(converter=to_uuid_text)
-    payment_amount: Decimal | None = attrs.field(
-        default=None, converter=as_optional_amount, metadata={AMOUNT_IN: "payment_currency"}
-    )
+    payment_amount: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
     payment_currency: Identifier | None = None
     beneficiary: Beneficiary | None = None
     beneficiary_id: str | None = None
     client_data: str | None = None
     fee_paid_by: str | None = None
     payer: Payer | None = None
-    source_amount: Decimal | None = attrs.field(
-        default=None, converter=as_optional_amount, metadata={AMOUNT_IN: "source_currency"}
-    )
+    source_amount: Decimal | None = attrs.field(default=None, converter=as_optional_amount)
     source_currency: str | None = None
     payment_date: date | None = attrs.field(default=None, converter=as_optional_date)
     payment_method: str | None = None

@@ -35,12 +35,10 @@ from gateway_async.errors import InvalidOrderError
 _Field: TypeAlias = "attrs.Attribute[Any]"
 _Convert = Callable[[Any], Any]
 
-AMOUNT_IN = "currency field"
-"""Metadata of an amount whose currency stands in another field than `currency`: its name."""
 CONVERTER = "converter"
 """Metadata of a field: what converts and checks its value."""
-JOINED = "joined"
-"""Metadata of an array that goes out as one text: what makes the text."""
+CURRENCY = "currency"
+"""Metadata of an amount: the name of the field with its currency."""
 MODEL = "model"
 """Metadata of a nested object, or of an array of objects: their class."""
 IS_LIST = "is list"
@@ -373,7 +371,8 @@ _PLAIN = {
 
 def checked(model: Any, fields: "list[_Field]") -> "list[_Field]":  # noqa: ANN401  # any model
     """Note how a `Model` converts each field: its `field_transformer`."""
-    noted = [field if CONVERTER in field.metadata else _noted(field) for field in fields]
+    names = {field.name for field in fields}
+    noted = [field if CONVERTER in field.metadata else _noted(field, names) for field in fields]
     model._conversions = [  # noqa: SLF001  # of a `Model`, before attrs has made it
         (field.name, field.metadata[CONVERTER], field.default is None) for field in noted
     ]
@@ -385,7 +384,7 @@ def checked(model: Any, fields: "list[_Field]") -> "list[_Field]":  # noqa: ANN4
     return noted
 
 
-def _noted(field: "_Field") -> "_Field":
+def _noted(field: "_Field", names: set[str]) -> "_Field":
     wanted = without_none(field.type)
     origin, arguments = get_origin(wanted), get_args(wanted)
     convert: Any = field.converter or _BY_TYPE.get(wanted)
@@ -398,6 +397,9 @@ def _noted(field: "_Field") -> "_Field":
         convert, metadata[MODEL] = partial(to_objects, arguments[0]), arguments[0]
     if origin in (Sequence, tuple):
         metadata[IS_LIST] = True
+    if convert is to_amount:
+        own = field.name.replace("amount", "currency")
+        metadata[CURRENCY] = own if own in names - {field.name} else "currency"
     return field.evolve(converter=None, metadata={**metadata, CONVERTER: convert})
 
 
@@ -450,5 +452,4 @@ def converter_of(field: "_Field") -> object:
 
 def currency_field(field: "_Field") -> str | None:
     """Return the name of the field that holds an amount's currency; None if it is no amount."""
-    is_amount = converter_of(field) is to_amount
-    return field.metadata.get(AMOUNT_IN, "currency") if is_amount else None
+    return field.metadata.get(CURRENCY)

@@ -22,11 +22,11 @@ import orjson
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.models.orders import marked
 from gateway_async.models.values import (
-    JOINED,
     SensitiveText,
     converter_of,
     currency_field,
     describe,
+    to_amount,
     to_identifier,
     to_text,
 )
@@ -46,6 +46,8 @@ _PLAIN_PLACES = frozenset({1, 2, 3})
 _PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
 """What stands in a JSON string as it is, and is no closing brace."""
 
+_TO_PLAIN = (to_identifier, to_text, to_amount)
+"""What converts the fields of orders that a template writes."""
 _KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\0\1"
 """What is not escaped, or not as the others are."""
 _ESCAPES = tuple((bytes([byte]), b"%%%02X" % byte) for byte in range(256))
@@ -175,7 +177,6 @@ class _Writing:
     Attributes:
         get: Gets the values of all fields, and one more at their end.
         names: The names of the fields.
-        special: What writes the value of each field that is neither a text nor an amount.
         amounts: The fields that are amounts, each with the field of its currency.
         template: Writes the orders each amount of which has a point at this place, in half the
             time; None for a class with fields of more kinds.
@@ -184,7 +185,6 @@ class _Writing:
 
     get: "Callable[[Any], tuple[Any, ...]]"
     names: tuple[str, ...]
-    special: "Mapping[str, Callable[..., Any]]"
     amounts: "Mapping[str, str]"
     template: "Callable[[Sequence[Any], int], list[str]] | None"
     are_plain: "Callable[[Sequence[Any], int], bool]"
@@ -192,25 +192,20 @@ class _Writing:
 
 @functools.cache
 def _writing(model: type) -> _Writing:
-    special: dict[str, Callable[..., Any]] = {}
-    amounts: dict[str, str] = {}
-    for field in attrs.fields(model):
-        if currency := currency_field(field):
-            amounts[field.name] = currency
-        elif join := field.metadata.get(JOINED):
-            special[field.name] = lambda value, *_, join=join: join(value)
-        elif converter_of(field) not in (to_text, to_identifier):
-            special[field.name] = _value
-    names = tuple(field.name for field in attrs.fields(model))
+    fields = attrs.fields(model)
+    names = tuple(field.name for field in fields)
+    currencies = {field.name: currency_field(field) for field in fields}
+    amounts = {name: currency for name, currency in currencies.items() if currency}
     members = ",".join(f'"{n}":"{{{n if n in amounts else f"o.{n}"}}}"' for n in names)
     plain = " ".join(f"for {n} in [str(o.{n})] if {n}[point] == '.'" for n in amounts)
     # Of our own fields' names; a loop over them would take three times as long.
     template = eval(f"lambda orders, point: [f'{{{{{members}}}}}' for o in orders {plain}]")  # noqa: S307
     are_plain = eval(f"lambda orders, point: len([0 for o in orders {plain}]) == len(orders)")  # noqa: S307
-    is_plain = not special and {*amounts.values()} <= {"currency"}
-    is_plain = is_plain and all(field.default is not None for field in attrs.fields(model))
+    is_plain = {*amounts.values()} <= {"currency"} and all(
+        field.default is not None and converter_of(field) in _TO_PLAIN for field in fields
+    )
     get = attrgetter(*names, "__class__")  # of a single name, it would get no tuple
-    return _Writing(get, names, special, amounts, template if is_plain else None, are_plain)
+    return _Writing(get, names, amounts, template if is_plain else None, are_plain)
 
 
 def _point_in(orders: "Sequence[Any]", dialect: "Dialect") -> int:
@@ -238,17 +233,14 @@ def _values(
     Raises:
         ConfigurationError: Where two fields would have the same name.
     """
-    pairs = zip(writing.names, writing.get(instance), strict=False)
-    values = {name: value for name, value in pairs if value is not None}
-    for name, currency in writing.amounts.items():
-        if name in values:
-            values[name] = _amount(name, currency, values[name], instance, dialect, owner)
-    for name, write in writing.special.items():
-        value = values.get(name)
-        if value == ():
-            del values[name]
-        elif value is not None and type(value) is not str:
-            values[name] = write(value, instance, dialect, owner)
+    values: dict[str, Any] = {}
+    for name, value in zip(writing.names, writing.get(instance), strict=False):
+        if type(value) is str:
+            values[name] = value
+        elif name in writing.amounts and value is not None:
+            values[name] = _amount(name, writing.amounts[name], value, instance, dialect, owner)
+        elif value is not None and value != ():
+            values[name] = _value(value, dialect, owner)
     if not (names := dialect.wire_names):
         return values
     renamed = {names.get(name, name): value for name, value in values.items()}
@@ -282,7 +274,7 @@ def _amount(  # noqa: PLR0913, PLR0917  # what any value is written by, and two 
     )
 
 
-def _value(value: Any, instance: object, dialect: "Dialect", owner: object) -> Any:  # noqa: ANN401  # any value
+def _value(value: Any, dialect: "Dialect", owner: object) -> Any:  # noqa: ANN401  # any value
     if isinstance(value, str):
         return value
     if isinstance(value, int | Decimal):
@@ -290,7 +282,7 @@ def _value(value: Any, instance: object, dialect: "Dialect", owner: object) -> A
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, tuple):
-        return [_value(element, instance, dialect, owner) for element in value]
+        return [_value(element, dialect, owner) for element in value]
     return _values(value, _writing(value.__class__), dialect, owner)
 
 

@@ -48,7 +48,6 @@ ROW = """ADJUST = Operation(
     order_class="gateway_async.models.orders.AdjustOrder",
     record_class="gateway_async.models.records.AdjustRecord",
     echo_fields=(*_ORDER_ECHO, "adjusted_amount"),
-    result_fields=("adjust_status", "error_message"),
 )
 """
 
