@@ -20,7 +20,13 @@ from typing import Any, TypeVar
 
 import attrs
 from aiolimiter import AsyncLimiter
-from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
+from cattrs import (
+    BaseValidationError,
+    ClassValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    transform_error,
+)
 
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
@@ -382,7 +388,22 @@ def _converter() -> Converter:
     @converter.register_structure_hook_factory(attrs.has)
     def of_table(kind: type[Any]) -> Callable[[Any, Any], Any]:
         make = converter.gen_structure_attrs_fromdict(kind)
-        return lambda value, _: make(_only(Mapping, "a table", value), kind)
+        needed = [field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING]
+
+        def of_fields(value: Any, _: object) -> Any:
+            table, errors = _only(Mapping, "a table", value), list[Exception]()
+            always = {name: table[name] for name in needed if name in table}
+            try:
+                return make(table, kind)
+            except ClassValidationError as error:  # a class names its first wrong value alone
+                for name in table:
+                    try:
+                        make({**always, name: table[name]}, kind)
+                    except ClassValidationError as wrong:
+                        errors += wrong.exceptions
+                raise ClassValidationError("", errors or error.exceptions, kind) from None
+
+        return of_fields
 
     return converter
 
@@ -408,11 +429,8 @@ def _described(error: BaseException, _: object) -> str:
         return "expected a table"
     if not isinstance(error, ForbiddenExtraKeysError):
         return str(error)
-    known, problems = [*attrs.fields_dict(error.cl)], list[str]()
-    for name in sorted(error.extra_fields):
-        hint = nearest(name, known) or f"there are: {', '.join(known)}"
-        problems.append(f"{name}: not known; {hint}")
-    return "; ".join(problems)
+    (name,), known = error.extra_fields, [*attrs.fields_dict(error.cl)]
+    return f"{name}: not known; {nearest(name, known) or 'there are: ' + ', '.join(known)}"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
