@@ -1,6 +1,7 @@
 """The command line, `gateway-async`; it needs the extra `gateway-async[cli]`."""
 
 import os
+import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
     code = _UNSETTLED
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until a run takes both
     try:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):
             from gateway_async.cli.app import run
