@@ -142,7 +142,7 @@ class Finding:
 # The way to the gateway
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define
 class Answer:
     """The answer to a look-up that asks for no order in particular.
 
@@ -211,34 +211,27 @@ async def _look_at_journal(settings: Settings) -> Finding:
 async def _ask(name: str, client: GatewayClient) -> Answer:
     """Make a look-up that asks for no order, once, and keep how it was answered."""
     session = client._session  # noqa: SLF001  # no method of a client gives a reply as it came
-    request, started = recent_request(OPERATIONS[name], session), datetime.now(UTC)
+    request, started, answer = (
+        recent_request(OPERATIONS[name], session),
+        datetime.now(UTC),
+        Answer(),
+    )
     message, seconds = session.compose(request), session.timeouts.total_seconds
     try:
         response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
-    except GatewayError as error:
-        return Answer(error=error)
-    took = datetime.now(UTC) - started
-    is_json, is_for_others, failure = False, False, None
-    try:
+        took = datetime.now(UTC) - started
+        answer.http_status, answer.within = response.status, (took + _SECOND) / 2
+        with contextlib.suppress(ValueError):  # in UTC even where it does not name it
+            moment = parsedate_to_datetime(response.headers.get("Date", "")) + _SECOND / 2
+            answer.ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - (started + took / 2)
         fields = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
-        is_json = is_for_others = True
+        answer.is_json = answer.is_for_others = True
         session.check_owner(fields)
-        is_for_others = False
+        answer.is_for_others = False
         session.decode(request, response, message.signature)
     except GatewayError as error:
-        failure = error
-    ahead = None
-    with contextlib.suppress(ValueError):  # in UTC even where it does not name it
-        moment = parsedate_to_datetime(response.headers.get("Date", "")) + _SECOND / 2
-        ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - (started + took / 2)
-    return Answer(
-        http_status=response.status,
-        ahead=ahead,
-        within=(took + _SECOND) / 2,
-        is_json=is_json,
-        is_for_others=is_for_others,
-        error=failure,
-    )
+        answer.error = error
+    return answer
 
 
 _Row: TypeAlias = tuple[str, bool, str, str]

@@ -395,17 +395,8 @@ def example_of(  # noqa: PLR0913, PLR0917  # what a row of the page has
     """Make an example of an order or entry; `moved` is its currency and amount, if it has any."""
     named = ("order_no", "request_id", "transaction_id")
     order_no, request_id, transaction_id = (_cut(getattr(subject, n, None) or "") for n in named)
-    return Example(
-        index=index,
-        line=line,
-        order_no=order_no or request_id,
-        transaction_id=transaction_id,
-        currency=moved[0] if moved else None,
-        amount=moved[1] if moved else None,
-        reason=reason,
-        ledger=ledger,
-        gateway=gateway,
-    )
+    names = order_no or request_id, transaction_id
+    return Example(index, line, *names, *(moved or (None, None)), reason, ledger, gateway)
 
 
 def _moved_by(order: object) -> tuple[str, Decimal] | None:
