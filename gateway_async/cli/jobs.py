@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -17,7 +17,7 @@ from cyclopts import App
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, output, print_json
 from gateway_async.cli.orders import OrderFile
-from gateway_async.cli.outcomes import Kept, rows_of, write_job
+from gateway_async.cli.outcomes import Kept, places_in, rows_of, write_job
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
@@ -157,7 +157,9 @@ def find_job(
                 others = [one async for one in _others(journal, settings, file)]
         if not found:
             return attrs.evolve(new, others=tuple(others))
-        known = _known(found[-1], settings, before=tuple(found[:-1]))
+        *before, last = found
+        sent = OPERATIONS[last.operation]
+        known = KnownJob(last.name, sent, settings.place, last, before=tuple(before))
         if again and known.is_done:
             return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=tuple(found))
         return known
@@ -166,13 +168,6 @@ def find_job(
     if place is not None and not place.exists():  # a server is asked
         return new
     return asyncio.run(find())
-
-
-def _known(
-    status: JobStatus, settings: Settings, *, before: tuple[JobStatus, ...] = ()
-) -> KnownJob:
-    operation = OPERATIONS[status.operation]
-    return KnownJob(status.name, operation, settings.place, status, before=before)
 
 
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
@@ -250,44 +245,36 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
         ConfigurationError: If the answer was no.
     """
     run.job = known.name
-    if run.again and known.status is None:
-        run.settings = _settings_of_again(run)
+    if run.again and known.status is None:  # neither alike refunds nor paid payouts are held
+        settings, is_keyed = run.settings, known.operation.kind is OperationClass.KEYED
+        recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
+        duplicates = "allow" if is_keyed else settings.policy.duplicates
+        policy = attrs.evolve(settings.policy, duplicates=duplicates)
+        run.settings = attrs.evolve(settings, recovery=recovery, policy=policy)
     asked = "" if yes or not known.is_asked_about else question(run.settings, known, file)
     if asked:
         run.console.confirm(f"{known}: {asked}")
     tell = run.console.say if known.others else run.console.note  # what may be sent once more
-    reasons = Kept()
-
-    async def drive() -> None:
-        async with run.settings.open_journal() as journal, run.client() as client:
-            if not asked:
-                tell(f"{known}{'; nothing is sent' * known.is_done}")
-            job = journal.job(known.name)
-            if file is None:
-                batch, total = client.resume(job), sum(known.states.values())
-            else:
-                batch = client.batch(run.operation, file.orders(), job=job)
-                total = file.totals.orders
-            await run.drive(batch, total=total, see=reasons.note)
+    total = sum(known.states.values()) if file is None else file.totals.orders
 
     async def work(out: TextIO) -> None:
-        with run.keeping_failure():
-            await drive()
-        run.has_begun = True
-        async with run.settings.open_journal(create=False) as journal:
-            await write_job(run, journal, out, file=file, reasons=reasons)
+        places: Sequence[int] = range(total)
+        with contextlib.closing(Kept()) as reasons:
+            async with run.settings.open_journal() as journal, run.client() as client:
+                if not asked:
+                    tell(f"{known}{'; nothing is sent' * known.is_done}")
+                job = journal.job(known.name)
+                if file is not None and known.status is not None:
+                    places = await places_in(file, journal, known.name)
+                if file is not None and (known.status is None or not places):  # else it is refused
+                    batch = client.batch(run.operation, file.orders(), job=job)
+                else:
+                    batch = client.resume(job)
+                await run.drive(batch, total=total, see=reasons.note)
+            async with run.settings.open_journal(create=False) as journal:
+                await write_job(run, journal, out, file=file, places=places, reasons=reasons)
 
-    with contextlib.closing(reasons):
-        return run.carry_out(work)
-
-
-def _settings_of_again(run: Run) -> Settings:
-    """Return settings that hold neither alike refunds nor payouts that other jobs have."""
-    recovery = attrs.evolve(run.settings.recovery, hold_alike_hours=None)
-    policy = run.settings.policy
-    if OPERATIONS[run.operation].kind is OperationClass.KEYED:
-        policy = attrs.evolve(policy, duplicates="allow")
-    return attrs.evolve(run.settings, recovery=recovery, policy=policy)
+    return asyncio.run(run.carry_out(work))
 
 
 # What a journal holds
@@ -395,7 +382,7 @@ async def show(
 
 
 @jobs.command
-def outcomes(
+async def outcomes(
     name: str,
     /,
     *,
@@ -417,10 +404,10 @@ def outcomes(
     async def write(out: TextIO) -> None:
         async with run.settings.open_journal(create=False) as journal:
             status = await journal.status(name)
-            run.gateway, run.operation, run.has_begun = status.gateway, status.operation, True
+            run.gateway, run.operation = status.gateway, status.operation
             await write_job(run, journal, out, states=state)
 
-    run.carry_out(write)
+    await run.carry_out(write)
     return Exit.UNSETTLED if run.misplaced or run.failure else Exit.DONE
 
 
@@ -492,4 +479,5 @@ def resume(
 
     status = asyncio.run(read())
     run.operation = status.operation
-    return run_job(run, _known(status, run.settings), yes=given.yes)
+    known = KnownJob(name, OPERATIONS[run.operation], run.settings.place, status)
+    return run_job(run, known, yes=given.yes)

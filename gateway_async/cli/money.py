@@ -5,6 +5,7 @@ under a name that is made of them. The same file, given again after whatever hap
 it was, and sends nothing that may have been sent.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
@@ -16,7 +17,7 @@ from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, output, print_json
 from gateway_async.cli.jobs import KnownJob, find_job, find_left, run_job
 from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
-from gateway_async.cli.outcomes import Kept, result_cells
+from gateway_async.cli.outcomes import Kept, result_cells, write_rows
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, open_table, to_text
 from gateway_async.dialect import Dialect
@@ -25,7 +26,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import MASK
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.outcomes import Outcome
-from gateway_async.reconciliation import Difference, Reconciliation, reconcile as reconcile_ledger
+from gateway_async.reconciliation import Difference, reconcile as reconcile_ledger
 from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
 _REQUESTS_SHOWN = 3
@@ -85,25 +86,21 @@ def look_up(
     ):
         run.check()
 
-        def keep(outcome: Outcome[Any, Any]) -> bytes:
+        def keep(outcome: Outcome[Any, Any]) -> None:
             run.report.see(outcome, file.lines[outcome.index])
-            found[outcome.index] = kept = orjson.dumps(result_cells(outcome, columns))
-            return kept
+            found[outcome.index] = orjson.dumps(result_cells(outcome, columns))
 
         async def work(out: TextIO) -> None:
-            with run.keeping_failure():
-                async with run.client() as client:
-                    batch = client.batch(run.operation, file.orders(), policy=policy)
-                    await run.drive(batch, total=file.totals.orders, see=keep)
-            passed = [one for one in file.table.header if one not in columns]
-            write = csv_writer(out, [*passed, *columns])
+            async with run.client() as client:
+                batch = client.batch(run.operation, file.orders(), policy=policy)
+                await run.drive(batch, total=file.totals.orders, see=keep)
             for index, row in enumerate(file.table.rows()):
-                if (kept := found.get(index)) is None:
+                if found.get(index) is None:
                     order, status = file.order_of(row), OutcomeStatus.NOT_SENT
-                    kept = keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
-                write({**row.cells, **orjson.loads(kept)})
+                    keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
+            write_rows(found, columns, out, file)
 
-        return run.carry_out(work)
+        return asyncio.run(run.carry_out(work))
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
@@ -196,38 +193,27 @@ def reconcile(
             console.warn(f"the ledger has {lacking}, so no state is compared")
 
         async def work(out: TextIO) -> None:
-            with run.keeping_failure():
-                async with run.client() as client:
-                    known = attrs.asdict(words, recurse=False)
-                    compared = reconcile_ledger(client, file.orders(), policy=policy, **known)
-                    await _compare(run, file, compared, out)
-
-        return run.carry_out(work)
-
-
-async def _compare(run: Run, file: OrderFile, compared: Reconciliation, out: TextIO) -> None:
-    """Write each difference of a reconciliation."""
-    rows = enumerate(file.table.rows())
-    at, row = next(rows)
-    columns = [name for name in file.table.header if name not in _COLUMNS]
-    write = csv_writer(out, [*columns, *_COLUMNS])
-
-    def see(difference: Difference) -> None:
-        nonlocal at, row
-        while at < difference.index:  # both come in the order of the ledger
+            rows = enumerate(file.table.rows())
             at, row = next(rows)
-        write({**row.cells, **_cells(difference, row.line)})
-        run.report.see_difference(difference, row.line)
+            columns = [name for name in file.table.header if name not in _COLUMNS]
+            write = csv_writer(out, [*columns, *_COLUMNS])
 
-    await run.drive(compared, total=file.totals.orders, see=see)
+            def see(difference: Difference) -> None:
+                nonlocal at, row
+                while at < difference.index:  # both come in the order of the ledger
+                    at, row = next(rows)
+                ours, theirs = (
+                    ";".join(map(to_text, side if isinstance(side, tuple) else (side,)))
+                    for side in (difference.ledger, difference.gateway)
+                )
+                kind, field, error = difference.kind, difference.field, difference.error
+                cells = (kind, field, ours, theirs, error, row.line)
+                write({**row.cells, **dict(zip(_COLUMNS, cells, strict=True))})
+                run.report.see_difference(difference, row.line)
 
+            async with run.client() as client:
+                known = attrs.asdict(words, recurse=False)
+                compared = reconcile_ledger(client, file.orders(), policy=policy, **known)
+                await run.drive(compared, total=file.totals.orders, see=see)
 
-def _cells(difference: Difference, line: int) -> dict[str, object]:
-    """Return the result cells of one difference."""
-
-    def joined(value: object) -> str:
-        return ";".join(map(to_text, value if isinstance(value, tuple) else (value,)))
-
-    said = joined(difference.ledger), joined(difference.gateway)
-    cells = (difference.kind, difference.field, *said, difference.error, line)
-    return dict(zip(_COLUMNS, cells, strict=True))
+        return asyncio.run(run.carry_out(work))

@@ -28,6 +28,8 @@ from gateway_async.models.values import IS_LIST, MODEL, SensitiveText, currency_
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.report.report import Totals
 
+INDEX = "index"
+"""The result column with the position of the order in its job, as `jobs resolve` takes it."""
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
 STATE = "state"
@@ -75,7 +77,7 @@ def result_columns(operation: Operation) -> tuple[str, ...]:
     return (*OUTCOME_COLUMNS, *(name for name in columns if not name.endswith(_NEVER_WRITTEN)))
 
 
-_WRITTEN = {IN_JOB, DECISION_NOTE}.union(
+_WRITTEN = {INDEX, IN_JOB, DECISION_NOTE}.union(
     *(result_columns(one) for one in OPERATIONS.values() if one.takes_batch)
 )
 
@@ -102,7 +104,8 @@ class OrderFile:
     Attributes:
         totals: What it adds up to.
         lines: The line of each row.
-        digest: Of its orders, whatever way they are written, in the order of the file.
+        hashes: The hash of the order of each row.
+        digest: Of its orders, whatever way and in whatever order they are written.
 
     Raises:
         TableError: With every problem of the file.
@@ -124,11 +127,12 @@ class OrderFile:
         self._dialect = dialect
         self._repeats = repeats
         self._first: dict[int, int] = {}
-        digest = hashlib.sha256()
-        error = TableError(self._problems(digest))
+        self.hashes: array[int] = array("q")
+        self._digests_sum = 0
+        error = TableError(self._problems())
         if error.count:
             raise error
-        self.digest: str = digest.hexdigest()
+        self.digest: str = f"{self._digests_sum % 2**256:064x}"
 
     @property
     def unread(self) -> str:
@@ -181,7 +185,7 @@ class OrderFile:
             tree.pop("order_no", None)  # as a ledger is looked up
         return _made(model, tree, "")
 
-    def _problems(self, digest: Any) -> Iterator[Problem]:
+    def _problems(self) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
         wrong = [*self._column_problems()]
         yield from (Problem(1, column, reason) for column, reason in wrong)
@@ -199,7 +203,9 @@ class OrderFile:
                 continue
             self.totals.add(self.operation.moved_by(order))
             if self.operation.takes_jobs:
-                digest.update(orjson.dumps(_plain(order)))
+                self.hashes.append(hash(order))
+                digest = hashlib.sha256(orjson.dumps(_plain(order))).digest()
+                self._digests_sum += int.from_bytes(digest)
         if not self.lines and not wrong:
             yield Problem(1, None, "there is no row below it")
 

@@ -1,15 +1,19 @@
 """Outcomes as rows of a file: of a job as its journal has them, of look-ups as they were found."""
 
+import contextlib
+import itertools
 import sqlite3
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from typing import Any, TextIO
 
 import attrs
+import orjson
 
 from gateway_async.batching.table import RECORD, cell_of, cells_of
 from gateway_async.cli.orders import (
     DECISION_NOTE,
     IN_JOB,
+    INDEX,
     STATE,
     OrderFile,
     input_columns,
@@ -30,8 +34,9 @@ _NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: l
 
 def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[str, str]:
     """Return the result cells of one order; those of several records of it are joined by `;`."""
-    records = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
-    read = [{**cells_of(one), **cells_of(one, RECORD)} for one in records]
+    record = outcome.record
+    prefix = RECORD if any(name.startswith(RECORD) for name in columns) else ""
+    read = [cells_of(one, prefix) for one in (record if isinstance(record, tuple) else (record,))]
     found = {column: ";".join(to_text(one.get(column)) for one in read) for column in columns}
     said = {
         "status": str(outcome.status),
@@ -57,6 +62,9 @@ class Kept:
         found = self._database.execute(query, (index,)).fetchone()
         return None if found is None else found[0]
 
+    def __iter__(self) -> Iterator[bytes]:
+        return (cells for (cells,) in self._database.execute("SELECT cells FROM kept ORDER BY row"))
+
     def close(self) -> None:
         """Drop what was kept."""
         self._database.close()
@@ -67,11 +75,34 @@ class Kept:
             self[outcome.index] = str(outcome.error).encode()
 
 
+def write_rows(
+    kept: Kept, columns: Sequence[str], out: TextIO, file: OrderFile | None = None
+) -> None:
+    """Write the cells that are kept, of a file beside those of its rows."""
+    passed = [] if file is None else [one for one in file.table.header if one not in columns]
+    write = csv_writer(out, [*passed, *columns])
+    beside = itertools.repeat({}) if file is None else (row.cells for row in file.table.rows())
+    for cells, found in zip(beside, kept, strict=file is not None):
+        write({**cells, **orjson.loads(found)})
+
+
 async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
     """Read the orders of a job, in the order of the input, many at a time."""
     async for rows in journal.pages(name):
         for row in rows:
             yield row
+
+
+async def places_in(file: OrderFile, journal: Journal, name: str) -> Sequence[int]:
+    """Return which row of a file each order of a job has; empty if they have other orders.
+
+    Orders that are alike in every field have their rows in sequence.
+    """
+    ours, theirs = file.hashes, [hash(row.order) async for row in rows_of(journal, name)]
+    if sorted(ours) != sorted(theirs):
+        return ()
+    by_hash = (sorted(range(len(one)), key=one.__getitem__) for one in (theirs, ours))
+    return [place for _, place in sorted(zip(*by_hash, strict=True))]
 
 
 async def write_job(
@@ -80,6 +111,7 @@ async def write_job(
     out: TextIO,
     *,
     file: OrderFile | None = None,
+    places: Sequence[int] = (),
     reasons: Kept | None = None,
     states: Collection[str] = (),
 ) -> None:
@@ -92,38 +124,42 @@ async def write_job(
         journal: Has them.
         out: Where they are written.
         file: The file that the job is of, whose rows are written; None to write the orders.
+        places: Which row of the file each order has.
         reasons: Why this run did not send orders.
         states: Only orders in these states; of all, if there are none.
     """
     job, operation = str(run.job), OPERATIONS[run.operation]
-    results = (*result_columns(operation), STATE, DECISION_NOTE, IN_JOB)
-    fields = [name for name, _ in input_columns(operation.order_class)]
-    columns = ["index", *fields] if file is None else file.table.header
-    write = csv_writer(out, [*(name for name in columns if name not in results), *results])
-    sources = None if file is None else file.table.rows()
+    results = (INDEX, *result_columns(operation), STATE, DECISION_NOTE, IN_JOB)
+    fields = [name for name, _ in input_columns(operation.order_class)] if file is None else []
     is_another = (await journal.status(job)).is_running
-    async for row in rows_of(journal, job):
-        outcome, cells, line = row.outcome(), None, None
-        if sources is not None:
-            line, cells, _ = next(sources)
-        if states and row.state.value not in states:
-            continue
-        if row.state is JobState.NEW and is_another:
-            outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
-        elif row.state is JobState.NEW and reasons and (why := reasons.get(row.index)):
-            outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
-        run.report.see(outcome, line)
-        run.states[row.state] += 1
-        of_job = {STATE: row.state, DECISION_NOTE: row.known.note, IN_JOB: job}
-        write({**(cells or _cells_of(row, fields)), **result_cells(outcome, results), **of_job})
+    with contextlib.closing(Kept()) as kept:
+        async for row in rows_of(journal, job):
+            if states and row.state.value not in states:
+                continue
+            outcome, place, line = row.outcome(), row.index, None
+            if row.state is JobState.NEW and is_another:
+                outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
+            elif row.state is JobState.NEW and reasons and (why := reasons.get(row.index)):
+                outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
+            if file is not None:
+                place = places[row.index]
+                line = file.lines[place]
+            run.report.see(outcome, line)
+            run.states[row.state] += 1
+            order = {name: to_text(_cell_at(row.order, name)) for name in fields}
+            of_job = {
+                INDEX: row.index,
+                STATE: row.state,
+                DECISION_NOTE: row.known.note,
+                IN_JOB: job,
+            }
+            cells = {**order, **result_cells(outcome, results), **of_job}
+            kept[place] = orjson.dumps(cells)
+        write_rows(kept, [*fields, *results], out, file)
 
 
-def _cells_of(row: Row, fields: Collection[str]) -> dict[str, Any]:
-    """Return the cells of an order that no file has: its fields, those in its parts with dots."""
-    found: dict[str, Any] = {"index": row.index}
-    for column in fields:
-        value = row.order
-        for name in column.split("."):
-            value = getattr(value, name, None)
-        found[column] = cell_of(value)
-    return found
+def _cell_at(order: object, path: str) -> object:
+    """Return the cell of a field, or of one in a part, which is named with dots."""
+    for name in path.split("."):
+        order = getattr(order, name, None)
+    return cell_of(order)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 import attrs
@@ -40,7 +40,7 @@ _SAID = (
 
 
 class Stop:
-    """Takes Ctrl-C, SIGTERM and SIGHUP while it is entered.
+    """Takes Ctrl-C, SIGTERM and SIGHUP from when it is made until the event loop ends.
 
     Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
     not wait. Outside, it is only counted, so that what is known is written whatever happens.
@@ -49,26 +49,17 @@ class Stop:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._count = 0
-        self._before: dict[signal.Signals, Any] = {}
         self._task: asyncio.Task[Any] | None = None
-
-    def __enter__(self) -> Self:
-        self._console.has_begun = True
+        console.has_begun = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                self._before[number] = signal.signal(number, self._on_signal)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+                asyncio.get_running_loop().add_signal_handler(number, self._count_one, number)
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
         """Let each signal cancel the running task; one that came before does so at once."""
         self._task = task = asyncio.current_task()
-        if self._count:
-            self._cancel()
+        self._cancel()
         try:
             yield
         finally:
@@ -76,16 +67,13 @@ class Stop:
             while task is not None and task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
-    def _on_signal(self, number: int, frame: object) -> None:
-        del frame
-        if number == signal.SIGHUP and self._count:  # a shell passes on what the terminal sent
-            return
-        self._count += 1
-        if self._task is not None:  # nothing is printed here: a line may be half written
-            self._task.get_loop().call_soon_threadsafe(self._cancel)
+    def _count_one(self, number: int) -> None:
+        if number != signal.SIGHUP or not self._count:  # a shell passes on what the terminal sent
+            self._count += 1
+            self._cancel()
 
     def _cancel(self) -> None:
-        if self._task is not None:
+        if self._task is not None and self._count:
             self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
             self._task.cancel()
 
@@ -108,13 +96,12 @@ class Run:
         gateway: The address of the gateway that has the orders; empty where it is not known, and
             None for that of the settings.
         operation: The operation of the orders.
-        has_begun: Whether there is anything to write and to report.
-        stop: Ends it on a signal.
         left: The result, with requests, retries and what is unexpected; None without any.
         states: How many orders of a job are in each state, as the journal has them at the end.
         seconds: How long it took.
         failure: What ended it early.
         misplaced: Why the outcomes are not where they were asked for; empty where they are.
+        stop: Ends what is driven on a signal; there is one while the run is carried out.
     """
 
     command: str
@@ -126,13 +113,12 @@ class Run:
     again: bool = False
     gateway: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
-    has_begun: bool = False
-    stop: Stop = attrs.Factory(lambda run: Stop(run.console), takes_self=True)
     left: Any = None
     states: Counter[JobState] = attrs.field(factory=Counter)
     seconds: float = 0.0
     failure: GatewayError | None = None
     misplaced: str = ""
+    stop: Stop = attrs.field(init=False)
 
     @functools.cached_property
     def credentials(self) -> Credentials:
@@ -207,47 +193,33 @@ class Run:
             if path and journal and path.resolve() == journal.resolve():
                 raise ConfigurationError(f"{option}: {path} is the journal; name another file")
 
-    def carry_out(self, work: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
+    async def carry_out(self, work: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
         """Do the work, say what it came to, and return the exit code.
 
         Args:
             work: Drives something, and writes its outcomes; a signal stops the driving alone.
         """
         files, started, warn = self.given, datetime.now().astimezone(), self.console.warn
-        head = None
-        with contextlib.ExitStack() as stoppable:
+        with contextlib.ExitStack() as opened:
+            page = opened.enter_context(out_file(files.report, warn)) if files.report else None
             try:
-                with contextlib.ExitStack() as opened:
-                    page = None
-                    if files.report is not None:
-                        page = opened.enter_context(out_file(files.report, warn))
-                    try:
-                        with out_file(files.out or STDIO, warn) as out:
-                            stoppable.enter_context(self.stop)
-                            asyncio.run(work(out))
-                    except (OSError, GatewayError) as error:
-                        if not self.has_begun:
-                            raise
-                        self.misplaced = str(getattr(error, "strerror", None) or error)
-                    head = self._head(started)
-                    if page is not None:
-                        page.write(render(self.report, head, self.books))
+                with out_file(files.out or STDIO, warn) as out:
+                    self.stop = Stop(self.console)
+                    await work(out)
+            except (OSError, GatewayError) as error:
+                if self.left is None and not self.states:  # there is nothing to report
+                    raise
+                self.misplaced = str(getattr(error, "strerror", None) or error)
+            head = self._head(started)
+            try:
+                if page is not None:
+                    page.write(render(self.report, head, self.books))
+                    opened.close()
             finally:  # also where the page cannot be put in place
-                if head is not None:
-                    self._tell(head)
-        if files.report is not None:
+                self._tell(head)
+        if page is not None:
             self.console.note(f"report: {files.report}")
         return self.exit_code
-
-    @contextlib.contextmanager
-    def keeping_failure(self) -> Iterator[None]:
-        """Keep an error of what has begun: its outcomes are written whatever ended it."""
-        try:
-            yield
-        except GatewayError as error:
-            if not self.has_begun:
-                raise
-            self.failure = error
 
     async def drive(self, streamed: Any, *, total: int, see: Callable[[Any], object]) -> None:
         """Hand over everything that finishes; after a stop or an error, what is known by then.
@@ -277,12 +249,13 @@ class Run:
                             see(one)
             except GatewayError as error:
                 self.failure = error
+            left = None
             with contextlib.suppress(RuntimeError):  # it did not begin
-                self.left = streamed.result
-            if self.left is None or (self.job and streamed.progress.total is None):
+                left = streamed.result
+            if left is None or (self.job and streamed.progress.total is None):
                 raise self.failure or ConfigurationError("stopped before anything was sent")
-        self.has_begun, self.seconds = True, time.monotonic() - started
-        for one in self.left:
+        self.left, self.seconds = left, time.monotonic() - started
+        for one in left:
             see(one)
 
     def _tell(self, head: Head) -> None:
@@ -300,7 +273,7 @@ class Run:
             f"and {more:,} more, in the outcomes" * bool(more),
             f"records that belong to no order of the file: {strangers}" * bool(strangers),
             f"it ended early: {self.failure}" if self.failure is not None else "",
-            f"warning: {self.misplaced}" if self.misplaced else "",
+            f"the outcomes cannot be written: {self.misplaced}" if self.misplaced else "",
             *(f"{what}:\n  {command}" for what, command in self._advice()),
         ]
         for line in filter(None, lines):

@@ -22,7 +22,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, BinaryIO, NamedTuple, TextIO
+from typing import IO, Any, NamedTuple, TextIO
 
 import orjson
 
@@ -220,10 +220,11 @@ def out_file(path: Path, warn: Callable[[str], None]) -> Iterator[TextIO]:
         raw = sys.stdout.buffer if is_stdout else tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115  # below
     except OSError as error:
         raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
-    file = _Patient(raw, "standard output" if is_stdout else path)
+    form: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    file = io.TextIOWrapper(raw, **form)
     try:
         yield file
-        file.finish()
+        file.flush()
         if not is_stdout:
             _put_in_place(_path_of(file), path, warn)
     finally:
@@ -256,34 +257,3 @@ def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> Non
 def _path_of(file: IO[Any]) -> Path:
     """Return the path of an open file that has no name; each opening has its own position."""
     return Path(f"/proc/self/fd/{file.fileno()}")
-
-
-class _Patient(io.TextIOWrapper):
-    """A text file that takes all that is written: where the disk does not, `finish` says so.
-
-    So what is written and counted at the same time is counted to its end.
-    """
-
-    def __init__(self, file: BinaryIO, place: object) -> None:
-        form: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
-        super().__init__(file, **form)
-        self._place = place
-        self._problem: OSError | None = None
-
-    def write(self, text: str, /) -> int:
-        if self._problem is None:
-            try:
-                return super().write(text)
-            except OSError as error:
-                self._problem = error
-        return len(text)
-
-    def finish(self) -> None:
-        """Raise the first error that there was."""
-        try:
-            if self._problem is None:
-                self.flush()
-        except OSError as error:
-            self._problem = error
-        if (problem := self._problem) is not None:
-            raise OSError(problem.errno, f"{self._place} cannot be written: {problem.strerror}")

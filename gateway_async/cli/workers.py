@@ -133,31 +133,31 @@ async def worker(
             "--broker: name the RabbitMQ to work for, such as amqp://HOST/ (or GATEWAY_BROKER)"
         )
     credentials = settings.credentials(os.environ)
-    with Stop(console) as stop:
-        from gateway_async.workers.rabbit import rabbit_broker, serve  # isort: skip  # names the extra
-        from aio_pika.exceptions import AMQPError
+    stop = Stop(console)
+    from gateway_async.workers.rabbit import rabbit_broker, serve  # isort: skip  # names the extra
+    from aio_pika.exceptions import AMQPError
 
-        made = rabbit_broker(url, queue=queue, slices_at_once=slices)
-        workers = _make(settings, credentials, made)
-        until = asyncio.Event()
-        console.note(f"{workers!r}: working for queue {queue}")
-        working = asyncio.create_task(serve(made, until, slices_at_once=slices))
-        with stop.cancelling():
+    made = rabbit_broker(url, queue=queue, slices_at_once=slices)
+    workers = _make(settings, credentials, made)
+    until = asyncio.Event()
+    console.note(f"{workers!r}: working for queue {queue}")
+    working = asyncio.create_task(serve(made, until, slices_at_once=slices))
+    with stop.cancelling():
+        try:
+            await asyncio.shield(working)
+        except AMQPError as error:
+            reason = type(error).__name__
+            raise ConfigurationError(
+                "--broker: it cannot be reached, or refuses the user, the virtual host or the "
+                f"queue ({reason})"
+            ) from None
+        except asyncio.CancelledError:
+            until.set()  # the slices that run come to an end; a second signal does not wait
             try:
                 await asyncio.shield(working)
-            except AMQPError as error:
-                reason = type(error).__name__
-                raise ConfigurationError(
-                    "--broker: it cannot be reached, or refuses the user, the virtual host or the "
-                    f"queue ({reason})"
-                ) from None
             except asyncio.CancelledError:
-                until.set()  # the slices that run come to an end; a second signal does not wait
-                try:
-                    await asyncio.shield(working)
-                except asyncio.CancelledError:
-                    working.cancel()
-                    await asyncio.wait({working})
+                working.cancel()
+                await asyncio.wait({working})
 
 
 async def watch(

@@ -1,16 +1,18 @@
 """A file of orders is a job: given again, after whatever happened, it doubles nothing."""
 
 import json
+import random
 import re
 import signal
 import stat
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from gateway_async.cli.jobs import name_of_orders
 from gateway_async.cli.settings import Settings
-from gateway_async.sandbox.faults import DropReply, Latency
+from gateway_async.sandbox.faults import DropReply, Latency, ResetBeforeEffect
 from tests.cli.running import Shell, names, write
 from tests.orders import COLUMNS
 
@@ -45,6 +47,34 @@ async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell:
     assert {"out.csv.1"} <= {*names(shell.folder)}
     assert sandbox.requests.total() == requests
     assert shell.effects() == {1}
+
+
+async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own(
+    shell: Shell,
+) -> None:
+    shell.refunds(60)
+    rows = shell.rows("orders.csv")
+    twins = [{**rows[52], "customer": "twin"}, {**rows[55], "refund_amount": "2.00"}, rows[58]]
+    rows += twins
+    write(shell.folder / "orders.csv", [*rows[0]], [[*row.values()] for row in rows])
+    turned = random.Random(7).sample(rows, len(rows))
+    write(shell.folder / "turned.csv", [*rows[0]], [[*row.values()] for row in turned])
+    shell.sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    line = f"--duplicates serialize --yes {KEPT}"
+    await shell(f"refund orders.csv --out out.csv {line} {STOPPING}", 3)
+    assert shell.statuses() == {"unknown": 50, "not_sent": 13}
+    await shell(f"refund turned.csv --out done.csv {line} --report page.html", 3)
+    done = shell.rows("done.csv")
+    assert [{name: row[name] for name in rows[0]} for row in done] == turned
+    assert Counter(row["state"] for row in done) == {"held": 50, "succeeded": 13}
+    paid = Counter(row["transaction_id"] for row in done if row["status"] == "succeeded")
+    assert paid == Counter(row["transaction_id"] for row in rows[50:])
+    assert all(shell.sandbox.ledger.effects("refund", one) == count for one, count in paid.items())
+    assert sorted(int(row["index"]) for row in done) == [*range(63)]
+    for row in done:
+        for name in ("transaction_id", "refund_amount"):
+            assert rows[int(row["index"])][name] == row[name]
+    assert len((await shell(f"jobs list {KEPT}")).stdout.splitlines()) == 2  # of one job
 
 
 async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: Shell) -> None:
@@ -110,10 +140,11 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell
     for words, difference in (
         ("refund fewer.csv", "it has 3 in all, and 2 were given"),
         ("cancel orders.csv", "its operation is 'refund', not 'cancel'"),
-        ("refund orders.csv --account-id A2", "its account_id is 'A1', not 'A2'"),
     ):
         refused = await shell(f"{words} --yes --out o.csv --job '{name}' {KEPT}", 2)
         assert f"exists already: {difference}; nothing was changed" in refused.stderr
+    others = await shell(f"{line} --job '{name}' --account-id A2", 2)
+    assert "is not this client's: its account_id is 'A1', not 'A2'" in others.stderr
     for count in (2, 3, 4):  # a job has no outcomes of another file
         shell.refunds(count)
         before, there = shell.sandbox.requests["refund"], names(shell.folder)
