@@ -388,6 +388,8 @@ class Orders:
             new = found[index]
             texts: dict[str, Any] = {name: storable(getattr(new, name)) for name in _TEXTS}
             texts |= {"item": new.item or known.item, "note": new.note or known.note}
+            if new.state == JobState.NEW and known.proof != NEVER_SENT:
+                texts["proof"] = ""  # no person was shown a refund that the gateway lists by now
             ended = known.ended_at if ended_at is None else ended_at
             return known._replace(state=new.state, ended_at=ended, **texts)
 

@@ -36,7 +36,7 @@ NOT_DONE = "not done"
 # The proof of a held order of which nothing was sent, since the gateway lists a refund like it, or
 # another job pays it.
 NEVER_SENT = "alike"
-# The proof of an order on which a person decided.
+# The proof of an order on which a person decided; of a new one, of which nothing was sent before.
 BY_PERSON = "operator"  # as version 2 wrote it
 
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))

@@ -103,6 +103,28 @@ async def test_the_lost_refund_of_a_job_of_one_order_is_settled_by_a_person(
 
 
 @on_a_file
+async def test_a_refund_that_is_listed_after_a_person_called_it_not_sent_is_held_once_more(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    """The gateway took it and lists it late, such as one that books at night."""
+    orders, job = seeded(sandbox, 2), journal.job("job")
+    sandbox.faults.add("refund", DropReply(times=1))
+    sandbox.faults.add("search_refunds", EmptyLookUp())
+    assert statuses(await make().refund(orders, job=job)) == [UNKNOWN] * 2
+    sandbox.faults.clear()
+    await journal.resolve("job", range(2), "not_sent", "not in the portal")
+    listed = await make().resume(job)
+    assert statuses(listed) == [NOT_SENT] * 2
+    assert {type(outcome.error) for outcome in listed} == {AlikeRefundError}
+    assert effects(sandbox, orders) == [1] * 2
+
+    await journal.resolve("job", 0, "succeeded", "it is the one that is listed")
+    await journal.resolve("job", 1, "not_sent", "the one that is listed was made in the portal")
+    assert (await make().resume(job)).ok
+    assert effects(sandbox, orders) == [1, 2]
+
+
+@on_a_file
 async def test_what_cannot_be_settled_is_held_with_the_evidence_until_a_run_that_can(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
