@@ -8,18 +8,16 @@ or how the journal stores it.
 """
 
 import asyncio
-import itertools
 import json
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
-from gateway_async.errors import GatewayError, OutcomeUnknownError
+from gateway_async.errors import OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import BY_PERSON, DONE, NEVER_SENT, Known, known_of, noted
 from gateway_async.journal.states import MAY_BE_LISTED, JobState
-from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
@@ -128,27 +126,26 @@ class JournalIntent(ChunkIntent):
         if self.is_recorded:
             return
         lease = self._recorder.lease
-        recorded = lease.change(
+        recording = lease.change(
             "keep what is about to be sent",
             lambda orders: orders.intend(self._chunk.indices, self._sent),
             alive=True,
         )
-        try:
-            await uninterrupted(recorded)
-        finally:  # a cancellation comes once it is recorded
-            self.is_recorded = recorded.exception() is None
+        await self._wait_for(recording, is_recorded=True)
         if lease.failure is not None:  # of outcomes that went before
             raise lease.failure
 
     async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""
-        if not self.is_recorded:
-            return
-        retracted = self._retract()
+        if self.is_recorded:
+            await self._wait_for(self._retract(), is_recorded=False)
+
+    async def _wait_for(self, change: "asyncio.Future[None]", *, is_recorded: bool) -> None:
         try:
-            await uninterrupted(retracted)
-        finally:  # a cancellation comes once it is recorded
-            self.is_recorded = retracted.exception() is not None
+            await uninterrupted(change)
+        finally:  # a cancellation comes once it is written
+            if change.exception() is None:
+                self.is_recorded = is_recorded
 
     def _retract(self) -> "asyncio.Future[None]":
         what, indices = "keep that nothing was sent", self._chunk.indices
@@ -200,13 +197,13 @@ class JournalIntent(ChunkIntent):
         ended_at, operation = result.sending.ended_at, self._recorder.operation
         references, known = [""] * len(indices), [DONE] * len(indices)
         if isinstance(result, FailedChunk):
-            known = [_known(result.status, result.error)] * len(indices)
+            known = [known_of(JobState(result.status), result.error)] * len(indices)
         elif operation.reference_field or not result.is_echoed:
             judgement = judgement or result.judgement()
             if field := operation.reference_field:
                 listed = (items[0].get(field) if items else None for items in judgement.items)
                 references = [identifier(one) or "" for one in listed]
-            known = list(itertools.starmap(_known, judgement.verdicts))
+            known = [known_of(JobState(status), error) for status, error in judgement.verdicts]
             if operation.kind is OperationClass.KEYED and (items := judgement.items[0]):
                 item = storable_item(operation.record_class, items[0])
                 # An integer may have more digits than orjson takes.
@@ -215,8 +212,3 @@ class JournalIntent(ChunkIntent):
             "keep the outcomes",
             lambda orders: orders.conclude(indices, known, references, ended_at=ended_at),
         )
-
-
-def _known(status: OutcomeStatus, error: GatewayError | None) -> Known:
-    """Return an outcome as the journal stores it."""
-    return DONE if status is OutcomeStatus.SUCCEEDED else known_of(JobState(status), error)

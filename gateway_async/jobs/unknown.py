@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 async def look_up(
-    run: "BatchRunner", lease: "Lease", rows: "Sequence[Row]", *, taken_at: float, hold: bool
+    run: "BatchRunner", lease: "Lease", rows: "Sequence[Row]", *, hold: bool
 ) -> "list[Finding]":
     """Look some unknown orders of a job up; return what was found out, transaction by transaction.
 
@@ -35,7 +35,6 @@ async def look_up(
         run: The batch, which counts the requests.
         lease: Under which the orders are read.
         rows: The orders.
-        taken_at: When the lease was taken, in seconds since the epoch.
         hold: Whether what stays unclear is held for a person; else it stays unknown.
     """
     names = {row.order.transaction_id for row in rows}
@@ -46,7 +45,8 @@ async def look_up(
         seen[row.order.transaction_id][row.index] = row.state
     if (control := await lease.read(Orders.control_refund)) is not None:
         known[control.index] = control
-    listed = ListedOutcomes(tuple(known[at].outcome(taken_at=taken_at) for at in sorted(known)))
+    ascending = [known[index] for index in sorted(known)]
+    listed = ListedOutcomes(tuple(row.outcome(taken_at=lease.taken_at) for row in ascending))
     given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
     # The job resends by itself: it records an intent first.
     recovery = run.session.recovery

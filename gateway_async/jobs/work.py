@@ -5,7 +5,6 @@ import contextlib
 import functools
 import logging
 import math
-import time
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -123,13 +122,11 @@ class JobWork:
         # What sends the orders that are new: another in each round.
         self._pool: WorkerPool | None = None
         self._lease: Lease
-        self._taken_at = 0.0
         self._yielded = Yielded()
         # Why an order was not sent in this run, of the first so many; the journal keeps only that
         # it is new.
         self._reasons: dict[int, GatewayError] = {}
         self._limit: asyncio.Timeout | None = None
-        self._lost: LeaseLostError | None = None
 
     @property
     def total(self) -> int | None:
@@ -199,9 +196,8 @@ class JobWork:
         if (lease := await self._once_more_if_busy(take)) is None:
             return
         self._lease = lease
-        self._taken_at = time.time()
         self._yielded = Yielded(lease.span, lease.total)
-        lease.on_lost = self._lose
+        lease.on_lost = self._stop
         keeper = asyncio.get_running_loop().create_task(lease.keep())
         is_through = False
         try:
@@ -212,8 +208,8 @@ class JobWork:
             await asyncio.wait({keeper})
             with contextlib.suppress(JournalError):  # it runs out by itself
                 await lease.release(is_through=is_through)
-        if self._lost is not None:
-            raise self._lost
+        if lease.lost is not None:
+            raise lease.lost
 
     async def _once_more_if_busy(
         self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
@@ -260,7 +256,7 @@ class JobWork:
                     }
                 await self._yield(StoredChunk(rows), known=True)
             for _ in range(self._session.retry.attempts):
-                if self._run.is_leaving or self._lost is not None:
+                if self._run.is_leaving or self._lease.lost is not None:
                     break
                 pool = self._pool = WorkerPool(
                     self._run,
@@ -310,10 +306,9 @@ class JobWork:
         async for rows in lease.pages((JobState.UNKNOWN,)):
             findings: list[Finding] | None = list(map(hold_for_a_person, rows))
             if self._operation.recovered_by:
-                if self._run.is_leaving or self._gate.is_too_late or self._lost:
+                if self._run.is_leaving or self._gate.is_too_late or lease.lost:
                     break
-                looking = look_up(self._run, lease, rows, taken_at=self._taken_at, hold=hold)
-                findings = await self._until_left(looking)
+                findings = await self._until_left(look_up(self._run, lease, rows, hold=hold))
             if findings is None:
                 break
             record = functools.partial(Orders.recover, findings=findings)
@@ -354,7 +349,7 @@ class JobWork:
         yielded = self._yielded
         if yielded.is_complete:
             return  # all of it was recorded while the lease was ours
-        with contextlib.suppress(LeaseLostError):  # `_lose` was called
+        with contextlib.suppress(LeaseLostError):  # which is in `lost`
             await self._lease.renew()
         reason = self._gate.stop_reason or "this run did not send it"
         default = NotSentError(f"nothing was sent: {reason}")
@@ -373,18 +368,16 @@ class JobWork:
                 if error is not None:
                     orders = Chunk([row.index for row in group], [row.order for row in group])
                     chunk = orders.failed(error)
-                if self._lost is not None:  # asked anew each time: a caller may take its time
+                if self._lease.lost is not None:  # asked anew each time: a caller may take its time
                     chunk = ListedOutcomes(tuple(map(_not_ours, chunk.outcomes())))
                 if is_whole or error is None:
                     await self._yield(chunk)
 
-    def _lose(self, error: LeaseLostError) -> None:
+    def _stop(self) -> None:
         """Send nothing more: the job is another process's."""
-        if self._lost is None:
-            self._lost = error
-            self._gate.stop("the lease of the job was lost")
-            self.end_unsent()
-            self._run.changed.set()
+        self._gate.stop("the lease of the job was lost")
+        self.end_unsent()
+        self._run.changed.set()
 
     async def _until_left(
         self, work: "Coroutine[Any, Any, T]", *, is_timed: bool = True

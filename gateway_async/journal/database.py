@@ -1,10 +1,10 @@
 """The database of a journal: the one thread on which every statement runs.
 
-A caller hears of its operation only after the commit. Operations that wait together share a
+A caller hears of its action only after the commit. Actions that wait together share a
 transaction; where one of them fails, each runs alone, so that none gets another's error, and so
 does what found its connection lost. A write whose commit failed is not repeated.
 
-Most of what a commit costs is that two threads wake each other: so operations are handed over
+Most of what a commit costs is that two threads wake each other: so actions are handed over
 together, once the event loop brings no more of them.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_TOGETHER = 32
-# After so many turns of the event loop without another operation, those that came go together.
+# After so many turns of the event loop without another action, those that came go together.
 _QUIET_TURNS = 4
 _LONGEST_TEXT = 300
 _ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
@@ -34,7 +34,7 @@ _ELSEWHERE = "the journal was entered in another event loop, and can be used onl
 
 @attrs.frozen
 class Transaction:
-    """What an operation runs in.
+    """What an action runs in.
 
     Attributes:
         driver: The driver's connection.
@@ -62,22 +62,22 @@ class Transaction:
 
 
 @attrs.frozen(eq=False)
-class _Task(Generic[T]):
-    """One operation that waits.
+class _Pending(Generic[T]):
+    """One action that waits.
 
     Attributes:
         what: What it does, for an error: "cannot ...".
-        operation: The operation; it may run twice, and is then rolled back in between.
+        action: The action; it may run twice, and is then rolled back in between.
         future: Where its caller waits.
     """
 
     what: str
-    operation: "Callable[[Transaction], T]"
+    action: "Callable[[Transaction], T]"
     future: "asyncio.Future[T]"
 
 
 class Database:
-    """A thread with one connection, for the operations of one event loop.
+    """A thread with one connection, for the actions of one event loop.
 
     Args:
         engine: How to connect.
@@ -88,8 +88,8 @@ class Database:
         self._driver: Any = None
         self._loop = asyncio.get_running_loop()
         self._ended = self._loop.create_future()
-        self._gathered: list[_Task[Any]] = []  # in the present turns of the loop
-        self._queue: SimpleQueue[list[_Task[Any]] | None] = SimpleQueue()
+        self._gathered: list[_Pending[Any]] = []  # in the present turns of the loop
+        self._queue: SimpleQueue[list[_Pending[Any]] | None] = SimpleQueue()
         # No executor: Python ends all of them when its main thread does, before other threads.
         self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
@@ -99,12 +99,12 @@ class Database:
     def _is_at_home(self) -> bool:
         return asyncio.get_running_loop() is self._loop
 
-    def run(self, what: str, operation: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
-        """Carry out an operation.
+    def run(self, what: str, action: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
+        """Carry out an action.
 
         Args:
             what: What it does, for an error: "cannot ...".
-            operation: The operation. It may run more than once, and only the last counts.
+            action: The action. It may run more than once, and only the last counts.
 
         Returns:
             Its value, once it is committed; or `JournalError` if the database failed, the journal
@@ -115,15 +115,15 @@ class Database:
             reason = "the journal was closed" if self._is_closed else _ELSEWHERE
             future.set_exception(JournalError(f"{what}: {reason}"))
         else:
-            self._gathered.append(_Task(what, operation, future))
+            self._gathered.append(_Pending(what, action, future))
             if len(self._gathered) == 1:
                 self._loop.call_soon(self._gather, 1, 1)
         return future
 
-    def post(self, what: str, operation: "Callable[[Transaction], object]") -> None:
-        """Have an operation carried out without waiting for it, and without an error; see `run`."""
+    def post(self, what: str, action: "Callable[[Transaction], object]") -> None:
+        """Have an action carried out without waiting for it, and without an error; see `run`."""
         if not self._is_closed and self._is_at_home:
-            self.run(what, operation).add_done_callback(lambda done: done.exception())
+            self.run(what, action).add_done_callback(lambda done: done.exception())
             self._hand_over()  # the loop may end before its next turn
 
     async def aclose(self) -> None:
@@ -177,8 +177,8 @@ class Database:
         with contextlib.suppress(RuntimeError):  # the loop was closed, and no caller waits
             self._loop.call_soon_threadsafe(callback, *arguments)
 
-    def _transact(self, group: "Sequence[_Task[Any]]", *, is_first: bool = False) -> "list[Any]":
-        """Carry out operations in one transaction.
+    def _transact(self, group: "Sequence[_Pending[Any]]", *, is_first: bool = False) -> "list[Any]":
+        """Carry out actions in one transaction.
 
         Returns:
             The value of each, or its exception; nothing if each is to run alone after this first
@@ -190,7 +190,7 @@ class Database:
             may_repeat = is_first
             self._engine.begin(self._driver)
             made = Transaction(self._driver, self._engine)
-            values = [task.operation(made) for task in group]
+            values = [task.action(made) for task in group]
             may_repeat = False
             self._commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
@@ -218,7 +218,7 @@ class Database:
         return error.with_traceback(None)
 
 
-def _deliver(group: "Sequence[_Task[Any]]", ended: "Sequence[Any]") -> None:
+def _deliver(group: "Sequence[_Pending[Any]]", ended: "Sequence[Any]") -> None:
     for task, each in zip(group, ended, strict=True):
         if task.future.done():
             continue

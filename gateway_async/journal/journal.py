@@ -114,7 +114,7 @@ class Journal:
 
     @property
     def database(self) -> "Database":
-        """Where operations run; for the modules of this package.
+        """Where actions run; for the modules of this package.
 
         Raises:
             JournalError: If the journal is not open.
@@ -208,11 +208,11 @@ class Journal:
             orders = Orders(transaction, find_job(transaction, name))
             positions = sorted({orders.find(each) for each in named})
             slices = [{"job": orders.job.id, "slice": each} for each in orders.slices(positions)]
-            for place in slices:  # before their orders, as a lease does
-                transaction.run(leases.LOCK, **place)
+            for one in slices:  # before their orders, as a lease does
+                transaction.run(leases.LOCK, **one)
             orders.resolve(positions, state, note)
-            for place in slices:
-                transaction.run(_WAKE, **place, reopens=reopens)
+            for one in slices:
+                transaction.run(_WAKE, **one, reopens=reopens)
 
         name = self.job(name).name
         await self.database.run(f"cannot keep a decision on job {name!r}", decide)
@@ -251,10 +251,10 @@ class Job:
     name: str
     journal: "Journal"
 
-    def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
+    def read(self, action: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read something of the job; it raises `JobNotFoundError` if there is no such job."""
         what, name = f"cannot read job {self.name!r}", self.name
-        return self.journal.database.run(what, lambda tx: operation(Orders(tx, find_job(tx, name))))
+        return self.journal.database.run(what, lambda tx: action(Orders(tx, find_job(tx, name))))
 
     async def head(self) -> JobRow:
         """Return what the job is.

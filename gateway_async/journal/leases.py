@@ -2,13 +2,14 @@
 
 A lease has an epoch, which grows whenever it is taken. A write under a lease first finds its epoch
 unchanged, in the same transaction: a process that lost its lease changes no row. All orders of one
-transaction are in one slice, so that under a slice's lease no other process moves them. The local
-view of how long a lease runs is always shorter than the database's, as long as one of its clocks
-goes on.
+`transaction_id` are in one slice, so that under a slice's lease no other process moves them. The
+local view of how long a lease runs is always shorter than the database's, as long as one of its
+clocks goes on.
 """
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import time
@@ -81,11 +82,13 @@ class Lease:
         span: From the position of its first order to that of its last; of a slice, not all
             between them need be its own.
         total: How many orders it has.
+        taken_at: When it was taken, in seconds since the epoch, by this machine's clock.
         failure: Why a change could not be recorded, the first time that happened.
-        on_lost: Called when the lease turns out to be lost, by any of its methods.
+        lost: Why it is lost, once one of its methods found that.
+        on_lost: Called when it turns out to be lost.
 
     Args:
-        database: Where operations run.
+        database: Where actions run.
         seconds: How long it runs after it was taken or renewed.
         name: The name of the job.
         slice_number: Which slice, from 1; 0 for a job that is in one piece.
@@ -100,12 +103,13 @@ class Lease:
         self._owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
         self._epoch = 0
         self._runs_from = read_clocks()
-        self._is_lost = False
+        self.taken_at: float = 0.0
         self.job: JobRow
         self.span: range = range(0)
         self.total: int = 0
         self.failure: BaseException | None = None
-        self.on_lost: Callable[[LeaseLostError], None] = lambda _: None
+        self.lost: LeaseLostError | None = None
+        self.on_lost: Callable[[], None] = lambda: None
 
     async def take(self, merchant: "Merchant | None") -> None:
         """Take it, on a job whose orders are all there; see `Job.take`."""
@@ -121,6 +125,7 @@ class Lease:
 
         try:
             await self.run("take it", take)
+            self.taken_at = time.time()
         except (asyncio.CancelledError, JournalError):
             self.abandon()
             raise
@@ -132,7 +137,7 @@ class Lease:
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
         passed = max(now - then for now, then in zip(read_clocks(), self._runs_from, strict=True))
-        return 0.0 if self._is_lost else max(0.0, self._seconds - passed)
+        return 0.0 if self.lost is not None else max(0.0, self._seconds - passed)
 
     def check(self, because: JournalError | None = None) -> None:
         """Make sure, without asking the database, that the lease still runs.
@@ -144,17 +149,16 @@ class Lease:
             LeaseLostError: If it ran out, or was found to be lost.
         """
         if self.expires_in() <= 0:
-            self._is_lost = True
             text = f"the lease on job {self._name!r} ran out or is lost"
             text += "" if because is None else f", since it could not be renewed: {because}"
             error = self.failure = LeaseLostError(text, job=self._name)
-            self.on_lost(error)
+            self._lose(error)
             raise error
 
     async def keep(self) -> None:
         """Renew it from time to time; return once it is lost."""
         pause = self._seconds / _RENEWALS_A_LEASE
-        with contextlib.suppress(LeaseLostError):  # `on_lost` was called
+        with contextlib.suppress(LeaseLostError):  # which is in `lost`
             while True:
                 # However long the renewal before took: it runs from when that was asked for.
                 await asyncio.sleep(max(self.expires_in() - (self._seconds - pause), pause / 4))
@@ -166,7 +170,7 @@ class Lease:
         Raises:
             LeaseLostError: If another process took it, it ran out, or was found to be lost before.
         """
-        if self._is_lost:  # another process may take it
+        if self.lost is not None:  # another process may take it
             self.check()
         asked_at = read_clocks()
         try:
@@ -191,17 +195,17 @@ class Lease:
             if is_through:
                 self.verify(transaction)
                 # Locked before it is looked at: a person may decide at this very moment.
-                transaction.run(LOCK, **self._place)
+                transaction.run(LOCK, **self._key)
                 if not self._orders(transaction).select(UNFINISHED, most=1):
-                    transaction.run(_FINISH, **self._place)
+                    transaction.run(_FINISH, **self._key)
             self.end(transaction)
 
         await self.run("release the lease", release)
-        self._is_lost = True
+        self._runs_from = (-math.inf, -math.inf)
 
-    def read(self, operation: "Callable[[Orders], T]") -> "asyncio.Future[T]":
+    def read(self, action: "Callable[[Orders], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
-        return self.run("read the orders", lambda tx: operation(self._orders(tx)))
+        return self.run("read the orders", lambda tx: action(self._orders(tx)))
 
     def pages(
         self, states: "Collection[JobState]", span: range = ANYWHERE
@@ -210,7 +214,7 @@ class Lease:
         return read_pages(self.read, states, span)
 
     def change(
-        self, what: str, operation: "Callable[[Orders], T]", *, alive: bool = False
+        self, what: str, action: "Callable[[Orders], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
         """Change orders of the slice, in a transaction that finds the lease to be ours.
 
@@ -219,37 +223,41 @@ class Lease:
 
         Args:
             what: What is done, for errors: "keep the outcomes".
-            operation: Changes the orders.
+            action: Changes the orders.
             alive: Whether the lease must not have run out either, by the database's clock.
         """
 
         def change(transaction: "Transaction") -> T:
             self.verify(transaction, alive=alive)
-            return operation(self._orders(transaction))
+            return action(self._orders(transaction))
 
         return self.run(what, change, is_change=True)
 
     def run(
-        self, what: str, operation: "Callable[[Transaction], T]", *, is_change: bool = False
+        self, what: str, action: "Callable[[Transaction], T]", *, is_change: bool = False
     ) -> "asyncio.Future[T]":
-        """Carry out an operation, whether the lease is ours or not."""
+        """Carry out an action, whether the lease is ours or not."""
 
         def note(done: "asyncio.Future[T]") -> None:
             error = None if done.cancelled() else done.exception()
             if isinstance(error, LeaseLostError):
-                self._is_lost = True
-                self.on_lost(error)
+                self._lose(error)
             if is_change:
                 self.failure = self.failure or error
 
-        done = self._database.run(f"job {self._name!r}: cannot {what}", operation)
+        done = self._database.run(f"job {self._name!r}: cannot {what}", action)
         done.add_done_callback(note)
         return done
+
+    def _lose(self, error: LeaseLostError) -> None:
+        if self.lost is None:
+            self.lost = error
+            self.on_lost()
 
     # In a transaction
 
     @property
-    def _place(self) -> dict[str, Any]:
+    def _key(self) -> dict[str, Any]:
         """The slice, as parameters of a statement."""
         return {"job": self.job.id, "slice": self._slice_number}
 
@@ -288,9 +296,9 @@ class Lease:
             JobBusyError: If another process has it.
         """
         self.job, self._epoch, name = job, 0, self._name
-        taking = {**self._place, "owner": self._owner, "seconds": self._seconds}
+        taking = {**self._key, "owner": self._owner, "seconds": self._seconds}
         is_taken = transaction.run(_TAKE, **taking).rowcount == 1
-        row = transaction.run(_LOOK, **self._place).fetchone()
+        row = transaction.run(_LOOK, **self._key).fetchone()
         if row is None:
             raise JobNotFoundError(f"job {name!r} has no slice {self._slice_number}", job=name)
         first, last, total, epoch, holder, seconds_left = row
@@ -314,11 +322,11 @@ class Lease:
         Raises:
             LeaseLostError: If it is not.
         """
-        row = transaction.run(_VERIFY, **self._place, epoch=self._epoch).fetchone()
+        row = transaction.run(_VERIFY, **self._key, epoch=self._epoch).fetchone()
         if row is None:
-            raise self._lost(_TAKEN)
+            raise self._lost_by(_TAKEN)
         if alive and not row[0]:
-            raise self._lost("it ran out")
+            raise self._lost_by("it ran out")
 
     def extend(self, transaction: "Transaction") -> None:
         """Let it run for its whole time from now.
@@ -326,16 +334,16 @@ class Lease:
         Raises:
             LeaseLostError: If it is no longer ours.
         """
-        named = {**self._place, "epoch": self._epoch, "seconds": self._seconds}
+        named = {**self._key, "epoch": self._epoch, "seconds": self._seconds}
         if transaction.run(_RENEW, **named).rowcount != 1:
-            raise self._lost(_TAKEN)
+            raise self._lost_by(_TAKEN)
 
     def end(self, transaction: "Transaction") -> None:
         """End it, if it is its owner's still."""
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)
 
-    def _lost(self, reason: str) -> LeaseLostError:
+    def _lost_by(self, reason: str) -> LeaseLostError:
         return LeaseLostError(
             f"the lease on job {self._name!r} is lost: {reason}; nothing was changed",
             job=self._name,

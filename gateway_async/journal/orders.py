@@ -181,7 +181,7 @@ class Orders:
         return [list(islice(rows, len(found))) for found in picked]
 
     def of(self, identities: "Collection[str]") -> list[Row]:
-        """Return the rows of these transactions, or `request_id`s, of all slices."""
+        """Return the rows of each `transaction_id`, or `request_id`, of all slices."""
         asked, identity = frozenset(identities), self.codec.identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []

@@ -85,7 +85,9 @@ class Known(NamedTuple):
 
 
 def known_of(state: JobState, error: GatewayError | None) -> Known:
-    """Return what the journal keeps of an order that did not succeed."""
+    """Return what the journal keeps of an order whose request ended, or that was looked up."""
+    if state is JobState.SUCCEEDED:
+        return DONE
     said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)
     return Known(
         state,

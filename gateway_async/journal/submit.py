@@ -279,12 +279,12 @@ def _drop(transaction: "Transaction", lease: Lease) -> None:
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":
     """Return the slice of each order, from 1: ranges, and behind them those gathered from several.
 
-    All orders of one transaction are in one slice, and every order is in one.
+    All orders of one `transaction_id` are in one slice, and every order is in one.
 
     Args:
-        keys: By position, what stands for the transaction of an order: the same for the same, and
-            seldom the same for others, which are then in one slice too.
-        size: How many orders a slice has, but for those of one transaction.
+        keys: By position, what stands for the `transaction_id` of an order: the same for the same,
+            and seldom the same for others, which are then in one slice too.
+        size: How many orders a slice has, but for those of one `transaction_id`.
     """
     numbers = array("I", (1 + position // size for position in range(len(keys))))
     number, filled = 2 + (len(keys) - 1) // size, 0
