@@ -83,18 +83,20 @@ def read_page(
 def storable_item(model: type[Record], item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item of a reply without secrets; a number is left where the model has a field."""
     listed = _reader(model).listed  # type: ignore[arg-type]  # likewise
-    return {
+    kept = {
         name: value
-        if listed.get(name) in _NO_SECRETS and not isinstance(value, dict | list)
-        else without_secrets({name: value})[name]
         for name, value in item.items()
+        if listed.get(name) in _NO_SECRETS and not isinstance(value, dict | list)
     }
+    others = {name: value for name, value in item.items() if name not in kept}
+    return {**kept, **without_secrets(others)}
 
 
 def without_secrets(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  # any JSON value
     """Return a JSON value with `***` for what is named like card data or a signature.
 
-    Card numbers in texts and integers are masked. What is nested more than 16 deep is `***` too.
+    Card numbers in names, texts and integers are masked. What is nested more than 16 deep is `***`
+    too.
     """
     if isinstance(value, str | int):
         masked = mask_cards(str(value))
@@ -106,7 +108,7 @@ def without_secrets(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  # any J
     if isinstance(value, list):
         return [without_secrets(element, depth + 1) for element in value]
     return {
-        name: MASK if _SECRET_NAME.search(name) else without_secrets(element, depth + 1)
+        mask_cards(name): MASK if _SECRET_NAME.search(name) else without_secrets(element, depth + 1)
         for name, element in value.items()
     }
 

@@ -86,6 +86,10 @@ SIGNATURES: dict[str, Change] = {
 }
 CARDS: dict[str, Change] = {
     "in fields": _with_card,
+    "as a name": lambda reply, name: {
+        **_every(reply, name, more={CARD: {SPACED: 1}}),
+        name: [{CARD: 1}, [{CARD: 1}], *_every(reply, name, **{CARD: "x"})[name]],
+    },
     "as it is": _quoting(CARD, "3"),
     "in groups": _quoting(SPACED, "1"),
     "among others": _quoting(f"12 {CARD} 0527", "2"),
