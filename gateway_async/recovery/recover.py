@@ -178,7 +178,8 @@ class Recovery:
         run = open_runner(
             self._session,
             OPERATIONS[operation.recovered_by],
-            [OrderRef(transaction_id=name) for name in asked],
+            # As a stream: one that this dialect cannot look up keeps no other from being looked up.
+            (OrderRef(transaction_id=name) for name in asked),
             BatchPolicy(concurrency=1, drain_seconds=0),
         )
         result = await run.complete()

@@ -25,7 +25,8 @@ from gateway_async import (
 )
 from gateway_async.journal import JobState, Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.orders import Make, client_of, orders_for, seeded
+from tests.memory import MemoryTransport, client_over, listing
+from tests.orders import Make, as_sent, client_of, orders_for, refunds, seeded
 from tests.recovery.books import MARKER, REFERENCES, losing, lost
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 from tests.support.collaborators import Limiter
@@ -255,6 +256,20 @@ async def test_an_order_that_no_look_up_could_ask_for_is_not_sent(
     else:
         assert statuses(await make().refund(iter(orders))) == [NOT_SENT] * len(orders)
     assert not sandbox.requests
+
+
+async def test_an_order_that_another_dialect_cannot_look_up_keeps_no_other_unsettled() -> None:
+    order, odd = refunds(2)
+    odd = attrs.evolve(odd, transaction_id="T;1")
+    transport = MemoryTransport(listing([], lambda _: b"lost"))
+    lost = await client_over(transport, recovery=REFERENCES).refund([odd, order])
+    assert statuses(lost) == [UNKNOWN] * 2
+    done = {**as_sent(order), "refund_status": "1", "refund_reference_id": "R1"}
+    transport.handler = listing([done])
+    dialect = Dialect(selection_separator=";")
+    result = await client_over(transport, recovery=REFERENCES, dialect=dialect).recover(lost)
+    assert statuses(result) == [UNKNOWN, SUCCEEDED]
+    assert "contains ';'" in str(result[0].error)
 
 
 async def test_a_yielded_outcome_must_be_given_itself(sandbox: Sandbox, make: Make) -> None:
