@@ -224,7 +224,7 @@ class Coalescer:
         pending.waiters.add(waiter)
         try:
             return await waiter
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # the latter, of a coroutine that is closed
             pending.waiters.discard(waiter)
             if queue.waiting.get(pending.identity) is pending:
                 if not pending.is_wanted:

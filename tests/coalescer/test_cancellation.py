@@ -158,6 +158,19 @@ async def test_money_that_had_left_is_kept_and_logged(caplog: pytest.LogCaptureF
     assert "of 1.00 EUR is succeeded" in told.getMessage()
 
 
+@pytest.mark.parametrize("has_left", [False, True])
+async def test_a_call_that_is_closed_is_as_one_that_is_cancelled(has_left: bool) -> None:
+    held = HeldReplies()
+    async with held.client().coalesced(linger_seconds=0.01) as single:
+        call = single.refund(refunds(1)[0])
+        call.send(None)
+        await (held.asked.wait() if has_left else asyncio.sleep(0))
+        call.close()
+        held.goes_on.set()
+    assert [outcome.status for outcome in single.unclaimed] == [SUCCEEDED] * has_left
+    assert len(sent(held.transport)) == has_left
+
+
 async def test_money_that_had_left_and_was_never_sent_is_forgotten() -> None:
     goes_on = asyncio.Event()
 
