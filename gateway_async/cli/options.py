@@ -147,10 +147,9 @@ class Files(Config):
 
     Attributes:
         out: The CSV file for the results, in the order of the input; - for standard output.
-            Look-ups and `reconcile` print what they find where it is left out; a dry run needs
-            none.
-        report: The file for a report on the run, one page of HTML for a browser. A file that is
-            there already, of either option, is kept under another name.
+            Only a dry run needs none.
+        report: The file for a report on the run, one page of HTML for a browser. Another file that
+            is there already, of either option, is kept under another name.
         json: Print one JSON object at the end: counts, amounts, job, files and the next commands;
             it needs --out with a file.
     """

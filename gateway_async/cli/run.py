@@ -93,6 +93,7 @@ class Run:
         source: The input; None where it is a journal.
         job: The name of the job, if it is one.
         again: Whether the same line, given again, may begin anew.
+        is_cut: Whether workers run it, slice by slice.
         gateway: The address of the gateway that has the orders; empty where it is not known, and
             None for that of the settings.
         operation: The operation of the orders.
@@ -111,6 +112,7 @@ class Run:
     source: Path | None = None
     job: str | None = None
     again: bool = False
+    is_cut: bool = False
     gateway: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     left: Any = None
@@ -290,6 +292,9 @@ class Run:
         go_on = self.console.line
         if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
             go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
+        rest = "not all is done; go on with"
+        if self.is_cut:  # `jobs resume` refuses it
+            rest, go_on = "not all is done; workers run it, as this shows", line("watch", job)
         doubt = f"{held:,} held for your decision, {unknown:,} not known yet; see them with"
         show = line("jobs", "show", job)
         decide = line("jobs", "resolve", job, "OUTCOME", "INDEX", "--note", "WHY")
@@ -300,7 +305,7 @@ class Run:
             "succeeded (it is never sent)"
         )
         advice = (
-            (is_open, "not all is done; go on with", go_on),
+            (is_open, rest, go_on),
             (held or unknown, doubt, show),
             (held, how, decide),
             (job and self.misplaced, "the journal has the outcomes; write them with", write),
