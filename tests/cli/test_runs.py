@@ -37,8 +37,9 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(shell: 
     shell.refunds(500)
     shell.sandbox.faults.add("refund", Drip(100_000, 0.0, times=3))
     shell.sandbox.faults.add("refund", NoReply())
-    line = "refund orders.csv --out out.csv --concurrency 1"
-    async with Terminal(shell, line) as terminal:
+    (shell.folder / "config.toml").write_text("[policy]\ndrain_seconds = 3600\n")
+    line = "refund orders.csv --out out.csv --concurrency 1 --config config.toml"
+    async with Terminal(shell, line) as terminal, asyncio.timeout(300):
         await terminal.until("Go on? [y/N]")
         terminal.type("yes\r")
         await terminal.until("150 of 500")

@@ -273,36 +273,23 @@ async def test_what_is_not_answered_within_the_drain_time_is_given_up(drain_seco
     assert "the coalescer was closed" in str((await tasks[1]).error)
 
 
-async def test_a_second_cancellation_ends_the_draining() -> None:
+@pytest.mark.parametrize("is_left", [True, False])
+async def test_a_cancellation_ends_the_draining_and_reaches_the_caller(is_left: bool) -> None:
+    """Where the block was not left by itself, it is the second one."""
     held, tasks = HeldReplies(), list[asyncio.Task[Any]]()
 
     async def serve() -> None:
         async with held.client().coalesced(linger_seconds=0) as single:
             tasks.append(asyncio.create_task(single.refund(refunds(1)[0])))
-            await asyncio.Event().wait()
+            await (held.asked if is_left else asyncio.Event()).wait()
 
     service = asyncio.create_task(serve())
     await held.asked.wait()
-    service.cancel()
+    if not is_left:
+        service.cancel()
     await settle_down()
     assert not service.done()  # it waits for the reply, for as long as the drain time
-    service.cancel()
-    await asyncio.wait({service})
-    assert service.cancelled()
-    assert (await tasks[0]).status is UNKNOWN
-
-
-async def test_a_cancellation_that_ends_the_draining_reaches_the_caller() -> None:
-    held, tasks = HeldReplies(), list[asyncio.Task[Any]]()
-
-    async def leave() -> None:
-        async with held.client().coalesced(linger_seconds=0) as single:
-            tasks.append(asyncio.create_task(single.refund(refunds(1)[0])))
-            await held.asked.wait()
-
-    leaving = asyncio.create_task(leave())
-    await settle_down()
-    await _cancel(leaving)
+    await _cancel(service)
     assert (await tasks[0]).status is UNKNOWN
 
 
