@@ -28,7 +28,7 @@ from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import Asked, HeldReplies, MemoryTransport, client_over
 from tests.orders import client_at, client_of, direct_payment, make_client, refunds, seeded
-from tests.recovery.books import AGAIN
+from tests.recovery.books import AGAIN, MARKER
 from tests.support.books import effects
 from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out, until
 from tests.support.servers import bind
@@ -82,6 +82,23 @@ async def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation
         await one(*turns)
     assert OutcomeUnknownError in kinds
     assert "asyncio" not in {record.name for record in caplog.records}
+
+
+@pytest.mark.parametrize("has_job", [False, True])
+async def test_a_batch_that_is_closed_sends_no_more(tmp_path: Path, has_job: bool) -> None:
+    """By a tool that steps coroutines itself; nothing is cancelled, and no caller is left."""
+    held = HeldReplies()
+    client = held.client(policy=BatchPolicy(chunk_size=1, concurrency=2), recovery=MARKER)
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        batch = client.refund(refunds(9), job=journal.job("job") if has_job else None)
+        before = asyncio.all_tasks()
+        while batch.send(None) is None:  # noqa: ASYNC110  # it has no future to wait for
+            await asyncio.sleep(0)
+        await held.asked.wait()
+        batch.close()
+        held.goes_on.set()
+        await asyncio.wait_for(asyncio.wait(asyncio.all_tasks() - before), 10)
+    assert len(held.transport.asked) <= 2
 
 
 async def test_a_recovery_tells_of_what_it_was_given(sandbox: Sandbox) -> None:

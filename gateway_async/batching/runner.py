@@ -216,6 +216,9 @@ class BatchRunner:
             await self.tasks.wait()
         except asyncio.CancelledError as cancelled:
             interruption = cancelled
+        except GeneratorExit:  # it is closed: no caller is left who could wait
+            self._leave("the call was closed")
+            raise
         if interruption is not None or not self.tasks.are_over:
             reason = CALL_CANCELLED if interruption else "the input or a collaborator failed"
             cut_short = await self.drain(reason)
@@ -228,11 +231,14 @@ class BatchRunner:
         Returns:
             The cancellation that cut the waiting short, if one did.
         """
+        self._leave(reason)
+        return await self.tasks.wait_out()
+
+    def _leave(self, reason: str) -> None:
         self.is_leaving = True
         self.gate.stop(reason)
         self.changed.set()
         self.work.end_unsent()
-        return await self.tasks.wait_out()
 
     async def finish(
         self, interruption: BaseException | None = None, *, quiet: bool = False
