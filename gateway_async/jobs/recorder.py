@@ -72,7 +72,7 @@ class JournalRecorder(Recorder):
         """Read the job through, and return which refunds it may have made beside each order."""
         names = {order.transaction_id for order in chunk.orders}
         rows: dict[str, list[Row]] = defaultdict(list)
-        for row in await self.lease.read(lambda orders: orders.of(names)):
+        for row in await self.lease.read(lambda orders: orders.rows_of(names)):
             rows[row.order.transaction_id].append(row)
         made: dict[int, tuple[Collection[str], int]] = {}
         for index, order in zip(chunk.indices, chunk.orders, strict=True):

@@ -40,7 +40,7 @@ async def look_up(
     names = {row.order.transaction_id for row in rows}
     seen: dict[str, dict[int, JobState]] = defaultdict(dict)
     known = {row.index: row for row in rows}
-    for row in await lease.read(lambda orders: orders.of(names)):
+    for row in await lease.read(lambda orders: orders.rows_of(names)):
         known[row.index] = row
         seen[row.order.transaction_id][row.index] = row.state
     if (control := await lease.read(Orders.control_refund)) is not None:

@@ -324,9 +324,9 @@ class Lease:
         """
         row = transaction.run(_VERIFY, **self._key, epoch=self._epoch).fetchone()
         if row is None:
-            raise self._lost_by(_TAKEN)
+            raise self._lost_because(_TAKEN)
         if alive and not row[0]:
-            raise self._lost_by("it ran out")
+            raise self._lost_because("it ran out")
 
     def extend(self, transaction: "Transaction") -> None:
         """Let it run for its whole time from now.
@@ -336,14 +336,14 @@ class Lease:
         """
         named = {**self._key, "epoch": self._epoch, "seconds": self._seconds}
         if transaction.run(_RENEW, **named).rowcount != 1:
-            raise self._lost_by(_TAKEN)
+            raise self._lost_because(_TAKEN)
 
     def end(self, transaction: "Transaction") -> None:
         """End it, if it is its owner's still."""
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)
 
-    def _lost_by(self, reason: str) -> LeaseLostError:
+    def _lost_because(self, reason: str) -> LeaseLostError:
         return LeaseLostError(
             f"the lease on job {self._name!r} is lost: {reason}; nothing was changed",
             job=self._name,

@@ -180,7 +180,7 @@ class Orders:
         rows = iter(self._rows(list(chain(*picked))))
         return [list(islice(rows, len(found))) for found in picked]
 
-    def of(self, identities: "Collection[str]") -> list[Row]:
+    def rows_of(self, identities: "Collection[str]") -> list[Row]:
         """Return the rows of each `transaction_id`, or `request_id`, of all slices."""
         asked, identity = frozenset(identities), self.codec.identity
         wanted = {lookup_key(each) for each in asked}
@@ -204,7 +204,7 @@ class Orders:
                     return self._rows([(at, known)])[0]
         return None
 
-    def at(self, positions: "Sequence[int]") -> list[Any]:
+    def orders_at(self, positions: "Sequence[int]") -> list[Any]:
         """Return the orders at some positions; blocks side by side are read together."""
         blocks: dict[int, list[Any]] = {}
         starts = sorted({position - position % BLOCK for position in positions})
@@ -233,7 +233,7 @@ class Orders:
         else:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
-        found = [row.index for row in self.of({identity}) if is_key or row.order == order]
+        found = [row.index for row in self.rows_of({identity}) if is_key or row.order == order]
         if len(found) != 1:
             advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
             raise JournalError(f"job {job!r} has {len(found)} orders {shown}{advice}", job=job)
@@ -364,7 +364,7 @@ class Orders:
         return chunks
 
     def _rows(self, picked: "Sequence[tuple[int, Known]]") -> list[Row]:
-        orders = self.at([position for position, _ in picked])
+        orders = self.orders_at([position for position, _ in picked])
         return [
             Row(index=position, order=order, known=known, operation=self.codec.operation)
             for (position, known), order in zip(picked, orders, strict=True)

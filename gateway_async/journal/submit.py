@@ -238,7 +238,7 @@ class Submission:
         given = 0
         async for orders in pages:
             span = range(given, min(given + len(orders), job.total))
-            stored = await self.job.read(functools.partial(Orders.at, positions=span))
+            stored = await self.job.read(functools.partial(Orders.orders_at, positions=span))
             for at, known, order in zip(span, stored, orders, strict=False):
                 if known != order:
                     raise self._conflict(
