@@ -198,7 +198,7 @@ class _Known(dict[object, Any]):
 
 _READ = """
 def read(value):
-    if type(value) is not dict or len(value) != {size}:
+    if type(value) is not dict or len(value) != {size}{others}:
         raise KeyError
     record, unreadable = Unfrozen(), NOTHING
     {fields}
@@ -281,10 +281,12 @@ class _Reader:
             fields += template.format(name=name, found=found, reading=reading)
         # orjson makes equal keys one object, which a dict finds without comparing texts.
         scope |= {f"key_{name}": name for name in present or ()}
-        is_listed = present is not None and self.listed.keys() >= {*present}
-        extra = "NOTHING" if is_listed else "unlisted(value)"
+        scope["others"] = set(present or ()) - self.listed.keys()
+        others = " or not others <= value.keys()" if scope["others"] else ""
+        extra = "unlisted(value)" if present is None or others else "NOTHING"
         size = "len(value)" if present is None else len(present)
-        exec(_READ.format(size=size, fields=fields, extra=extra), scope)  # noqa: S102  # of the templates above and our own fields' names
+        source = _READ.format(size=size, others=others, fields=fields, extra=extra)
+        exec(source, scope)  # noqa: S102  # of the templates above and our own fields' names
         compiled: _Read = scope["read"]
         return compiled
 

@@ -64,6 +64,19 @@ async def test_a_transaction_is_read_whole_with_fields_that_are_not_listed() -> 
     )
 
 
+async def test_as_many_fields_are_not_taken_for_the_same_ones() -> None:
+    rows = [{"order_no": "1", name: "3"} for name in ("new", "newer", "amount", "new", "website")]
+    records = await page_of(*rows)
+    assert [record.extra for record in records] == [
+        {"new": "3"},
+        {"newer": "3"},
+        {},
+        {"new": "3"},
+        {},
+    ]
+    assert (records[2].amount, records[4].website) == (Decimal(3), "3")
+
+
 async def test_what_is_no_record_is_one_that_cannot_be_read() -> None:
     records = await page_of(TRANSACTION, None, 7)
     assert [record.order_no for record in records] == ["ORD-1", None, None]
