@@ -37,14 +37,13 @@ def problem_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
 
 
 def known_references(result: "BatchResult[OrderRef, Any]") -> "References":
-    """Return the refund references of each transaction that a look-up lists.
+    """Return the refund references of each transaction that a look-up without a problem lists.
 
     A transaction that it does not list is left out: nothing is known about it. Where it also lists
-    orders that were not asked for, or was not accepted, it may leave out what was asked for, and
-    nothing is known at all.
+    orders that were not asked for, it may leave out what was asked for, and nothing is known at
+    all.
     """
-    answered = [chunk for chunk in result.chunks if isinstance(chunk, AnsweredChunk)]
-    if result.unexpected or not all(chunk.is_accepted for chunk in answered):
+    if result.unexpected:
         return {}
     return {
         outcome.order.value: frozenset(filter(None, map(reference_of, outcome.record or ())))
