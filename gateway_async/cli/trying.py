@@ -17,11 +17,11 @@ import attrs
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
 from gateway_async.cli import options
+from gateway_async.cli.check import write_config
 from gateway_async.cli.console import Exit, counted, output, summary
-from gateway_async.cli.settings import VARIABLES, to_toml
+from gateway_async.cli.settings import VARIABLES, Settings
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
-from gateway_async.dialect import Dialect
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.report.report import Totals
 from gateway_async.sandbox import Sandbox
@@ -133,7 +133,10 @@ async def sandbox(
                     for one in seeded:
                         row = {name: getattr(one, name) for name in _COLUMNS}
                         write({**row, "refund_amount": (one.amount / 4).quantize(one.amount)})
-            write_settings(made, config)
+            journal = f"sqlite:///{config.with_name('journal.db').absolute()}"  # for its jobs alone
+            settings = Settings(journal=journal, dialect=made.dialect)
+            with out_file(config, console.warn) as file:
+                file.write(write_config(settings))
             output(how_to_reach(made, config))
             await ended.wait()
 
@@ -154,12 +157,3 @@ def how_to_reach(made: Sandbox, config: Path) -> str:
             *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
         ]
     )
-
-
-def write_settings(made: Sandbox, path: Path) -> None:
-    """Write what the sandbox's answers mean, and a journal for its jobs alone, as settings."""
-    usual, own = (attrs.asdict(one, recurse=False) for one in (Dialect(), made.dialect))
-    fields = [f"{name} = {to_toml(one)}" for name, one in own.items() if one != usual[name]]
-    journal = to_toml(f"sqlite:///{path.with_name('journal.db').absolute()}")
-    lines = [f"journal = {journal}", "[dialect]", *fields, ""]
-    path.write_text("\n".join(lines), encoding="utf-8")
