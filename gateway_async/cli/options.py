@@ -95,20 +95,16 @@ class Config:
         """
         for name, place in _PLACES_OF_PASSWORDS.items():
             check_no_password(name, getattr(self, name, None), place)
-        policy = {
-            name: value
-            for name in attrs.fields_dict(BatchPolicy)
-            if (value := getattr(self, name, None)) is not None
-        }
+        policy = self._given(BatchPolicy)
         if (deadline := getattr(self, "deadline", None)) is not None:
             policy["deadline_seconds"] = deadline.total_seconds()
-        beside = {"policy": policy, "rate": getattr(self, "rate", None)}
-        return read_settings({**self._given(Journaled), **beside}, os.environ)
+        given = {**self._given(Config), **self._given(Settings), "policy": policy}
+        return read_settings(given, os.environ)
 
-    def _given(self, taken: "type[Config]") -> dict[str, Any]:
-        """Return the settings that were given, as they mean the same in any directory."""
-        names = attrs.fields_dict(taken).keys() - {"quiet", "verbose"}
-        said = attrs.asdict(self, filter=lambda field, _: field.name in names)
+    def _given(self, taken: type[Any]) -> dict[str, Any]:
+        """Return the given settings that a class has, as they mean the same in any directory."""
+        names = [name for name in attrs.fields_dict(taken) if name not in {"quiet", "verbose"}]
+        said = {name: getattr(self, name, None) for name in names}
         given = {name: value for name, value in said.items() if value not in (None, False)}
         if "journal" in given:
             given["journal"] = locate(given["journal"]).absolute_url

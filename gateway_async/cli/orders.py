@@ -128,7 +128,7 @@ class OrderFile:
         self._repeats = repeats
         self._first: dict[int, int] = {}
         self.hashes: array[int] = array("q")
-        self._digests_sum = 0
+        self._digests_sum = 0  # which is the same in whatever order they are added
         error = TableError(self._problems())
         if error.count:
             raise error

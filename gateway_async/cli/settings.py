@@ -281,14 +281,13 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     """Put the settings together: options go over the environment, and that over the TOML file.
 
     Args:
-        options: What the options say, by setting, with `config`; None and False stand for an
-            option that is not given.
+        options: What the given options say, by setting, with `config`.
         environment: The environment variables.
 
     Raises:
         ConfigurationError: Naming the setting that is wrong, and what would be right.
     """
-    given = {name: one for name, one in options.items() if one not in (None, False)}
+    given = {**options}
     said: dict[str, Any] = {
         name: text
         for name, variable in VARIABLES.items()

@@ -24,8 +24,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, NamedTuple, TextIO
 
-import orjson
-
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import is_encodable
 
@@ -176,9 +174,7 @@ def open_table(path: Path) -> Iterator[Table]:
 
 
 def to_text(value: object) -> str:
-    """Write the value of a cell as text; an empty one is none, lists are JSON."""
-    if isinstance(value, list):
-        return orjson.dumps(value).decode()
+    """Write the value of a cell as text; an empty one is none."""
     if isinstance(value, Decimal) and abs(value.adjusted()) <= MOST_DIGITS:
         return format(value, "f")  # 1e99999999 would have as many digits
     if isinstance(value, date):
