@@ -280,6 +280,11 @@ async def carry_out(
             gate.stop(CALL_CANCELLED)
             is_read = operation.kind is OperationClass.READ
             await _drain(task, attempts, 0 if is_read else drain_seconds)
+        except GeneratorExit:  # it is closed: no caller is left who could wait
+            gate.stop(CALL_CANCELLED)
+            if attempts.withdraw():
+                task.cancel()
+            raise
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         if cancelled is None and failure is not None and not attempts.sent:
             raise failure  # of a collaborator

@@ -30,6 +30,7 @@ from tests.memory import Asked, HeldReplies, MemoryTransport, client_over
 from tests.orders import client_at, client_of, direct_payment, make_client, refunds, seeded
 from tests.recovery.books import AGAIN, MARKER
 from tests.support.books import effects
+from tests.support.collaborators import Limiter
 from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out, until
 from tests.support.servers import bind
 
@@ -99,6 +100,19 @@ async def test_a_batch_that_is_closed_sends_no_more(tmp_path: Path, has_job: boo
         held.goes_on.set()
         await asyncio.wait_for(asyncio.wait(asyncio.all_tasks() - before), 10)
     assert len(held.transport.asked) <= 2
+
+
+async def test_a_single_call_that_is_closed_before_its_turn_is_not_sent() -> None:
+    transport, turn = MemoryTransport(), asyncio.Event()
+    client = client_over(transport, limiter=Limiter(enter=lambda _: turn.wait()))
+    call = client.pay_direct(direct_payment())
+    call.send(None)
+    await asyncio.sleep(0)
+    call.close()
+    turn.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert transport.asked == []
 
 
 async def test_a_recovery_tells_of_what_it_was_given(sandbox: Sandbox) -> None:
