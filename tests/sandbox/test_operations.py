@@ -84,6 +84,7 @@ async def test_an_order_goes_from_state_to_state_or_is_refused(
     transaction = merchant.sandbox.ledger.transaction(order.transaction_id)
     assert (transaction.status.name, transaction.captured_amount) == (then, Decimal(captured))
     assert transaction.effects.total() == sum(not refusal for *_, refusal in steps)
+    assert transaction.review_flag == steps[-1][1].get("review_flag", "")
 
 
 @pytest.mark.parametrize(("operation", "limit"), [("refund", 50), ("review", 100)])
