@@ -403,9 +403,6 @@ async def outcomes(
 
     async def write(out: TextIO) -> None:
         async with run.settings.open_journal(create=False) as journal:
-            status = await journal.status(name)
-            run.gateway, run.operation = status.gateway, status.operation
-            run.is_cut = status.is_cut
             await write_job(run, journal, out, states=state)
 
     await run.carry_out(write)

@@ -125,7 +125,7 @@ async def write_job(
     While another process has the job, no order of it is called not sent.
 
     Args:
-        run: Counts them, and names the job.
+        run: Counts them, names the job, and takes in its status.
         journal: Has them.
         out: Where they are written.
         file: The file that the job is of, whose rows are written; None to write the orders.
@@ -133,16 +133,18 @@ async def write_job(
         reasons: Why this run did not send orders.
         states: Only orders in these states; of all, if there are none.
     """
-    job, operation = str(run.job), OPERATIONS[run.operation]
+    job = str(run.job)
+    run.status = status = await journal.status(job)
+    run.operation = status.operation
+    operation = OPERATIONS[status.operation]
     results = (INDEX, *result_columns(operation), STATE, DECISION_NOTE, IN_JOB)
     fields = [name for name, _ in input_columns(operation.order_class)] if file is None else []
-    is_another = (await journal.status(job)).is_running
     with contextlib.closing(Kept()) as kept:
         async for row in rows_of(journal, job):
             if states and row.state.value not in states:
                 continue
             outcome, place, line = row.outcome(), row.index, None
-            if row.state is JobState.NEW and is_another:
+            if row.state is JobState.NEW and status.is_running:
                 outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
             elif row.state is JobState.NEW and reasons and (why := reasons.get(row.index)):
                 outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
@@ -150,7 +152,6 @@ async def write_job(
                 place = places[row.index]
                 line = file.lines[place]
             run.report.see(outcome, line)
-            run.states[row.state] += 1
             order = {name: to_text(_cell_at(row.order, name)) for name in fields}
             of_job = {
                 INDEX: row.index,

@@ -24,7 +24,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
-from gateway_async.journal import JobState
+from gateway_async.journal import JobState, JobStatus
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
@@ -93,12 +93,9 @@ class Run:
         source: The input; None where it is a journal.
         job: The name of the job, if it is one.
         again: Whether the same line, given again, may begin anew.
-        is_cut: Whether workers run it, slice by slice.
-        gateway: The address of the gateway that has the orders; empty where it is not known, and
-            None for that of the settings.
         operation: The operation of the orders.
         left: The result, with requests, retries and what is unexpected; None without any.
-        states: How many orders of a job are in each state, as the journal has them at the end.
+        status: How far the job has come, as the journal has it at the end.
         seconds: How long it took.
         failure: What ended it early.
         misplaced: Why the outcomes are not where they were asked for; empty where they are.
@@ -112,11 +109,9 @@ class Run:
     source: Path | None = None
     job: str | None = None
     again: bool = False
-    is_cut: bool = False
-    gateway: str | None = None
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     left: Any = None
-    states: Counter[JobState] = attrs.field(factory=Counter)
+    status: JobStatus | None = None
     seconds: float = 0.0
     failure: GatewayError | None = None
     misplaced: str = ""
@@ -140,6 +135,11 @@ class Run:
     def books(self) -> Summary | None:
         """What a reconciliation came to; None where it is none."""
         return getattr(self.left, "summary", None)
+
+    @property
+    def states(self) -> Mapping[JobState, int]:
+        """How many orders of a job are in each state, as the journal has them at the end."""
+        return Counter() if self.status is None else self.status.counts
 
     @property
     def exit_code(self) -> int:
@@ -209,7 +209,7 @@ class Run:
                     self.stop = Stop(self.console)
                     await work(out)
             except (OSError, GatewayError) as error:
-                if self.left is None and not self.states:  # there is nothing to report
+                if self.left is None and self.status is None:  # there is nothing to report
                     raise
                 self.misplaced = str(getattr(error, "strerror", None) or error)
             head = self._head(started)
@@ -293,7 +293,7 @@ class Run:
         if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
             go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
         rest = "not all is done; go on with"
-        if self.is_cut:  # `jobs resume` refuses it
+        if self.status is not None and self.status.is_cut:  # `jobs resume` refuses it
             rest, go_on = "not all is done; workers run it, as this shows", line("watch", job)
         doubt = f"{held:,} held for your decision, {unknown:,} not known yet; see them with"
         show = line("jobs", "show", job)
@@ -315,7 +315,7 @@ class Run:
     def _head(self, started: datetime) -> Head:
         left: Any = self.books or self.left
         unexpected = getattr(left, "unexpected", 0)
-        address = self.settings.address if self.gateway is None else self.gateway
+        address = self.settings.address if self.status is None else self.status.gateway
         return Head(
             command=self.command,
             gateway=urlsplit(address).netloc or None,
