@@ -58,10 +58,7 @@ def plain_text(text: str) -> str:
 
 def mask_card(number: str) -> str:
     """Return a card number as its first six and last four digits, and nothing of a short one."""
-    if len(number) < SHORTEST_CARD:
-        return MASK
-    hidden = "*" * (len(number) - _SHOWN_HEAD - _SHOWN_TAIL)
-    return f"{number[:_SHOWN_HEAD]}{hidden}{number[-_SHOWN_TAIL:]}"
+    return MASK if len(number) < SHORTEST_CARD else remask_card(number)
 
 
 def remask_card(text: str) -> str:

@@ -112,7 +112,7 @@ def encode_chunk(
         usual = (b'"' * 4 * len(writing.names) + b"}") * len(orders)
         if listed.translate(None, _PLAIN) == usual:
             return EncodedChunk({name: text}, listed)
-    listed = orjson.dumps([_values(order, writing, dialect, order) for order in orders])
+    listed = orjson.dumps([_Writer(dialect, order).values(order) for order in orders])
     fields = {dialect.wire_names.get(name, name): JsonText(listed.decode())}
     return EncodedChunk(fields, listed if listed.count(b"}") == len(orders) else b"")
 
@@ -125,11 +125,8 @@ def encode_fields(model: object, dialect: "Dialect") -> dict[str, str]:
     Raises:
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
-    values = _values(model, _writing(model.__class__), dialect, model)  # type: ignore[arg-type]  # likewise
-    for name, value in values.items():
-        if type(value) is not str:
-            values[name] = _text(value)
-    return values
+    values = _Writer(dialect, model).values(model)
+    return {name: one if type(one) is str else _text(one) for name, one in values.items()}
 
 
 def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
@@ -146,7 +143,7 @@ def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
     for order in orders:
         for name, currency in writing.amounts.items():
             if (value := getattr(order, name)) is not None:
-                _amount(name, currency, value, order, dialect, order)
+                _Writer(dialect, order).amount(order, name, value, currency)
 
 
 def selection_fields(refs: "Iterable[OrderRef]", dialect: "Dialect") -> dict[str, str]:
@@ -214,79 +211,74 @@ def _point_in(orders: "Sequence[Any]", dialect: "Dialect") -> int:
     return -places.pop() - 1 if len(places) == 1 and places <= _PLAIN_PLACES else 0
 
 
-def _values(
-    instance: Any,  # noqa: ANN401  # any model
-    writing: _Writing,
-    dialect: "Dialect",
-    owner: object,
-) -> dict[str, Any]:
-    """Return what is set of a model, by wire name, each value as orjson takes it.
+@attrs.define(eq=False)
+class _Writer:
+    """Writes an order, payment or payout, and what is nested in it.
 
     Secrets stay wrapped: an error on the way must not find one in a local variable.
-
-    Args:
-        instance: The order, payment or payout, or a structure nested in it.
-        writing: How the class is written whose fields are sent.
-        dialect: Names and decimal places.
-        owner: The order, payment or payout, for errors.
-
-    Raises:
-        ConfigurationError: Where two fields would have the same name.
     """
-    values: dict[str, Any] = {}
-    for name, value in zip(writing.names, writing.get(instance), strict=False):
-        if type(value) is str:
-            values[name] = value
-        elif name in writing.amounts and value is not None:
-            values[name] = _amount(name, writing.amounts[name], value, instance, dialect, owner)
-        elif value is not None and value != ():
-            values[name] = _value(value, dialect, owner)
-    if not (names := dialect.wire_names):
-        return values
-    renamed = {names.get(name, name): value for name, value in values.items()}
-    if len(renamed) < len(values):
-        raise ConfigurationError(
-            "Dialect.wire_names: two fields of one structure would have the same name on the wire; "
-            f"they are {', '.join(values)}"
+
+    _dialect: "Dialect"
+    _owner: object
+
+    def values(self, instance: object) -> dict[str, Any]:
+        """Return what is set of the owner or a structure in it, by wire name, as orjson takes it.
+
+        Raises:
+            ConfigurationError: Where two fields would have the same name.
+        """
+        values: dict[str, Any] = {}
+        writing = _writing(instance.__class__)  # type: ignore[arg-type]  # classes can be hashed
+        for name, value in zip(writing.names, writing.get(instance), strict=False):
+            if type(value) is str:
+                values[name] = value
+            elif name in writing.amounts and value is not None:
+                values[name] = self.amount(instance, name, value, writing.amounts[name])
+            elif value is not None and value != ():
+                values[name] = self._value(value)
+        if not (names := self._dialect.wire_names):
+            return values
+        renamed = {names.get(name, name): value for name, value in values.items()}
+        if len(renamed) < len(values):
+            raise ConfigurationError(
+                "Dialect.wire_names: two fields of one structure would have the same name on the "
+                f"wire; they are {', '.join(values)}"
+            )
+        return renamed
+
+    def amount(self, instance: object, field: str, value: Decimal, currency_field: str) -> str:
+        """Return the text of an amount of the owner or of a structure in it.
+
+        Raises:
+            InvalidOrderError: If it has more decimal places than its currency.
+        """
+        owner = self._owner
+        currency = getattr(instance, currency_field, "") or getattr(owner, currency_field, "") or ""
+        places, text = self._dialect.places(currency), str(value)
+        if places in _PLAIN_PLACES and text[-places - 1 : -places] == ".":  # as nearly always
+            return text
+        with contextlib.suppress(InvalidOperation, Inexact):
+            exact = Context(prec=_MOST_DIGITS + places, traps=[Inexact, InvalidOperation])
+            return format(value.quantize(Decimal(1).scaleb(-places), context=exact), "f")
+        nested = "" if owner is instance else f".{type(instance).__name__}"
+        raise InvalidOrderError(
+            f"{describe(owner)}{nested}.{field}: {value} cannot be written with {places} decimal "
+            f"places ({currency or 'no currency'}); round it yourself"
         )
-    return renamed
+
+    def _value(self, value: Any) -> Any:  # noqa: ANN401  # any value
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int | Decimal):
+            return orjson.Fragment(str(value))
+        if isinstance(value, date):
+            return value.isoformat()
+        if isinstance(value, tuple):
+            return [self._value(element) for element in value]
+        return self.values(value)
 
 
-def _amount(  # noqa: PLR0913, PLR0917  # what any value is written by, and two names
-    field: str,
-    currency_field: str,
-    value: Decimal,
-    instance: object,
-    dialect: "Dialect",
-    owner: object,
-) -> str:
-    currency = getattr(instance, currency_field, "") or getattr(owner, currency_field, "") or ""
-    places, text = dialect.places(currency), str(value)
-    if places in _PLAIN_PLACES and text[-places - 1 : -places] == ".":  # as nearly always
-        return text
-    with contextlib.suppress(InvalidOperation, Inexact):
-        exact = Context(prec=_MOST_DIGITS + places, traps=[Inexact, InvalidOperation])
-        return format(value.quantize(Decimal(1).scaleb(-places), context=exact), "f")
-    nested = "" if owner is instance else f".{type(instance).__name__}"
-    raise InvalidOrderError(
-        f"{describe(owner)}{nested}.{field}: {value} cannot be written with {places} decimal "
-        f"places ({currency or 'no currency'}); round it yourself"
-    )
-
-
-def _value(value: Any, dialect: "Dialect", owner: object) -> Any:  # noqa: ANN401  # any value
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | Decimal):
-        return orjson.Fragment(str(value))
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, tuple):
-        return [_value(element, dialect, owner) for element in value]
-    return _values(value, _writing(value.__class__), dialect, owner)
-
-
-def _text(value: Any) -> str:  # noqa: ANN401  # whatever `_values` gives
+def _text(value: Any) -> str:  # noqa: ANN401  # whatever a `_Writer` gives
     if isinstance(value, SensitiveText):
         return value.reveal()
     return value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
