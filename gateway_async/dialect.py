@@ -193,7 +193,7 @@ class Dialect:
         _to_places, "ints of 0 or more", to_key=lambda code: _to_name(code).upper()
     )
     selection_fields: "Mapping[str, str]" = _table(
-        _to_own_name, "names that are none of identity or signature", defaults=_SELECTION_FIELDS
+        _to_own_name, "names other than those of identity and signature", defaults=_SELECTION_FIELDS
     )
     selection_separator: str = attrs.field(default=",", validator=check(*NAME))
     echo_fields: "Mapping[str, Sequence[str]]" = _table(

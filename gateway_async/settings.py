@@ -150,7 +150,7 @@ def choose(name: str, value: object, choices: "Mapping[str, T]") -> T:
         choices: By text, what it stands for.
 
     Raises:
-        ConfigurationError: If it is none of these texts.
+        ConfigurationError: If it is another text.
     """
     if isinstance(value, str) and value in choices:
         return choices[value]
@@ -408,7 +408,7 @@ def _url_parts(url: str) -> SplitResult | None:
         parts = urlsplit(url)
         (parts.hostname or "").encode("idna")
         is_http = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # brackets that hold no address, a wrong port, or a name that is none
+    except ValueError:  # brackets that hold no address, a wrong port, or no host name
         return None
     return parts if is_http and url.isprintable() and " " not in url else None
 

@@ -46,7 +46,7 @@ class KnownJob:
         place: Its journal: the path of the file, or the database.
         status: How far it has come; None where it is new: none of its orders can have been sent.
         before: How far the jobs of the same orders have come after which it is, or was, made again.
-        others: Of each other job that has orders of a new one, too, what became of them.
+        others: The state of the orders of a new job in each other job that has them, too.
     """
 
     name: str
@@ -171,7 +171,7 @@ def find_job(
 
 
 async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
-    """Say what became of the orders of a file in the latest jobs: of those that sent any."""
+    """Name the state of the orders of a file in the latest jobs that sent any."""
     whose = (file.operation.name, settings.merchant_id, settings.account_id)
     left = _LOOKED_THROUGH
     for job in reversed(await journal.jobs()):

@@ -133,7 +133,7 @@ class Run:
 
     @property
     def books(self) -> Summary | None:
-        """What a reconciliation came to; None where it is none."""
+        """What a reconciliation came to; None for any other run."""
         return getattr(self.left, "summary", None)
 
     @property

@@ -174,7 +174,7 @@ def open_table(path: Path) -> Iterator[Table]:
 
 
 def to_text(value: object) -> str:
-    """Write the value of a cell as text; an empty one is none."""
+    """Write the value of a cell as text; None as an empty one."""
     if isinstance(value, Decimal) and abs(value.adjusted()) <= MOST_DIGITS:
         return format(value, "f")  # 1e99999999 would have as many digits
     if isinstance(value, date):

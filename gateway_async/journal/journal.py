@@ -268,7 +268,7 @@ class Job:
         """Return how far a slice of the job has come.
 
         Raises:
-            ConfigurationError: If the number is none of a slice.
+            ConfigurationError: If the number is below 1.
             JobNotFoundError: If there is no such job, or no such slice.
         """
         number = expect("slice_number", slice_number, _SLICE)
@@ -287,7 +287,7 @@ class Job:
             merchant: Whose client sends its orders.
 
         Raises:
-            ConfigurationError: If the number is none of a slice.
+            ConfigurationError: If the number is below 1.
             JobNotFoundError: If there is no such job, or no such slice of it.
             JobConflictError: If it is another client's, or was cut into slices, and none is named.
             JobBusyError: If another process has it.

@@ -108,7 +108,7 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
     """Return the row of a job.
 
     Raises:
-        JobNotFoundError: If there is none of this name.
+        JobNotFoundError: If there is no job of this name.
     """
     row = transaction.run(_JOB, name=name).fetchone()
     if row is None:

@@ -595,7 +595,7 @@ class Faults:
         """Let a fault strike an operation, by its name, or `"*"`: every operation.
 
         Raises:
-            ConfigurationError: There is no such operation, or the fault is none.
+            ConfigurationError: If there is no such operation, or `fault` is no `Fault`.
         """
         if operation not in (*OPERATIONS, EVERY_OPERATION):
             raise ConfigurationError(

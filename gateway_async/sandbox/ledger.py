@@ -302,7 +302,7 @@ class Ledger:
         """Return a transaction.
 
         Raises:
-            ConfigurationError: There is none of that identifier.
+            ConfigurationError: If there is no record of that identifier.
         """
         transaction = self.find(transaction_id)
         if transaction is None:

@@ -162,7 +162,7 @@ def token_of(transaction: "Transaction") -> str:
 
 
 def result_fields(result_info: str) -> dict[str, str]:
-    """Return the fields that say what became of a payment."""
+    """Return the fields of the result of a payment."""
     return {"order_status": "1" if result_info == AUTHORISED else "0", "result_info": result_info}
 
 

@@ -251,7 +251,7 @@ class _Reader:
         self.usual = self._function_for(tuple(self.listed))
 
     def read(self, value: object) -> Any:  # noqa: ANN401  # a record, or None for nothing
-        """Return the record of an object; raise `ValueError` for what is none."""
+        """Return the record of an object; raise `ValueError` for anything else."""
         try:
             return self.usual(value)  # all mostly have the same fields
         except KeyError:

@@ -40,7 +40,7 @@ def rabbit_broker(
         slices_at_once: How many messages a worker is sent ahead; as many as it runs at once.
 
     Raises:
-        ConfigurationError: For another URL, no name, or a count that is none.
+        ConfigurationError: If the URL is another, the name empty, or the count below 1.
     """
     if not isinstance(url, str) or not _is_address(url):
         raise ConfigurationError("broker: expected amqp://user:password@host/ or amqps://")
