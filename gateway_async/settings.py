@@ -335,8 +335,8 @@ def checked_base_url(url: str, *, allow_http: bool = False) -> str:
     parts = None if set(url) & set("@?#") else _url_parts(url)
     if parts is None:  # it may hold a password
         raise ConfigurationError(
-            "base_url: expected a URL such as 'https://gateway.example', of scheme, host and path "
-            "alone; credentials go into Credentials"
+            "base_url: expected a URL such as 'https://gateway.example': http:// or https://, host "
+            "and path, without user, password, query or fragment"
         )
     if parts.scheme == "http" and not _is_loopback(parts.hostname or "") and not allow_http:
         raise ConfigurationError(

@@ -135,6 +135,8 @@ def _header_problems(line: int, header: list[str]) -> Iterator[Problem]:
     if "\0" in (text := "".join(header)) or not is_encodable(text):
         reason = "is not UTF-8, or is no text; save the file as CSV in UTF-8"
         yield Problem(line, None, reason)
+    if len(header) == 1 and (found := {";", "\t"} & {*text}):
+        yield Problem(line, None, f"columns are separated by {found.pop()!r}; expected commas")
     for name, count in Counter(header).items():
         if count > 1:
             reason = f"more than one column has {'this' if name else 'no'} name"

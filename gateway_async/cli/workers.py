@@ -140,7 +140,7 @@ async def worker(
     made = rabbit_broker(url, queue=queue, slices_at_once=slices)
     workers = _make(settings, credentials, made)
     until = asyncio.Event()
-    console.note(f"{workers!r}: working for queue {queue}")
+    console.note(f"working for queue {queue}")
     working = asyncio.create_task(serve(made, until, slices_at_once=slices))
     with stop.cancelling():
         try:

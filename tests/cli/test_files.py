@@ -121,6 +121,7 @@ UNUSABLE: list[tuple[str | bytes, str]] = [
     (rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
     (rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
     (rows("T1,Ö1,EUR,1,1,").encode("latin-1"), "line 2, column order_no: is not UTF-8"),
+    (rows().replace(",", ";"), "line 1: columns are separated by ';'; expected commas"),
     (rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     (rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: is not UTF-8, or is no text"),
     (rows(f"T1,O1,EUR,1,1,{'x' * 131_073}"), "line 2: not CSV from here on: field larger than"),

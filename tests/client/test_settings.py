@@ -130,11 +130,11 @@ ADDRESSES = {
         *("http://127.0.0.1.example", "http://localhost.example", "http://2130706433"),
         *("http://10.0.0.1", REMOTE),
     ),
-    "credentials go into Credentials": (
+    "without user, password": (
         *("https://user:pa55@gateway.example", "http://127.0.0.1@gateway.example"),
         "ftp://user:pa55@gateway.example",
     ),
-    "scheme, host and path alone": (f"{URL}?x=1", f"{URL}/?", f"{URL}/#"),
+    "without .* query or fragment": (f"{URL}?x=1", f"{URL}/?", f"{URL}/#"),
     "a URL such as 'https://gateway.example'": (
         *("gateway.example", "ftp://gateway.example", "https://", "", "https://[::1"),
         *(f"{URL}:abc", f"{URL}:99999", f" {URL}", "https://gate way.example", f"{URL}\n"),
