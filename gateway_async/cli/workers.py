@@ -138,7 +138,7 @@ async def worker(
     from aio_pika.exceptions import AMQPError
 
     made = rabbit_broker(url, queue=queue, slices_at_once=slices)
-    workers = _make(settings, credentials, made)
+    _make(settings, credentials, made)
     until = asyncio.Event()
     console.note(f"working for queue {queue}")
     working = asyncio.create_task(serve(made, until, slices_at_once=slices))
