@@ -55,16 +55,21 @@ class Kept:
         self._database.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells BLOB)")
 
     def __setitem__(self, index: int, cells: bytes) -> None:
-        self._database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (index, cells))
+        self._run("INSERT OR REPLACE INTO kept VALUES (?, ?)", index, cells)
 
     def get(self, index: int) -> bytes | None:
         """Return what is kept of an order; None for nothing."""
-        query = "SELECT cells FROM kept WHERE row = ?"
-        found = self._database.execute(query, (index,)).fetchone()
+        found = self._run("SELECT cells FROM kept WHERE row = ?", index).fetchone()
         return None if found is None else found[0]
 
     def __iter__(self) -> Iterator[bytes]:
-        return (cells for (cells,) in self._database.execute("SELECT cells FROM kept ORDER BY row"))
+        return (cells for (cells,) in self._run("SELECT cells FROM kept ORDER BY row"))
+
+    def _run(self, statement: str, *values: object) -> sqlite3.Cursor:
+        try:
+            return self._database.execute(statement, values)
+        except sqlite3.Error as error:
+            raise OSError(f"the directory for temporary files takes no more: {error}") from None
 
     def close(self) -> None:
         """Drop what was kept."""

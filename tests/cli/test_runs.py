@@ -1,6 +1,7 @@
 """Commands that are asked, watched, stopped, hung up or closed: every outcome is written."""
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from gateway_async.cli import main
+from gateway_async.cli.outcomes import Kept
 from gateway_async.journal import Journal
 from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
 from tests import nursery
@@ -251,6 +253,15 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
     assert shell.statuses("outcomes.csv") == {"succeeded": 3}
     dry = await shell.installed("refund orders.csv --dry-run >/dev/full", 3)
     assert "gateway-async: it ended early: " in dry.stderr
+
+
+def test_a_full_directory_for_temporary_files_ends_a_run_as_a_full_disk_does() -> None:
+    with contextlib.closing(Kept()) as kept:
+        kept._database.execute("PRAGMA max_page_count = 3")
+        with pytest.raises(
+            OSError, match="takes no more: database or disk is full"
+        ):
+            kept[0] = bytes(100_000)
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-"])

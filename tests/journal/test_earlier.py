@@ -280,3 +280,17 @@ def test_what_another_release_has_noted_besides_is_passed_over() -> None:
         ("succeeded", ""),
         ("new", "late"),
     ]
+
+
+def test_the_references_of_orders_that_differ_are_read_where_an_earlier_release_wrote_them() -> (
+    None
+):
+    """Those of a refund that a look-up found: without it, that would count as another's, too."""
+    exceptions = (
+        b'[{"at":[1],"known":{"state":"succeeded","sent":"x"},"references":["found"]},'
+        b'{"at":[2],"known":{"state":"declined","text":"no"},"references":[]}]'
+    )
+    row = (1, 0, 2, 1, "succeeded", 1.0, "", '["first","",""]', exceptions)
+    chunk = ChunkState.read(row)
+    assert [known.reference for known in chunk.known] == ["first", "found", ""]
+    assert ChunkState.read([*chunk.row().values()]) == chunk
