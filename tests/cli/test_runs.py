@@ -258,9 +258,7 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
 def test_a_full_directory_for_temporary_files_ends_a_run_as_a_full_disk_does() -> None:
     with contextlib.closing(Kept()) as kept:
         kept._database.execute("PRAGMA max_page_count = 3")
-        with pytest.raises(
-            OSError, match="takes no more: database or disk is full"
-        ):
+        with pytest.raises(OSError, match="takes no more: database or disk is full"):
             kept[0] = bytes(100_000)
 
 
