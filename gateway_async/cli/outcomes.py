@@ -30,7 +30,9 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.report.report import reason_of
 
-_NOT_OURS = OutcomeUnknownError("another process has the job, and may send it: look at it again")
+_NOT_OURS = OutcomeUnknownError(
+    "the lease of the job still runs, so another process may send it: look at it again"
+)
 
 
 def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[str, str]:
