@@ -211,11 +211,8 @@ async def _look_at_journal(settings: Settings) -> Finding:
 async def _ask(name: str, client: GatewayClient) -> Answer:
     """Make a look-up that asks for no order, once, and keep how it was answered."""
     session = client._session  # noqa: SLF001  # no method of a client gives a reply as it came
-    request, started, answer = (
-        recent_request(OPERATIONS[name], session),
-        datetime.now(UTC),
-        Answer(),
-    )
+    request, answer = recent_request(OPERATIONS[name], session), Answer()
+    started = datetime.now(UTC)
     message, seconds = session.compose(request), session.timeouts.total_seconds
     try:
         response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
