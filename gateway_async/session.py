@@ -41,6 +41,7 @@ from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from gateway_async.wire.decode import identifier, in_utf8, shown
 from gateway_async.wire.documents import reply_fields
 from gateway_async.wire.encode import JsonText, encode_form, encode_json, written_fields
+from gateway_async.wire.glance import Glance
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -195,6 +196,17 @@ class Session:
     instrumentation: "Instrumentation"
     gateway: str = ""
     resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
+    _glances: dict[str, Glance] = attrs.field(factory=dict, init=False)
+
+    def glance(self, operation: Operation) -> Glance | None:
+        """Return what was learnt of the usual replies to an operation.
+
+        None where a reply need not repeat the text that was sent: the dialect has other names for
+        it, or orders are only looked up.
+        """
+        if operation.is_look_up or self.dialect.wire_names:
+            return None
+        return self._glances.setdefault(operation.name, Glance(operation))
 
     def compose(self, request: Request[T]) -> HttpRequest:
         """Sign the fields as they go out, and write the body from the same texts."""

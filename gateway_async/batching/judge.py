@@ -19,7 +19,7 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus
 from gateway_async.operations import OperationClass
-from gateway_async.wire.decode import identifier, message, shown
+from gateway_async.wire.decode import MESSAGES, identifier, message, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _CASELESS = frozenset({"currency", "payment_currency", "source_currency", "request_id"})
 _MOST_ITEMS = 10_000
-MESSAGES = ("error_message", "refund_message", "failure_reason")
-"""Fields of an item that hold the reason why it was not done."""
 _TWO_NAMES = "an item names one order by transaction_id and another by order_no"
 _NOT_LISTED = "the reply does not list this order"
 _DONE_BEFORE = "the reply names a refund that was done before this request"

@@ -16,7 +16,6 @@ import orjson
 
 from gateway_async.batching.alike import claim_of
 from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
-from gateway_async.batching.glance import Glance
 from gateway_async.batching.judge import (
     SUCCEEDED,
     Judgement,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
     from gateway_async.transport import HttpResponse
+    from gateway_async.wire.glance import Glance
 
 
 class Reading(NamedTuple):
@@ -137,16 +137,14 @@ class Sender:
     _marker_prefix: str | None = None
     _alone: bool = True
     _claimed: set[int] | None = None
-    _glance: Glance | None = attrs.field(init=False)
+    _glance: "Glance | None" = attrs.field(init=False)
     # The requests under way, by worker.
     _calls: "dict[asyncio.Task[Any] | None, Attempts[Reading]]" = attrs.field(
         factory=dict, init=False
     )
 
     def __attrs_post_init__(self) -> None:
-        # With other names on the wire, a reply need not repeat the text that was sent.
-        is_plain = not (self._operation.is_look_up or self._session.dialect.wire_names)
-        self._glance = Glance(self._operation) if is_plain else None
+        self._glance = self._session.glance(self._operation)
 
     def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
         """Return whether a worker has a request under way."""
@@ -246,13 +244,13 @@ class Sender:
         listed = b"" if chunk.encoded is None else chunk.encoded.listed
         claimed: dict[str, str] = {}
         if glance is not None and not any(references.values()):
-            kept = glance.prove(body, listed, len(chunk.orders))
-            if kept is not None and self._claimed is None:
-                return Reading(kept, glance.overall, None, references)
-            if kept is not None:
-                proved = all_echoed(orjson.loads(kept)[operation.list_field])
+            proof = glance.prove(body, listed, len(chunk.orders))
+            if proof is not None and self._claimed is None:
+                return Reading(*proof, None, references)
+            if proof is not None:
+                proved = all_echoed(orjson.loads(proof[0])[operation.list_field])
                 if not (claimed := self._claim(chunk, proved)):
-                    return Reading(kept, glance.overall, proved, references)
+                    return Reading(*proof, proved, references)
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
         markers = markers_of(self._marker_prefix, chunk.indices)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 XML = "XML"
+MESSAGES = ("error_message", "refund_message", "failure_reason")
+"""Fields of an item that hold the reason why it was not done."""
 _LONGEST_SHOWN = 200
 _LONGEST_MESSAGE = 1000
 

@@ -1,7 +1,7 @@
-"""Mutated replies: what a batch learnt from earlier replies changes no outcome.
+"""Mutated replies: what a client learnt from earlier replies changes no outcome.
 
-A batch reads the usual reply at a glance, once it has seen one of that layout. Each reply is given
-twice here: behind a right one, and to a batch that has seen none.
+A client reads the usual reply at a glance, once it has seen one of that layout. Each reply is given
+twice here: behind a right one, and to a client that has seen none.
 """
 
 import gc
@@ -165,7 +165,7 @@ async def test_learning_changes_no_outcome(seed: int, caplog: pytest.LogCaptureF
 
 
 async def compare(random: Random, counts: Counter[str]) -> None:
-    """Mutate every second reply of a batch, and give each of them to a batch of its own too."""
+    """Mutate every second reply of a batch, and give each of them to a client of its own too."""
     operation = random.choice(MONEY_OPERATIONS)
     writer, dialect = Writer.draw(random, operation), random.choice(DIALECTS)
     size = random.choice((1, 2, 2, 3, 3, 4, 5, random.randint(1, 30)))
@@ -181,12 +181,12 @@ async def compare(random: Random, counts: Counter[str]) -> None:
     client = client_over(MemoryTransport(answer), dialect=dialect, policy=policy)
     learnt = await client.batch(operation, orders)
     left, all_fresh = iter(replies[1::2]), list[BatchResult[Any, Any]]()
-    client = client_over(MemoryTransport(lambda _: next(left)), dialect=dialect)
     for number, reply in enumerate(replies):
         of_request = slice(number * size, (number + 1) * size)
         if number % 2 == 0:
             assert all(outcome.error is None for outcome in learnt[of_request])
             continue
+        client = client_over(MemoryTransport(lambda _: next(left)), dialect=dialect)
         fresh = await client.batch(operation, orders[of_request])
         assert seen(learnt[of_request], of_request.start) == seen(fresh), reply
         check(fresh, reply, operation)

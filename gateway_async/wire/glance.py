@@ -12,7 +12,7 @@ proved if three things hold:
   `EncodedChunk.listed`), so each order has its own tail. Only printable ASCII without quotes and
   backslashes may differ between tails.
 
-The module is pure. It does not know what a request is, and keeps one layout.
+The module is pure. It does not know what a request is, and keeps one layout of each operation.
 """
 
 import re
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import orjson
 
-from gateway_async.batching.judge import MESSAGES
 from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.wire.decode import MESSAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,13 +44,14 @@ _SPACINGS = ((b":", b","), (b": ", b", "))
 
 @attrs.frozen
 class _Layout:
-    """The texts around the orders in a reply of success, and its spacing."""
+    """The texts around the orders in a reply of success, its spacing, and its overall result."""
 
     head: re.Pattern[bytes]
     tail: re.Pattern[bytes]
     end: re.Pattern[bytes]
     colon: bytes
     comma: bytes
+    overall: tuple[str | None, str | None]
 
 
 class Glance:
@@ -58,19 +59,18 @@ class Glance:
 
     Args:
         operation: What is asked for.
-
-    Attributes:
-        overall: Code and text of the overall result, in the replies that it proves.
     """
 
     def __init__(self, operation: "Operation") -> None:
         self._list_field = operation.list_field or ""
         self._status_field = operation.status_field or ""
-        self.overall: tuple[str | None, str | None] = (None, None)
+        self._order_fields = attrs.fields_dict(operation.order_class)
         self._layout: _Layout | None = None
         self._learnt = 0
 
-    def prove(self, reply: bytes, listed: bytes, orders: int) -> bytes | None:
+    def prove(
+        self, reply: bytes, listed: bytes, orders: int
+    ) -> tuple[bytes, tuple[str | None, str | None]] | None:
         """Return the reply without its signature if it proves that every order succeeded.
 
         Args:
@@ -79,7 +79,8 @@ class Glance:
             orders: How many they are.
 
         Returns:
-            None where the reply proves nothing at a glance.
+            The reply, with code and text of its overall result; None where it proves nothing at a
+            glance.
         """
         layout, view = self._layout, memoryview(reply)  # whose slices are no copies
         if layout is None or not listed:
@@ -94,10 +95,9 @@ class Glance:
         if len(items) != orders + 1 or b"}".join(items) != sent:
             return None
         signed = head if head.groups() else end
-        if not signed.groups():
-            return reply
-        start, stop = signed.span(1)
-        return reply if start == stop else b"".join((view[:start], view[stop:]))
+        start, stop = signed.span(1) if signed.groups() else (0, 0)
+        kept = reply if start == stop else b"".join((view[:start], view[stop:]))
+        return kept, layout.overall
 
     def learn(
         self,
@@ -116,12 +116,19 @@ class Glance:
         """
         if self._learnt < MOST_LAYOUTS and listed:
             self._learnt += 1
-            layouts = (self._read_layout(reply, payload, listed, *each) for each in _SPACINGS)
-            if (layout := next(filter(None, layouts), None)) is not None:
-                self._layout, self.overall = layout, overall
+            for spacing in _SPACINGS:
+                self._layout = (
+                    self._read_layout(reply, payload, listed, overall, *spacing) or self._layout
+                )
 
-    def _read_layout(
-        self, reply: bytes, payload: "Mapping[str, Any]", listed: bytes, colon: bytes, comma: bytes
+    def _read_layout(  # noqa: PLR0913, PLR0917  # what a layout is read from
+        self,
+        reply: bytes,
+        payload: "Mapping[str, Any]",
+        listed: bytes,
+        overall: tuple[str | None, str | None],
+        colon: bytes,
+        comma: bytes,
     ) -> _Layout | None:
         opening = b'"%s"%s[' % (self._list_field.encode(), colon)
         before, found, rest = reply.partition(opening)
@@ -134,7 +141,7 @@ class Glance:
         added = rest[len(first) : rest.find(b"}", len(first))]
         if len(head) + len(added) + len(end) > _MOST_BYTES:
             return None
-        tail = self._tail(added, _loaded(first + b"}"), colon, comma)
+        tail = self._tail(added, colon, comma)
         around = _loaded(head + end)
         if tail is None or around is None or self._list_field not in around:
             return None
@@ -149,19 +156,17 @@ class Glance:
             re.compile((re.escape(named) + _SIGNATURE).join(map(re.escape, part.split(written))))
             for part in (head, end)
         )
-        return _Layout(head_pattern, tail, end_pattern, colon, comma)
+        return _Layout(head_pattern, tail, end_pattern, colon, comma, overall)
 
-    def _tail(
-        self, text: bytes, sent: "Mapping[str, Any] | None", colon: bytes, comma: bytes
-    ) -> re.Pattern[bytes] | None:
+    def _tail(self, text: bytes, colon: bytes, comma: bytes) -> re.Pattern[bytes] | None:
         """Return the pattern of what a reply adds to an item; None unless it is plain texts."""
         added = _loaded(b"{" + text.removeprefix(comma) + b"}")
-        if added is None or sent is None or self._status_field not in added:
+        if added is None or self._status_field not in added:
             return None
         written, pattern = b"", b""
         for name, value in added.items():
-            is_known = name in sent or name == SIGNATURE_FIELD
-            if is_known or not isinstance(value, str):
+            may_be_sent = name in self._order_fields or name == SIGNATURE_FIELD
+            if may_be_sent or not isinstance(value, str):
                 return None
             named = b"".join((comma, orjson.dumps(name), colon))
             pair = named + orjson.dumps(value)
