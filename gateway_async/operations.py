@@ -117,6 +117,11 @@ class Operation:
         return self.takes_batch and not self.is_look_up
 
     @property
+    def is_repeatable(self) -> bool:
+        """Whether a transaction may have several, told apart by their references: refunds."""
+        return bool(self.recovered_by) and not self.done_state
+
+    @property
     def order_class(self) -> type[Any]:
         """What an order, payment or payout is."""
         return _loaded(self._order_class)

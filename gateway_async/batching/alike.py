@@ -1,10 +1,12 @@
-"""What the gateway's list of earlier refunds says of the orders of a chunk.
+"""Which refunds exist already, as the gateway lists them and as a batch has made them. Pure.
 
-Which references they have, which order is like one of them, and where the list says nothing. Pure.
+Which references they have, which order is like one of them, and where the list says nothing.
 """
 
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
+
+import attrs
 
 from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
 from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError, ReplyUnreadableError
@@ -17,12 +19,66 @@ if TYPE_CHECKING:
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef, RefundOrder
     from gateway_async.models.records import RefundRecord
+    from gateway_async.operations import Operation
     from gateway_async.outcomes import Outcome
+    from gateway_async.settings import BatchPolicy, RecoveryPolicy
 
     References = Mapping[str, frozenset[str]]
 
 SECONDS_AN_HOUR = 3600
 NOT_LOOKED_UP = "nothing was sent: its earlier refunds could not be looked up"
+
+
+@attrs.frozen(kw_only=True)
+class RefundGuards:
+    """What a batch does so that its refunds can be told apart, and none is made again.
+
+    Attributes:
+        sends_markers: Whether each refund carries a marker of its own.
+        looks_up: Whether the earlier refunds of a chunk are looked up before it is sent.
+        claims: Whether a reference that one refund has is no proof of another.
+        counts_made: Whether the batch may itself have made refunds like the next one.
+    """
+
+    sends_markers: bool
+    looks_up: bool
+    claims: bool
+    counts_made: bool
+
+
+def guards_of(
+    operation: "Operation", recovery: "RecoveryPolicy", policy: "BatchPolicy", *, is_job: bool
+) -> RefundGuards:
+    """Return which guards the refunds of a batch have; other operations have none."""
+    is_refund, may_repeat = operation.is_repeatable, policy.duplicates != "reject"
+    is_marked = is_refund and recovery.refund_evidence == "marker"
+    looks_up = is_refund and (recovery.record_baseline or (is_job and not is_marked))
+    # Where markers tell refunds apart, references may not; and "allow" is to keep no memory.
+    is_serial = is_refund and policy.duplicates == "serialize" and not is_marked
+    return RefundGuards(
+        sends_markers=is_marked,
+        looks_up=looks_up,
+        claims=is_serial or (looks_up and may_repeat),
+        counts_made=not is_job and may_repeat,
+    )
+
+
+class ClaimedRefunds:
+    """The refunds that a batch or job has made, as hashes of transaction and reference."""
+
+    def __init__(self) -> None:
+        self._hashes: set[int] = set()
+
+    def claim(self, named: "Mapping[str, str]") -> dict[str, str]:
+        """Claim the references of refunds that succeeded, and return those claimed before.
+
+        Args:
+            named: By transaction, the reference.
+        """
+        hashes = {name: hash(pair) for name, pair in zip(named, named.items(), strict=True)}
+        earlier = {name: named[name] for name, one in hashes.items() if one in self._hashes}
+        self._hashes.update(hashes.values())
+        return earlier
 
 
 def problem_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
@@ -59,11 +115,6 @@ def not_looked_up(outcome: "Outcome[OrderRef, Any]") -> NotSentError:
         f"{NOT_LOOKED_UP} ({problem}); ask the gateway how a look-up selects refunds "
         "(Dialect.selection_fields), or switch RecoveryPolicy.hold_alike_hours off"
     )
-
-
-def claim_of(transaction_id: str, reference: str) -> int:
-    """Return what is kept of the reference of a refund that was made: no other may have it."""
-    return hash((transaction_id, reference))
 
 
 def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its references

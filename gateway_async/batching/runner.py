@@ -11,7 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from gateway_async.batching.alike import SECONDS_AN_HOUR
+from gateway_async.batching.alike import SECONDS_AN_HOUR, ClaimedRefunds, guards_of
 from gateway_async.batching.baseline import Baseline
 from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
 from gateway_async.batching.results import Results
@@ -25,7 +25,6 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.models.orders import marker_prefix_of
-from gateway_async.operations import REFUND
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate
 
 if TYPE_CHECKING:
@@ -343,7 +342,7 @@ class WorkerPool:
         began_at: When the orders were handed in, in seconds since the epoch: the guard against
             alike refunds looks back `hold_alike_hours` from here.
         recorder: Records each chunk.
-        claimed: See `Sender`: what earlier rounds of a job have claimed.
+        claimed: What earlier rounds of a job have made.
     """
 
     def __init__(  # noqa: PLR0913  # a job says more than a batch
@@ -356,19 +355,11 @@ class WorkerPool:
         marker_prefix: str,
         began_at: float,
         recorder: Recorder | None = None,
-        claimed: "set[int] | None" = None,
+        claimed: ClaimedRefunds | None = None,
     ) -> None:
-        claimed = set() if claimed is None else claimed
         session, operation, gate = run.session, run.operation, run.gate
-        recovery, is_job = session.recovery, orders.is_stored
-        is_marked = operation is REFUND and recovery.refund_evidence == "marker"
-        sent_prefix = marker_prefix if is_marked else None
-        has_baseline = operation is REFUND and (
-            recovery.record_baseline or (is_job and not is_marked)
-        )
-        # Where markers tell refunds apart, references may not; and "allow" is to keep no memory.
-        is_serial = operation is REFUND and policy.duplicates == "serialize" and not is_marked
-        claims = is_serial or (has_baseline and policy.duplicates != "reject")
+        guards = guards_of(operation, session.recovery, policy, is_job=orders.is_stored)
+        sent_prefix = marker_prefix if guards.sends_markers else None
         self._run = run
         self._policy = policy
         self._add = add
@@ -385,11 +376,11 @@ class WorkerPool:
             recorder,
             marker_prefix=sent_prefix,
             alone=policy.duplicates == "reject",
-            claimed=claimed if claims else None,
+            claimed=(claimed or ClaimedRefunds()) if guards.claims else None,
         )
         self._baseline: Baseline | None = None
-        if has_baseline:
-            hours = recovery.hold_alike_hours
+        if guards.looks_up:
+            hours = session.recovery.hold_alike_hours
             self._baseline = Baseline(
                 session,
                 gate,
@@ -397,7 +388,7 @@ class WorkerPool:
                 add=self._add_and_release,
                 recorder=recorder,
                 since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
-                counts_made=not is_job and policy.duplicates != "reject",
+                counts_made=guards.counts_made,
             )
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)

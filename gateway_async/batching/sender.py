@@ -7,14 +7,12 @@ records nothing, since only this process remembers a plain batch; that of a job 
 
 import asyncio
 import functools
-import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import attrs
 import orjson
 
-from gateway_async.batching.alike import claim_of
 from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
 from gateway_async.batching.judge import (
     SUCCEEDED,
@@ -36,7 +34,7 @@ from gateway_async.wire.decode import decode_json, identifier, without_signature
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from gateway_async.batching.alike import References
+    from gateway_async.batching.alike import ClaimedRefunds, References
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.judge import Overall
     from gateway_async.errors import AlikeRefundError
@@ -125,7 +123,7 @@ class Sender:
         recorder: Records each chunk.
         marker_prefix: What the refunds' markers begin with; None if no markers are sent.
         alone: Whether no two orders of the batch have the same transaction.
-        claimed: By `claim_of`, the refunds that succeeded; None where these are not kept.
+        claimed: The refunds that succeeded; None where these are not kept.
     """
 
     _session: "Session"
@@ -136,7 +134,7 @@ class Sender:
     _recorder: Recorder = attrs.field(factory=Recorder)
     _marker_prefix: str | None = None
     _alone: bool = True
-    _claimed: set[int] | None = None
+    _claimed: "ClaimedRefunds | None" = None
     _glance: "Glance | None" = attrs.field(init=False)
     # The requests under way, by worker.
     _calls: "dict[asyncio.Task[Any] | None, Attempts[Reading]]" = attrs.field(
@@ -282,9 +280,7 @@ class Sender:
         ):
             if verdict is SUCCEEDED and (reference := identifier(items[0].get(field))):
                 named[order.transaction_id] = reference
-        earlier = {name: one for name, one in named.items() if claim_of(name, one) in self._claimed}
-        self._claimed.update(itertools.starmap(claim_of, named.items()))
-        return earlier
+        return self._claimed.claim(named)
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Ask again in two requests, since the reply was full and may have been cut."""

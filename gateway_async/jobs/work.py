@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.alike import claim_of
+from gateway_async.batching.alike import ClaimedRefunds
 from gateway_async.batching.chunks import Chunk, FailedChunk
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
@@ -30,7 +30,6 @@ from gateway_async.journal.orders import Orders
 from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
 from gateway_async.journal.states import FINAL, IN_DOUBT
 from gateway_async.models.orders import OutcomeStatus, status_codes
-from gateway_async.operations import REFUND
 from gateway_async.outcomes import ListedOutcomes
 
 if TYPE_CHECKING:
@@ -244,16 +243,13 @@ class JobWork:
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         recorder = JournalRecorder(self._lease, self._operation)
-        claimed, is_marked = set[int](), self._session.recovery.refund_evidence == "marker"
+        claimed, is_marked = ClaimedRefunds(), self._session.recovery.refund_evidence == "marker"
         try:
             await self._recover(hold=False)
             async for rows in self._lease.pages(FINAL):  # by earlier processes
-                if self._operation is REFUND and not is_marked:
-                    claimed |= {
-                        claim_of(row.order.transaction_id, row.known.reference)
-                        for row in rows
-                        if row.known.reference
-                    }
+                for row in rows:
+                    if row.known.reference and self._operation.is_repeatable and not is_marked:
+                        claimed.claim({row.order.transaction_id: row.known.reference})
                 await self._yield(StoredChunk(rows), known=True)
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lease.lost is not None:

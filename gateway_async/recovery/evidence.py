@@ -13,7 +13,7 @@ import attrs
 from gateway_async.batching.results import BatchResult
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
-from gateway_async.operations import OPERATIONS, REFUND
+from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import ListedOutcomes, Outcome
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class PaymentOrders:
 
         What is shown to be done is settled by it, and no other order may claim the same refund.
         """
-        if self.operation is REFUND:
+        if self.operation.is_repeatable:
             evidence = self._judge_refunds(lookup, dialect)
         else:
             is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
@@ -346,7 +346,7 @@ def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> li
                 beside = found.get((operation.name, outcome.order.transaction_id))
                 if beside is not None:
                     beside.succeeded.append(outcome)
-                    if operation is REFUND:
+                    if operation.is_repeatable:
                         beside.claimed |= {_reference(outcome)} - {""}
     return list(found.values())
 
@@ -355,7 +355,7 @@ def find_control(chunks: "Sequence[ChunkResult]") -> ControlRefund | None:
     """Find a refund that the gateway said it did, with its reference."""
     for chunk in chunks:
         for _, operation, outcome in _outcomes_of(chunk, _DONE):
-            if operation is REFUND and (reference := _reference(outcome)):
+            if operation.is_repeatable and (reference := _reference(outcome)):
                 transaction_id = outcome.order.transaction_id
                 return ControlRefund(transaction_id, reference, own_marker(outcome))
     return None

@@ -18,7 +18,7 @@ from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import open_runner
 from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OrderRef, OutcomeStatus, marked, reference_of
-from gateway_async.operations import OPERATIONS, REFUND
+from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.evidence import (
     RECOVERABLE,
@@ -172,7 +172,7 @@ class Recovery:
         self, operation: "Operation", names: "Sequence[str]"
     ) -> "dict[str, LookupResult]":
         """Make one look-up, with the control; where its reply had to be split, ask in halves."""
-        is_refund = operation is REFUND
+        is_refund = operation.is_repeatable
         control = self._control if is_refund else None
         asked = dict.fromkeys([*([control.transaction_id] if control else []), *names])
         run = open_runner(
