@@ -268,10 +268,12 @@ async def carry_out(
         asyncio.CancelledError: Its `outcome` is the result, or an error.
     """
     gate, operation = Gate(), request.operation
-    attempts = Attempts(session, request, gate)
+    attempts: Attempts[T] = Attempts(session, gate)
     with RequestSpan(session.instrumentation, operation, attempts, None) as span:
         span.begin()
-        task = asyncio.create_task(attempts.run(), name=f"gateway_async {operation.name}")
+        task = asyncio.create_task(
+            attempts.run(lambda: request), name=f"gateway_async {operation.name}"
+        )
         cancelled: asyncio.CancelledError | None = None
         try:
             await asyncio.wait({task})  # which is not cancelled with its caller

@@ -337,7 +337,6 @@ class Attempts(Generic[T]):
 
     Attributes:
         session: What it shares with the other requests of its client.
-        request: The request.
         gate: Whether it may leave.
         intent: Recorded at each attempt, when it is the request's turn, and checked right before
             the first byte. Retracted before a request of which nothing was sent waits for its next
@@ -349,9 +348,9 @@ class Attempts(Generic[T]):
     """
 
     _session: Session
-    _request: Request[T]
     _gate: Gate
     _intent: Intent | None = None
+    _request: Request[T] = attrs.field(init=False)
     value: T | None = attrs.field(default=None, init=False)
     _error: GatewayError | None = attrs.field(default=None, init=False)
     tries: int = attrs.field(default=0, init=False)
@@ -376,9 +375,10 @@ class Attempts(Generic[T]):
             for seconds, status, error in self._made
         )
 
-    async def run(self) -> None:
-        """Make the request, repeated where that is allowed."""
+    async def run(self, write: "Callable[[], Request[T]]") -> None:
+        """Write the request, and send it, repeated where that is allowed."""
         try:
+            self._request = write()
             message = self._session.compose(self._request)
         except GatewayError as error:
             self._error = _bare(error)

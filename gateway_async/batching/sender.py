@@ -167,17 +167,7 @@ class Sender:
         """
         task, results = asyncio.current_task(), self._results
         intent = self._recorder.begin(chunk, references, self._marker_prefix)
-        attempts: Attempts[Reading] | None = None
-        problem: GatewayError | None = None
-        try:
-            attempts = self._attempts(chunk, references, intent)
-        except GatewayError as error:
-            problem = error.with_traceback(None)
-            return problem
-        finally:
-            if attempts is None:
-                what = "nothing was sent: the request could not be written"
-                self._add(chunk.failed(problem or NotSentError(what)))
+        attempts: Attempts[Reading] = Attempts(self._session, self._gate, intent)
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_truncated, none_listed = None, False, None
         with RequestSpan(
@@ -186,7 +176,7 @@ class Sender:
             try:
                 span.begin()
                 self._calls[task] = attempts
-                await attempts.run()
+                await attempts.run(functools.partial(self._request, chunk, references))
                 if attempts.value is not None:
                     reply, overall, judgement, references = attempts.value
                     if judgement is not None:
@@ -219,21 +209,18 @@ class Sender:
                         intent.conclude(result, judgement, self._add)
         return attempts.error or none_listed
 
-    def _attempts(
-        self, chunk: "Chunk", references: "References", intent: "ChunkIntent | None"
-    ) -> "Attempts[Reading]":
-        """Write the request of a chunk, and prepare its attempts."""
+    def _request(self, chunk: "Chunk", references: "References") -> Request[Reading]:
+        """Write the request of a chunk."""
         if chunk.encoded is None:
             dialect = self._session.dialect
             chunk.encoded = chunk.encode(self._operation, dialect, self._marker_prefix)
         is_keyed = self._operation.kind is OperationClass.KEYED
-        request = Request(
+        return Request(
             operation=self._operation,
             fields=chunk.encoded.fields,
             decode=functools.partial(self._read, chunk, references),
             find_refusal=_find_refusal if is_keyed else None,
         )
-        return Attempts(self._session, request, self._gate, intent)
 
     def _read(self, chunk: "Chunk", references: "References", response: "HttpResponse") -> Reading:
         """Prove success of every order at a glance, or else decode the reply and judge it."""
