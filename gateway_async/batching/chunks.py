@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.judge import SUCCEEDED, Judgement, all_echoed, judge
+from gateway_async.batching.judge import SUCCEEDED, Judgement, echoed_judgement, judge
 from gateway_async.errors import NOTHING_SENT, GatewayError, RejectedError
 from gateway_async.models.orders import OutcomeStatus, markers_of, status_codes
 from gateway_async.outcomes import (
@@ -199,7 +199,7 @@ class AnsweredChunk:
     def judgement(self) -> Judgement:
         """Read the reply once more, and judge it as before."""
         if self.is_echoed:
-            return all_echoed(self._echoing().items)
+            return echoed_judgement(self._echoing().items)
         return judge(
             self.operation,
             self.orders,

@@ -112,7 +112,7 @@ def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
 # Captures, cancels, reviews, refunds
 
 
-def all_echoed(listed: "Sequence[Item]") -> Judgement:
+def echoed_judgement(listed: "Sequence[Item]") -> Judgement:
     """Return the judgement of a reply in which item n is about order n, and all succeeded."""
     return Judgement([SUCCEEDED] * len(listed), list(zip(listed)), [], all_echoed=True)
 

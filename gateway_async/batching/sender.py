@@ -17,7 +17,7 @@ from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
 from gateway_async.batching.judge import (
     SUCCEEDED,
     Judgement,
-    all_echoed,
+    echoed_judgement,
     explain,
     judge,
     overall_of,
@@ -226,14 +226,14 @@ class Sender:
         """Prove success of every order at a glance, or else decode the reply and judge it."""
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
         body = response.body
-        listed = b"" if chunk.encoded is None else chunk.encoded.listed
+        sent = b"" if chunk.encoded is None else chunk.encoded.array
         claimed: dict[str, str] = {}
         if glance is not None and not any(references.values()):
-            proof = glance.prove(body, listed, len(chunk.orders))
+            proof = glance.prove(body, sent, len(chunk.orders))
             if proof is not None and self._claimed is None:
                 return Reading(*proof, None, references)
             if proof is not None:
-                proved = all_echoed(orjson.loads(proof[0])[operation.list_field])
+                proved = echoed_judgement(orjson.loads(proof[0])[operation.list_field])
                 if not (claimed := self._claim(chunk, proved)):
                     return Reading(*proof, proved, references)
         reply, payload = without_signatures(body, decode_json(body))
@@ -250,7 +250,7 @@ class Sender:
             judgement = judge_by(references)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
-            glance.learn(reply, payload, listed, overall)
+            glance.learn(reply, payload, sent, overall)
         return Reading(reply, overall, judgement, references)
 
     def _claim(self, chunk: "Chunk", judgement: Judgement) -> dict[str, str]:

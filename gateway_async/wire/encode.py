@@ -65,12 +65,12 @@ class EncodedChunk:
 
     Attributes:
         fields: The fields of the request that carry them.
-        listed: The JSON array among them, with one closing brace an order; empty where it has more,
+        array: The JSON array among them, with one closing brace an order; empty where it has more,
             and for look-ups, which have none.
     """
 
     fields: "Mapping[str, str]" = attrs.field(repr=False)
-    listed: bytes = attrs.field(default=b"", repr=False)
+    array: bytes = attrs.field(default=b"", repr=False)
 
 
 def encode_chunk(
@@ -107,14 +107,14 @@ def encode_chunk(
         except IndexError:  # of an amount without places
             written = []
         text = JsonText(f"[{','.join(written)}]")
-        listed = text.encode()
+        array = text.encode()
         # Where nothing needs an escape, the quotes of the template are the only ones.
         usual = (b'"' * 4 * len(writing.names) + b"}") * len(orders)
-        if listed.translate(None, _PLAIN) == usual:
-            return EncodedChunk({name: text}, listed)
-    listed = orjson.dumps([_Writer(dialect, order).values(order) for order in orders])
-    fields = {dialect.wire_names.get(name, name): JsonText(listed.decode())}
-    return EncodedChunk(fields, listed if listed.count(b"}") == len(orders) else b"")
+        if array.translate(None, _PLAIN) == usual:
+            return EncodedChunk({name: text}, array)
+    array = orjson.dumps([_Writer(dialect, order).values(order) for order in orders])
+    fields = {dialect.wire_names.get(name, name): JsonText(array.decode())}
+    return EncodedChunk(fields, array if array.count(b"}") == len(orders) else b"")
 
 
 def encode_fields(model: object, dialect: "Dialect") -> dict[str, str]:

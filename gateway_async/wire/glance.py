@@ -9,7 +9,7 @@ proved if three things hold:
   the gateway's spacing: so identity, amounts and currency are those sent, no field is named twice,
   and none is extra.
 - Tails end at a brace, and the text that was sent has one closing brace an order (see
-  `EncodedChunk.listed`), so each order has its own tail. Only printable ASCII without quotes and
+  `EncodedChunk.array`), so each order has its own tail. Only printable ASCII without quotes and
   backslashes may differ between tails.
 
 The module is pure. It does not know what a request is, and keeps one layout of each operation.
@@ -69,13 +69,13 @@ class Glance:
         self._learnt = 0
 
     def prove(
-        self, reply: bytes, listed: bytes, orders: int
+        self, reply: bytes, sent: bytes, orders: int
     ) -> tuple[bytes, tuple[str | None, str | None]] | None:
         """Return the reply without its signature if it proves that every order succeeded.
 
         Args:
             reply: The reply, as it came.
-            listed: The JSON array of the orders, as it was sent; empty where a value has a brace.
+            sent: The JSON array of the orders, as it was sent; empty where a value has a brace.
             orders: How many they are.
 
         Returns:
@@ -83,16 +83,16 @@ class Glance:
             glance.
         """
         layout, view = self._layout, memoryview(reply)  # whose slices are no copies
-        if layout is None or not listed:
+        if layout is None or not sent:
             return None
-        sent = _spaced(listed, layout.colon, layout.comma)
+        spaced = _spaced(sent, layout.colon, layout.comma)
         head = layout.head.match(reply)
         close = reply.rfind(b"}]") + 1
         end = layout.end.fullmatch(reply, close)
-        if sent is None or head is None or end is None or close < head.end():
+        if spaced is None or head is None or end is None or close < head.end():
             return None
         items = layout.tail.split(view[head.end() - 1 : close + 1])
-        if len(items) != orders + 1 or b"}".join(items) != sent:
+        if len(items) != orders + 1 or b"}".join(items) != spaced:
             return None
         signed = head if head.groups() else end
         start, stop = signed.span(1) if signed.groups() else (0, 0)
@@ -103,7 +103,7 @@ class Glance:
         self,
         reply: bytes,
         payload: "Mapping[str, Any]",
-        listed: bytes,
+        sent: bytes,
         overall: tuple[str | None, str | None],
     ) -> None:
         """Learn the layout of a reply that was judged to be all of success, in our order.
@@ -111,21 +111,21 @@ class Glance:
         Args:
             reply: The reply; its signature may be emptied.
             payload: The same decoded, no field of it named twice.
-            listed: The JSON array of the orders, as it was sent; empty where a value has a brace.
+            sent: The JSON array of the orders, as it was sent; empty where a value has a brace.
             overall: Code and text of its overall result.
         """
-        if self._learnt < MOST_LAYOUTS and listed:
+        if self._learnt < MOST_LAYOUTS and sent:
             self._learnt += 1
             for spacing in _SPACINGS:
                 self._layout = (
-                    self._read_layout(reply, payload, listed, overall, *spacing) or self._layout
+                    self._read_layout(reply, payload, sent, overall, *spacing) or self._layout
                 )
 
     def _read_layout(  # noqa: PLR0913, PLR0917  # what a layout is read from
         self,
         reply: bytes,
         payload: "Mapping[str, Any]",
-        listed: bytes,
+        sent: bytes,
         overall: tuple[str | None, str | None],
         colon: bytes,
         comma: bytes,
@@ -133,8 +133,8 @@ class Glance:
         opening = b'"%s"%s[' % (self._list_field.encode(), colon)
         before, found, rest = reply.partition(opening)
         close = rest.rfind(b"}]") + 1
-        sent = _spaced(listed, colon, comma)
-        first = b"" if sent is None else sent[1 : sent.find(b"}")]
+        spaced = _spaced(sent, colon, comma)
+        first = b"" if spaced is None else spaced[1 : spaced.find(b"}")]
         if not (found and close and first and rest.startswith(first)):
             return None
         head, end = before + opening, rest[close:]
@@ -176,25 +176,25 @@ class Glance:
         return re.compile(pattern + rb"\}") if written == text else None
 
 
-def _spaced(listed: bytes, colon: bytes, comma: bytes) -> bytes | None:
+def _spaced(sent: bytes, colon: bytes, comma: bytes) -> bytes | None:
     """Return the orders that were sent in another spacing; None where it is not that simple.
 
     All their values are texts. Where none has an escape, each name and value stands between two
     quotes, and what stands between is counted.
     """
     if colon == b":":
-        return listed
-    orders = listed.count(b"}")
-    between, rest = divmod(listed.count(b'":"'), orders)
+        return sent
+    orders = sent.count(b"}")
+    between, rest = divmod(sent.count(b'":"'), orders)
     if (
         rest
-        or b"\\" in listed
-        or listed.count(b'"') != 4 * between * orders
-        or listed.count(b'","') != (between - 1) * orders
-        or listed.count(b"},{") != orders - 1
+        or b"\\" in sent
+        or sent.count(b'"') != 4 * between * orders
+        or sent.count(b'","') != (between - 1) * orders
+        or sent.count(b"},{") != orders - 1
     ):
         return None
-    spaced = listed.replace(b'":"', b'"%s"' % colon).replace(b'","', b'"%s"' % comma)
+    spaced = sent.replace(b'":"', b'"%s"' % colon).replace(b'","', b'"%s"' % comma)
     return spaced.replace(b"},{", b"}%s{" % comma)
 
 
