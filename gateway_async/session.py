@@ -264,10 +264,10 @@ class Session:
                 f"nothing was sent: the signer raised {type(error).__name__} at {place}"
             ) from None
         is_text = isinstance(signature, str) and is_encodable(signature)  # type: ignore[redundant-expr]  # anything may be returned
-        if not is_text:
+        if not (is_text and signature.strip()):
+            kind = "an empty one" if is_text else type(signature).__name__
             raise ConfigurationError(
-                "nothing was sent: the signer must return text that UTF-8 can carry, not "
-                f"{type(signature).__name__}"
+                f"nothing was sent: the signer must return text that UTF-8 can carry, not {kind}"
             )
         return signature
 

@@ -5,7 +5,7 @@ fit no order are reported. This module is pure, and does not know how the reply 
 """
 
 from collections import Counter
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -18,6 +18,7 @@ from gateway_async.errors import (
     ReplyUnreadableError,
 )
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus
+from gateway_async.models.values import WrongValueError, to_number
 from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import MESSAGES, identifier, message, shown
 
@@ -353,8 +354,8 @@ def _same_amount(sent: Decimal, value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     try:
-        return Decimal(str(value).strip()) == sent
-    except InvalidOperation:
+        return to_number(str(value).strip()) == sent
+    except WrongValueError:
         return False
 
 

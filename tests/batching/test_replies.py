@@ -96,7 +96,7 @@ ITEMS: dict[str, Row] = {
     "an empty amount": ({"amount": ""}, SUCCEEDED, None, ()),
     **{
         f"{amount!r} for an amount": ({"amount": amount}, UNKNOWN, UNREADABLE, ())
-        for amount in ("ten", "sNaN", True, {"value": "10.00"})
+        for amount in ("ten", "sNaN", "1_0.00", True, {"value": "10.00"})
     },
     "the currency in lower case": ({"currency": "eur"}, SUCCEEDED, None, ()),
     "another currency": ({"currency": "USD"}, UNKNOWN, UNREADABLE, ("currency was",)),

@@ -65,6 +65,7 @@ def _raises(_: Operation, fields: Mapping[str, str]) -> str:
         (_raises, r"the signer raised LookupError at .*test_signing.py:\d+"),
         (lambda *_: None, "must return text that UTF-8 can carry, not NoneType"),
         (lambda *_: b"x", "must return text that UTF-8 can carry, not bytes"),
+        (lambda *_: " ", "must return text that UTF-8 can carry, not an empty one"),
     ],
 )
 async def test_a_signer_that_fails_means_not_sent_and_stops_at_once(signer: Any, text: str) -> None:
