@@ -71,7 +71,10 @@ API: dict[str, tuple[str, Sequence[str]]] = {
             *("PayerRecord", "PayerAddressRecord", "PayerInfoRecord"),
         ),
     ),
-    "journal": ("Jobs and the journal", ("Journal", "Job", "JobState", "JobStatus", "SliceStatus")),
+    "journal": (
+        "Jobs and the journal",
+        ("Journal", "Job", "OrderState", "JobStatus", "SliceStatus"),
+    ),
     "errors": (
         "Errors",
         sorted(

@@ -35,9 +35,9 @@ from gateway_async.errors import (
 )
 from gateway_async.journal import (
     Job as Job,
-    JobState as JobState,
     JobStatus as JobStatus,
     Journal as Journal,
+    OrderState as OrderState,
     SliceStatus as SliceStatus,
 )
 from gateway_async.models.orders import (

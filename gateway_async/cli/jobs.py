@@ -21,9 +21,9 @@ from gateway_async.cli.outcomes import Kept, places_in, rows_of, write_job
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
-from gateway_async.journal import JobState, JobStatus, Journal
-from gateway_async.journal.rows import NEVER_SENT, Row
-from gateway_async.journal.states import IN_DOUBT
+from gateway_async.journal import JobStatus, Journal, OrderState
+from gateway_async.journal.rows import Row
+from gateway_async.journal.states import IN_DOUBT, Proof
 from gateway_async.operations import OPERATIONS, Operation, OperationClass
 from gateway_async.report.report import Step, Totals, example_of
 
@@ -60,7 +60,7 @@ class KnownJob:
     def is_done(self) -> bool:
         """Whether each of its orders succeeded or was declined: nothing is left to do."""
         status = self.status
-        return status is not None and status.done and not status.counts[JobState.HELD]
+        return status is not None and status.done and not status.counts[OrderState.HELD]
 
     @property
     def states(self) -> dict[str, int]:
@@ -188,7 +188,7 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
         except JournalError as error:  # such as one that another release stored
             yield f"{_dated(job)} may have orders of this file, too: {error}"
             continue
-        if {*+states} - {JobState.NEW, JobState.DECLINED}:
+        if {*+states} - {OrderState.NEW, OrderState.DECLINED}:
             count = counted(states.total(), "order")
             yield f"{_dated(job)} has {count} of this file ({listed(states)})"
 
@@ -217,8 +217,8 @@ def find_left(
     async def read() -> None:
         async with settings.open_journal(create=False) as journal:
             async for row in rows_of(journal, known.name):
-                may_be_absent = row.state in IN_DOUBT and row.known.proof != NEVER_SENT
-                if row.state is JobState.NEW or (resends and may_be_absent):
+                may_be_absent = row.state in IN_DOUBT and row.known.proof != Proof.NEVER_SENT
+                if row.state is OrderState.NEW or (resends and may_be_absent):
                     totals.add(known.operation.moved_by(row.order))
                     first.extend([row.order] * (len(first) < most))
 
@@ -345,7 +345,9 @@ async def show(
     settings = given.settings()
     async with settings.open_journal(create=False) as journal:
         status, in_doubt = await journal.status(name), list[Row]()
-        steps = {str(one): Step(kind=one, advice="", dialect=settings.dialect) for one in JobState}
+        steps = {
+            str(one): Step(kind=one, advice="", dialect=settings.dialect) for one in OrderState
+        }
         async for row in rows_of(journal, name):
             moved = row.operation.moved_by(row.order)
             steps[row.state].add(moved)
@@ -386,7 +388,7 @@ async def outcomes(
     name: str,
     /,
     *,
-    state: Annotated[tuple[JobState, ...], options.Repeated] = (),
+    state: Annotated[tuple[OrderState, ...], options.Repeated] = (),
     given: options.Written = options.Written(),
     console: options.Shown,
 ) -> int:

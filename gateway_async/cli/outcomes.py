@@ -23,7 +23,7 @@ from gateway_async.cli.orders import (
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, to_text
 from gateway_async.errors import NotSentError, OutcomeUnknownError
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import Row
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
@@ -151,9 +151,9 @@ async def write_job(
             if states and row.state.value not in states:
                 continue
             outcome, place, line = row.outcome(), row.index, None
-            if row.state is JobState.NEW and status.is_running:
+            if row.state is OrderState.NEW and status.is_running:
                 outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
-            elif row.state is JobState.NEW and reasons and (why := reasons.get(row.index)):
+            elif row.state is OrderState.NEW and reasons and (why := reasons.get(row.index)):
                 outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
             if file is not None:
                 place = places[row.index]

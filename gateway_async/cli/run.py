@@ -24,7 +24,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError
-from gateway_async.journal import JobState, JobStatus
+from gateway_async.journal import JobStatus, OrderState
 from gateway_async.reconciliation.summary import Summary
 from gateway_async.report import Head, Report, render
 from gateway_async.signing import Credentials
@@ -137,7 +137,7 @@ class Run:
         return getattr(self.left, "summary", None)
 
     @property
-    def states(self) -> Mapping[JobState, int]:
+    def states(self) -> Mapping[OrderState, int]:
         """How many orders of a job are in each state, as the journal has them at the end."""
         return Counter() if self.status is None else self.status.counts
 
@@ -169,7 +169,7 @@ class Run:
             "counts": counts,
             "amounts": {kind: one.amounts for kind, one in self.report.totals.items()},
             "orders": counts.total(),
-            "held": self.states[JobState.HELD],
+            "held": self.states[OrderState.HELD],
             "reasons": reasons,
         }
 
@@ -285,8 +285,8 @@ class Run:
 
     def _advice(self) -> list[tuple[str, str]]:
         """Return what is left to do, and the command for each."""
-        job, new, held = self.job or "", self.states[JobState.NEW], self.states[JobState.HELD]
-        unknown = self.states[JobState.UNKNOWN] + self.states[JobState.INTENT]
+        job, new, held = self.job or "", self.states[OrderState.NEW], self.states[OrderState.HELD]
+        unknown = self.states[OrderState.UNKNOWN] + self.states[OrderState.INTENT]
         is_open = unknown or new or self.failure if job else self.exit_code == Exit.UNSETTLED
         line = self.given.line
         go_on = self.console.line

@@ -18,7 +18,7 @@ from gateway_async.cli.run import Stop
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
-from gateway_async.journal import JobState
+from gateway_async.journal import OrderState
 from gateway_async.journal.location import locate
 from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
@@ -184,10 +184,10 @@ async def watch(
     console.say(f"job {job}: {listed(states_of(last)) or 'no orders'}")
     if json:
         print_json({"job": job, "orders": last.total, "states": states_of(last)})
-    succeeded = last.counts[JobState.SUCCEEDED]
+    succeeded = last.counts[OrderState.SUCCEEDED]
     if succeeded == last.total:
         return Exit.DONE
-    if succeeded + last.counts[JobState.DECLINED] == last.total:
+    if succeeded + last.counts[OrderState.DECLINED] == last.total:
         return Exit.NOT_ALL_DONE
     console.say(f"what waits for your decision is listed by\n  {given.line('jobs', 'show', job)}")
     return Exit.UNSETTLED

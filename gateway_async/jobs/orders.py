@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gateway_async.batching.feed import GivenOrders, OrderChecker, chunk_size_of
 from gateway_async.journal.orders import ANYWHERE
 from gateway_async.journal.rows import Merchant
-from gateway_async.journal.states import JobState
+from gateway_async.journal.states import OrderState
 from gateway_async.journal.submit import Submission
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class NewOrders:
 
     def _select(self, orders: "Orders") -> "list[list[Row]]":
         span = range(self._first, ANYWHERE.stop)
-        return orders.select((JobState.NEW,), span, most=_NEW_AT_ONCE)
+        return orders.select((OrderState.NEW,), span, most=_NEW_AT_ONCE)
 
     async def aclose(self) -> None:
         """Do nothing: the lease is ended elsewhere."""

@@ -16,8 +16,8 @@ from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
-from gateway_async.journal.rows import BY_PERSON, DONE, NEVER_SENT, Known, known_of, noted
-from gateway_async.journal.states import MAY_BE_LISTED, JobState
+from gateway_async.journal.rows import DONE, Known, known_of, noted
+from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
 from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
@@ -77,7 +77,7 @@ class JournalRecorder(Recorder):
         made: dict[int, tuple[Collection[str], int]] = {}
         for index, order in zip(chunk.indices, chunk.orders, strict=True):
             alike = rows[order.transaction_id]
-            if any(row.index == index and row.known.proof == BY_PERSON for row in alike):
+            if any(row.index == index and row.known.proof == Proof.BY_PERSON for row in alike):
                 continue
             beside = [row for row in alike if row.index != index]
             more = sum(
@@ -93,9 +93,9 @@ class JournalRecorder(Recorder):
         """Record that the orders of a chunk are not sent before a person decides."""
         held = {
             index: Known(
-                JobState.HELD,
+                OrderState.HELD,
                 text=f"{error}; {_HELD}",
-                proof=NEVER_SENT,
+                proof=Proof.NEVER_SENT,
                 listed_reference=error.reference,
                 listed_date="" if error.refund_date is None else error.refund_date.isoformat(),
             )
@@ -149,7 +149,7 @@ class JournalIntent(ChunkIntent):
 
     def _retract(self) -> "asyncio.Future[None]":
         what, indices = "keep that nothing was sent", self._chunk.indices
-        return self._recorder.lease.change(what, lambda orders: orders.withdraw(indices))
+        return self._recorder.lease.change(what, lambda orders: orders.retract(indices))
 
     def check(self) -> None:
         """Raise if the lease is lost."""
@@ -197,13 +197,13 @@ class JournalIntent(ChunkIntent):
         ended_at, operation = result.sending.ended_at, self._recorder.operation
         references, known = [""] * len(indices), [DONE] * len(indices)
         if isinstance(result, FailedChunk):
-            known = [known_of(JobState(result.status), result.error)] * len(indices)
+            known = [known_of(CONCLUSIONS[result.status], result.error)] * len(indices)
         elif operation.reference_field or not result.is_echoed:
             judgement = judgement or result.judgement()
             if field := operation.reference_field:
                 listed = (items[0].get(field) if items else None for items in judgement.items)
                 references = [identifier(one) or "" for one in listed]
-            known = [known_of(JobState(status), error) for status, error in judgement.verdicts]
+            known = [known_of(CONCLUSIONS[status], error) for status, error in judgement.verdicts]
             if operation.kind is OperationClass.KEYED and (items := judgement.items[0]):
                 item = storable_item(operation.record_class, items[0])
                 # An integer may have more digits than orjson takes.

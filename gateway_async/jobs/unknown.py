@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.results import BatchResult
-from gateway_async.journal import JobState
+from gateway_async.journal import OrderState
 from gateway_async.journal.orders import Orders
-from gateway_async.journal.rows import NOT_DONE, Known, known_of
-from gateway_async.models.orders import OutcomeStatus, count_statuses
+from gateway_async.journal.rows import Known, known_of
+from gateway_async.journal.states import DECISIONS, Proof
+from gateway_async.models.orders import count_statuses, reference_of
+from gateway_async.models.records import RefundRecord
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.recover import Recovery
 
@@ -38,7 +40,7 @@ async def look_up(
         hold: Whether what stays unclear is held for a person; else it stays unknown.
     """
     names = {row.order.transaction_id for row in rows}
-    seen: dict[str, dict[int, JobState]] = defaultdict(dict)
+    seen: dict[str, dict[int, OrderState]] = defaultdict(dict)
     known = {row.index: row for row in rows}
     for row in await lease.read(lambda orders: orders.rows_of(names)):
         known[row.index] = row
@@ -58,7 +60,7 @@ async def look_up(
     found: dict[str, dict[int, Known]] = defaultdict(dict)
     for outcome in result:
         name, index = outcome.order.transaction_id, outcome.index
-        if index in wanted and seen[name].get(index) is JobState.UNKNOWN:
+        if index in wanted and seen[name].get(index) is OrderState.UNKNOWN:
             one = _found(outcome, hold=hold, resend=recovery.resend_absent)
             if one is not None:
                 found[name][index] = one
@@ -73,14 +75,12 @@ def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known |
         hold: Whether what stays unclear is held for a person.
         resend: Whether what was proved not to be done is new again.
     """
-    if outcome.status is OutcomeStatus.SUCCEEDED:
-        reference = getattr(outcome.record, "refund_reference_id", None) or ""
-        return Known(JobState.SUCCEEDED, reference=reference.strip())
-    is_absent = outcome.status is OutcomeStatus.NOT_SENT
-    if is_absent and resend:
-        return known_of(JobState.NEW, outcome.error)
-    held = known_of(JobState.HELD, outcome.error)
-    return held._replace(proof=NOT_DONE if is_absent else "") if hold else None
+    found = known_of(DECISIONS[outcome.status], outcome.error)
+    if found.state == OrderState.SUCCEEDED and isinstance(outcome.record, RefundRecord):
+        return found._replace(reference=reference_of(outcome.record))
+    if found.state == OrderState.NEW and not resend:
+        found = found._replace(state=OrderState.HELD, proof=Proof.NOT_DONE)
+    return found if hold or found.state != OrderState.HELD else None
 
 
 def hold_for_a_person(row: "Row") -> "Finding":
@@ -88,10 +88,10 @@ def hold_for_a_person(row: "Row") -> "Finding":
     operation = row.operation
     name = getattr(row.order, operation.identity_field)
     held = Known(
-        JobState.HELD,
+        OrderState.HELD,
         code=row.known.code,
         text=f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} "
         f"cannot be looked up, and decide (`resolve`); {row.known.text}",
         said=row.known.said,
     )
-    return {row.index: held}, {row.index: JobState.UNKNOWN}
+    return {row.index: held}, {row.index: OrderState.UNKNOWN}

@@ -25,10 +25,10 @@ from gateway_async.errors import (
 from gateway_async.jobs.orders import NewOrders
 from gateway_async.jobs.recorder import JournalRecorder
 from gateway_async.jobs.unknown import hold_for_a_person, look_up
-from gateway_async.journal import Job, JobState
+from gateway_async.journal import Job, OrderState
 from gateway_async.journal.orders import Orders
-from gateway_async.journal.rows import NEVER_SENT, Merchant, StoredChunk
-from gateway_async.journal.states import FINAL, IN_DOUBT
+from gateway_async.journal.rows import Merchant, StoredChunk
+from gateway_async.journal.states import FINAL, IN_DOUBT, STATUSES, Proof
 from gateway_async.models.orders import OutcomeStatus, status_codes
 from gateway_async.outcomes import ListedOutcomes
 
@@ -47,7 +47,7 @@ _log = logging.getLogger("gateway_async.jobs")
 
 _READ_AT_ONCE = 1000
 _MOST_REASONS = 10_000
-_FINAL = (OutcomeStatus.SUCCEEDED, OutcomeStatus.DECLINED)
+_FINAL = frozenset(STATUSES[state] for state in FINAL)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
 _CLOCKS_DIFFER_SECONDS, _LOOKS_AGAIN_SECONDS = 0.1, 1.0
 _NOT_OURS = (
@@ -273,7 +273,7 @@ class JobWork:
     async def _send_new(self, pool: WorkerPool, recorder: JournalRecorder) -> None:
         """Send the orders of a pool; with "serialize", none may follow one like it in doubt."""
         async for rows in self._lease.pages(IN_DOUBT):
-            pool.note_unknown([row.order for row in rows if row.known.proof != NEVER_SENT])
+            pool.note_unknown([row.order for row in rows if row.known.proof != Proof.NEVER_SENT])
         senders = Tasks(self._run)
         try:
             await pool.begin(senders)
@@ -299,7 +299,7 @@ class JobWork:
             hold: Whether what stays unclear is held for a person; else it stays unknown.
         """
         again, lease = 0, self._lease
-        async for rows in lease.pages((JobState.UNKNOWN,)):
+        async for rows in lease.pages((OrderState.UNKNOWN,)):
             findings: list[Finding] | None = list(map(hold_for_a_person, rows))
             if self._operation.recovered_by:
                 if self._run.is_leaving or self._gate.is_too_late or lease.lost:
@@ -353,10 +353,10 @@ class JobWork:
         is_whole = self._collection is not None or not self._run.is_leaving
 
         def why_unsent(row: "Row") -> GatewayError | None:
-            return self._reasons.get(row.index, default) if row.state is JobState.NEW else None
+            return self._reasons.get(row.index, default) if row.state is OrderState.NEW else None
 
         for span in yielded.gaps():
-            pages = self._lease.pages(tuple(JobState), span)
+            pages = self._lease.pages(tuple(OrderState), span)
             left = [row async for rows in pages for row in rows if row.index not in yielded]
             for error, grouped in groupby(left, key=why_unsent):
                 group = list(grouped)

@@ -16,6 +16,6 @@ Read it from the caller down to the tables:
 
 from gateway_async.journal.journal import Job, Journal
 from gateway_async.journal.rows import JobStatus, SliceStatus
-from gateway_async.journal.states import JobState
+from gateway_async.journal.states import OrderState
 
-__all__ = ["Job", "JobState", "JobStatus", "Journal", "SliceStatus"]
+__all__ = ["Job", "JobStatus", "Journal", "OrderState", "SliceStatus"]

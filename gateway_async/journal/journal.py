@@ -23,7 +23,7 @@ from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
 from gateway_async.journal.orders import ANYWHERE, OF_MERCHANT, Orders, find_job, read_pages
 from gateway_async.journal.rows import JobRow, JobStatus, Merchant, SliceStatus
-from gateway_async.journal.states import DECISIONS, JobState
+from gateway_async.journal.states import DECISIONS, OrderState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import DEFAULT_LEASE_SECONDS, choose, expect, is_count, is_duration
 
@@ -172,7 +172,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return read_pages(self.job(name).read, tuple(JobState), ANYWHERE)
+        return read_pages(self.job(name).read, tuple(OrderState), ANYWHERE)
 
     async def resolve(
         self, name: str, order: object, status: OutcomeStatus | str, note: str
@@ -201,7 +201,7 @@ class Journal:
         named = order if isinstance(order, list | tuple | range) else [order]
         if not named:
             raise JournalError("no order is named that could be decided on", job=name)
-        reopens = state is JobState.NEW  # only then a finished slice has something to do again
+        reopens = state is OrderState.NEW  # only then a finished slice has something to do again
 
         def decide(transaction: "Transaction") -> None:
             """Change all of them, or none; no lease is needed for that."""
@@ -330,15 +330,15 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
     lowest, highest = (0, 2**62) if job is None else (job.id, job.id)
     edges = {"lowest": lowest, "highest": highest}
     jobs = [(JobRow(*row), flag) for *row, flag in transaction.run(_JOBS, **edges).fetchall()]
-    counts = {found.id: dict.fromkeys(JobState, 0) for found, _ in jobs}
+    counts = {found.id: dict.fromkeys(OrderState, 0) for found, _ in jobs}
     for job_id, state, exceptions, count, chunks in transaction.run(_COUNTS, **edges).fetchall():
         if (of_job := counts.get(job_id)) is None:
             continue  # it was made in between
         for group in orjson.loads(exceptions) if exceptions else ():
             differing = len(group["at"]) * chunks
-            of_job[JobState(group["known"]["state"])] += differing
+            of_job[OrderState(group["known"]["state"])] += differing
             count -= differing  # noqa: PLW2901  # what is left
-        of_job[JobState(state)] += int(count)  # PostgreSQL adds decimals up
+        of_job[OrderState(state)] += int(count)  # PostgreSQL adds decimals up
     return [
         JobStatus(
             **{name: getattr(found, name) for name in ("name", "operation", *Merchant._fields)},

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Database, Transaction
     from gateway_async.journal.rows import Merchant, Row
-    from gateway_async.journal.states import JobState
+    from gateway_async.journal.states import OrderState
 
 T = TypeVar("T")
 
@@ -208,7 +208,7 @@ class Lease:
         return self.run("read the orders", lambda tx: action(self._orders(tx)))
 
     def pages(
-        self, states: "Collection[JobState]", span: range = ANYWHERE
+        self, states: "Collection[OrderState]", span: range = ANYWHERE
     ) -> "AsyncIterator[list[Row]]":
         """Yield the rows of the slice that are in some states, page by page."""
         return read_pages(self.read, states, span)

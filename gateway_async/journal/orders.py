@@ -15,11 +15,8 @@ import attrs
 from gateway_async.errors import JobNotFoundError, JournalError
 from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
 from gateway_async.journal.rows import (
-    BY_PERSON,
     CHUNK_COLUMNS,
     DONE,
-    NEVER_SENT,
-    NOT_DONE,
     ChunkState,
     JobRow,
     Known,
@@ -27,7 +24,7 @@ from gateway_async.journal.rows import (
     storable,
     written,
 )
-from gateway_async.journal.states import TRANSITIONS, JobState, Transition, sources
+from gateway_async.journal.states import TRANSITIONS, OrderState, Proof, Transition, sources
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
     Change = Callable[[Known, int], Known]  # what is known afterwards, by that and the position
     # What was found out of orders, by position; and the states, before, of all orders that it
     # rests on: a person may decide on one of them meanwhile.
-    Finding = tuple[Mapping[int, Known], Mapping[int, JobState]]
+    Finding = tuple[Mapping[int, Known], Mapping[int, OrderState]]
 
 _CHUNKS_AT_ONCE = 200
 _KEYS_AT_ONCE = 5000
@@ -87,7 +84,7 @@ _WHOLE = """ WHERE job_id = :job AND first = :first AND last = :last AND slice =
 AND exceptions = ''"""
 
 
-def _becoming(transition: Transition, target: JobState) -> str:
+def _becoming(transition: Transition, target: OrderState) -> str:
     """Write the change of a whole chunk's state, where it is in one that may become the target."""
     before = ", ".join(f"'{state}'" for state in sources(transition, target))
     return f"state = '{target}' {_WHOLE} AND state IN ({before})"
@@ -95,10 +92,10 @@ def _becoming(transition: Transition, target: JobState) -> str:
 
 _INTEND = f"""
 UPDATE gateway_chunks SET ended_at = NULL, sent = :sent, reference_list = '',
-{_becoming(Transition.INTEND, JobState.INTENT)}"""
+{_becoming(Transition.INTEND, OrderState.INTENT)}"""
 _SUCCEED = f"""
 UPDATE gateway_chunks SET ended_at = :ended_at, reference_list = :listed,
-{_becoming(Transition.CONCLUDE, JobState.SUCCEEDED)}"""
+{_becoming(Transition.CONCLUDE, OrderState.SUCCEEDED)}"""
 _WRITE = f"""
 UPDATE gateway_chunks SET {", ".join(f"{name} = :{name}" for name in CHUNK_COLUMNS[4:])}
 WHERE job_id = :job_id AND first = :first"""
@@ -118,7 +115,7 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
 
 async def read_pages(
     read: "Callable[[Callable[[Orders], list[list[Row]]]], Awaitable[list[list[Row]]]]",
-    states: "Collection[JobState]",
+    states: "Collection[OrderState]",
     span: range,
 ) -> "AsyncIterator[list[Row]]":
     """Yield the rows that are in some states, page by page.
@@ -162,7 +159,7 @@ class Orders:
     # Reading
 
     def select(
-        self, states: "Collection[JobState]", span: range = ANYWHERE, *, most: int
+        self, states: "Collection[OrderState]", span: range = ANYWHERE, *, most: int
     ) -> list[list[Row]]:
         """Return the first rows that are in some states, chunk by chunk.
 
@@ -198,7 +195,7 @@ class Orders:
     def control_refund(self) -> Row | None:
         """Return a row of any slice that succeeded and has a reference; None if none is found."""
         anywhere = attrs.evolve(self, slice_number=None)
-        for _, found in anywhere._scan((JobState.SUCCEEDED,)):  # noqa: SLF001  # its own
+        for _, found in anywhere._scan((OrderState.SUCCEEDED,)):  # noqa: SLF001  # its own
             for at, known in found:
                 if known.reference:
                     return self._rows([(at, known)])[0]
@@ -254,20 +251,20 @@ class Orders:
         """
 
         def change(known: Known, _: int) -> Known:
-            # A person's decision to send an order holds until its request ends: see `withdraw`.
-            proof = BY_PERSON if known.proof == BY_PERSON else ""
-            return Known(JobState.INTENT, proof=proof, note=known.note, sent=sent)
+            # A person's decision to send an order holds until its request ends: see `retract`.
+            proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
+            return Known(OrderState.INTENT, proof=proof, note=known.note, sent=sent)
 
         if not self._change_whole_chunk(_INTEND, indices, sent=sent):
             self._change(Transition.INTEND, indices, change)
 
-    def withdraw(self, indices: "Sequence[int]") -> None:
+    def retract(self, indices: "Sequence[int]") -> None:
         """Record that nothing of orders in flight was sent, which is proved: they are new."""
 
         def change(known: Known, _: int) -> Known:
-            return known._replace(state=JobState.NEW, sent="")
+            return known._replace(state=OrderState.NEW, sent="")
 
-        self._change(Transition.WITHDRAW, indices, change)
+        self._change(Transition.RETRACT, indices, change)
 
     def conclude(
         self,
@@ -291,7 +288,7 @@ class Orders:
             return
         found = {
             # What a reply calls an order that did not succeed is no refund of this job's.
-            index: one._replace(reference=reference) if one.state == JobState.SUCCEEDED else one
+            index: one._replace(reference=reference) if one.state == OrderState.SUCCEEDED else one
             for index, one, reference in zip(indices, known, listed, strict=True)
         }
         self._put(Transition.CONCLUDE, found, ended_at)
@@ -311,7 +308,7 @@ class Orders:
             chunks = self._chunks_at(sorted(seen), lock=True)
             if {at: known.state for at, known in pick_known(chunks, seen).items()} == {**seen}:
                 self._put(Transition.RECOVER, found)
-                renewed += sum(known.state == JobState.NEW for known in found.values())
+                renewed += sum(known.state == OrderState.NEW for known in found.values())
         return renewed
 
     def reopen(self, *, look_up: bool) -> None:
@@ -324,22 +321,22 @@ class Orders:
         states = [
             state
             for state in TRANSITIONS[Transition.REOPEN]
-            if look_up or state is not JobState.HELD
+            if look_up or state is not OrderState.HELD
         ]
         for chunk, found in self._scan(states):
-            sent = [(at, known) for at, known in found if known.proof != NEVER_SENT]
+            sent = [(at, known) for at, known in found if known.proof != Proof.NEVER_SENT]
             self._write([chunk], {at: _reopened(known) for at, known in sent})
 
-    def resolve(self, positions: "Sequence[int]", state: JobState, note: str) -> None:
+    def resolve(self, positions: "Sequence[int]", state: OrderState, note: str) -> None:
         """Record what a person decided on unknown or held orders."""
         text = f"decided by a person: {note}"
-        decided = Known(state, text=text, proof=BY_PERSON, note=storable(note))
+        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=storable(note))
         self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
     # Chunks
 
     def _scan(
-        self, states: "Collection[JobState]", span: range = ANYWHERE
+        self, states: "Collection[OrderState]", span: range = ANYWHERE
     ) -> "Iterator[tuple[ChunkState, list[tuple[int, Known]]]]":
         """Yield chunks with orders of these positions and states, and what is known of those."""
         listed, start = f",{','.join(states)},", span.start
@@ -388,7 +385,7 @@ class Orders:
             new = found[index]
             texts: dict[str, Any] = {name: storable(getattr(new, name)) for name in _TEXTS}
             texts |= {"item": new.item or known.item, "note": new.note or known.note}
-            if new.state == JobState.NEW and known.proof != NEVER_SENT:
+            if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT:
                 texts["proof"] = ""  # no person was shown a refund that the gateway lists by now
             ended = known.ended_at if ended_at is None else ended_at
             return known._replace(state=new.state, ended_at=ended, **texts)
@@ -407,11 +404,11 @@ class Orders:
         for at in positions:
             found = known.get(at, Known("not there"))
             new[at] = change(found, at)
-            if found.state in sources(transition, JobState(new[at].state)):
+            if found.state in sources(transition, OrderState(new[at].state)):
                 continue
             name = self.job.name
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
-            is_early = transition is Transition.RESOLVE and found.state == JobState.INTENT
+            is_early = transition is Transition.RESOLVE and found.state == OrderState.INTENT
             advice = ": run the job again first" if is_early else ""
             raise JournalError(
                 f"job {name!r}: cannot {transition} orders {min(positions)} to {max(positions)}: "
@@ -444,6 +441,6 @@ def pick_known(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> di
 
 def _reopened(known: Known) -> Known:
     """Return what is known of an order when another lease begins."""
-    text = f"{_EARLIER}{known.text}" if known.proof == NOT_DONE else known.text
-    text = _INTERRUPTED if known.state == JobState.INTENT else text
-    return known._replace(state=JobState.UNKNOWN, text=text, proof="")
+    text = f"{_EARLIER}{known.text}" if known.proof == Proof.NOT_DONE else known.text
+    text = _INTERRUPTED if known.state == OrderState.INTENT else text
+    return known._replace(state=OrderState.UNKNOWN, text=text, proof="")

@@ -22,7 +22,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.journal.states import FINAL, UNFINISHED, JobState
+from gateway_async.journal.states import UNFINISHED, OrderState, Proof, status_of
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
 from gateway_async.operations import OperationClass
 from gateway_async.outcomes import Exchange, ListedOutcomes, Outcome, Sending
@@ -31,14 +31,7 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
     from gateway_async.signing import Credentials
 
-# The proof of a held order that was not done: it may be sent again once a person says so.
-NOT_DONE = "not done"
-# The proof of a held order of which nothing was sent, since the gateway lists a refund like it, or
-# another job pays it.
-NEVER_SENT = "alike"
-# The proof of an order on which a person decided; of a new one, of which nothing was sent before.
-BY_PERSON = "operator"  # as version 2 wrote it
-
+_IN_FLIGHT = "it was in flight when its process ended, or still is"
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
 
@@ -59,8 +52,7 @@ class Known(NamedTuple):
         text: Why it is in this state.
         said: The gateway's own text, where it gave a status without a meaning.
         reference: The gateway's own name of what was done; see `Operation.reference_field`.
-        proof: Why a held order may be sent after all, or who decided: `NOT_DONE`,
-            `NEVER_SENT`, `BY_PERSON`, or empty.
+        proof: What is proved or decided, as `Proof` has it; or empty.
         note: Why a person decided, if one did.
         item: What the reply says of a payout, as JSON, without secrets.
         ended_at: When its last request ended, in seconds since the epoch; None if not known.
@@ -84,9 +76,9 @@ class Known(NamedTuple):
     listed_date: str = ""
 
 
-def known_of(state: JobState, error: GatewayError | None) -> Known:
+def known_of(state: OrderState, error: GatewayError | None) -> Known:
     """Return what the journal keeps of an order whose request ended, or that was looked up."""
-    if state is JobState.SUCCEEDED:
+    if state is OrderState.SUCCEEDED:
         return DONE
     said, is_rejected = getattr(error, "text", ""), isinstance(error, RejectedError)
     return Known(
@@ -103,7 +95,7 @@ def noted(references: Mapping[str, frozenset[str]], marker_prefix: str | None) -
     return orjson.dumps({"references": before, "marker": marker_prefix}).decode()
 
 
-DONE = Known(JobState.SUCCEEDED)
+DONE = Known(OrderState.SUCCEEDED)
 
 
 CHUNK_COLUMNS = (
@@ -199,19 +191,14 @@ class Row:
     operation: "Operation"
 
     @property
-    def state(self) -> JobState:
+    def state(self) -> OrderState:
         """The state of the order."""
-        return JobState(self.known.state)
+        return OrderState(self.known.state)
 
     @property
     def status(self) -> OutcomeStatus:
         """The status of its outcome."""
-        state, proof = self.known.state, self.known.proof
-        if state in FINAL:
-            return OutcomeStatus(state)
-        is_not_done = state == JobState.HELD and proof in (NOT_DONE, NEVER_SENT)
-        is_unsent = state == JobState.NEW or is_not_done
-        return OutcomeStatus.NOT_SENT if is_unsent else OutcomeStatus.UNKNOWN
+        return status_of(self.state, self.known.proof)
 
     def outcome(self, *, taken_at: float | None = None) -> Outcome[Any, Any]:
         """Make its outcome.
@@ -265,27 +252,29 @@ def _sending(sent: str, ended_at: float | None) -> Sending:
 
 
 def _error_of(row: Row) -> GatewayError | None:
-    known, said = row.known, {"code": row.known.code, "text": row.known.said}
-    error: GatewayError | None = None
-    if row.state is JobState.DECLINED:
-        text = known.text or "the gateway declined it"
-        said_by_gateway = "" if known.proof == BY_PERSON else known.text
-        error = RejectedError(text, code=known.code, text=said_by_gateway)
-    elif row.state is JobState.NEW:
-        error = NotSentError(known.text or "the job has not come to it yet")
-    elif row.state is JobState.INTENT:
-        error = OutcomeUnknownError("it was in flight when its process ended, or still is")
-    elif known.proof == NEVER_SENT and row.operation.kind is OperationClass.KEYED:
-        error = DuplicateOrderError(known.text)
-    elif row.status is OutcomeStatus.NOT_SENT and known.proof == NEVER_SENT:
-        date = datetime.fromisoformat(known.listed_date) if known.listed_date else None
-        reference = known.listed_reference
-        error = AlikeRefundError(known.text, reference=reference, refund_date=date)
-    elif row.status is OutcomeStatus.NOT_SENT:
-        error = NotDoneError(known.text or "it was looked up, and was not done", **said)
-    elif row.status is OutcomeStatus.UNKNOWN:
-        error = OutcomeUnknownError(known.text or "its outcome is not known", **said)
-    return error
+    known, text = row.known, row.known.text
+    if row.status is OutcomeStatus.SUCCEEDED:
+        return None
+    if row.status is OutcomeStatus.DECLINED:
+        said = "" if known.proof == Proof.BY_PERSON else text
+        return RejectedError(text or "the gateway declined it", code=known.code, text=said)
+    if row.status is OutcomeStatus.UNKNOWN:
+        default = _IN_FLIGHT if row.state is OrderState.INTENT else "its outcome is not known"
+        return OutcomeUnknownError(text or default, code=known.code, text=known.said)
+    return _unsent_error_of(row)
+
+
+def _unsent_error_of(row: Row) -> GatewayError:
+    known, text = row.known, row.known.text
+    if row.state is OrderState.NEW:
+        return NotSentError(text or "the job has not come to it yet")
+    if known.proof == Proof.NOT_DONE:
+        default = "it was looked up, and was not done"
+        return NotDoneError(text or default, code=known.code, text=known.said)
+    if row.operation.kind is OperationClass.KEYED:
+        return DuplicateOrderError(text)
+    date = datetime.fromisoformat(known.listed_date) if known.listed_date else None
+    return AlikeRefundError(text, reference=known.listed_reference, refund_date=date)
 
 
 @attrs.frozen
@@ -389,7 +378,7 @@ class JobStatus:
     imported: bool
     is_cut: bool
     total: int
-    counts: Mapping[JobState, int]
+    counts: Mapping[OrderState, int]
     is_running: bool
 
     @property

@@ -1,4 +1,4 @@
-"""What an order of a job can be, and how that may change: one table. Pure.
+"""What an order of a job can be, which outcome that is, and how it may change: tables. Pure.
 
 A state changes only as `TRANSITIONS` says, and every write checks that inside its transaction. An
 order that may have been sent becomes `new` again only by a proof or a decision.
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from gateway_async.models.orders import OutcomeStatus
 
 
-class JobState(StrEnum):
+class OrderState(StrEnum):
     """What the journal knows of one order."""
 
     NEW = "new"
@@ -33,33 +33,74 @@ class JobState(StrEnum):
     """It waits for a person, or for a look-up of the next run, where one can show more."""
 
 
-UNFINISHED = frozenset({JobState.NEW, JobState.INTENT, JobState.UNKNOWN})
+UNFINISHED = frozenset({OrderState.NEW, OrderState.INTENT, OrderState.UNKNOWN})
 """The states in which a run still has something to do; what is held waits for the next one."""
 
-FINAL = frozenset({JobState.SUCCEEDED, JobState.DECLINED})
+FINAL = frozenset({OrderState.SUCCEEDED, OrderState.DECLINED})
 """The states that the gateway or a person gave for good: no transition leaves them."""
 
-IN_DOUBT = frozenset({JobState.INTENT, JobState.UNKNOWN, JobState.HELD})
+IN_DOUBT = frozenset({OrderState.INTENT, OrderState.UNKNOWN, OrderState.HELD})
 """The states of an order that was sent, or nearly, and may have been done or not.
 
-It may also be held before it was sent; then its proof is `NEVER_SENT`.
+It may also be held before it was sent; then its proof is `Proof.NEVER_SENT`.
 """
 
-MAY_BE_LISTED = frozenset({JobState.INTENT, JobState.UNKNOWN, JobState.SUCCEEDED})
+MAY_BE_LISTED = frozenset({OrderState.INTENT, OrderState.UNKNOWN, OrderState.SUCCEEDED})
 """The states of an order that may have made a refund which the gateway lists.
 
 Not what is held: it may never have been sent, and would excuse a refund that was made elsewhere.
 """
 
-DECISIONS: Mapping[str, JobState] = MappingProxyType(
+
+class Proof(StrEnum):
+    """What the journal knows of an order beside its state, as it stands in the database."""
+
+    NOT_DONE = "not done"
+    """It is held, and was looked up and not done: it may be sent again once a person says so."""
+
+    NEVER_SENT = "alike"
+    """It is held, and was never sent: a refund like it is listed, or another job pays it."""
+
+    BY_PERSON = "operator"
+    """A person decided on it; if it is new, nothing of it was sent before."""
+
+
+STATUSES: Mapping[OrderState, OutcomeStatus] = MappingProxyType(
     {
-        OutcomeStatus.SUCCEEDED: JobState.SUCCEEDED,
-        OutcomeStatus.DECLINED: JobState.DECLINED,
-        OutcomeStatus.NOT_SENT: JobState.NEW,
-        OutcomeStatus.UNKNOWN: JobState.HELD,
+        OrderState.NEW: OutcomeStatus.NOT_SENT,
+        OrderState.INTENT: OutcomeStatus.UNKNOWN,
+        OrderState.SUCCEEDED: OutcomeStatus.SUCCEEDED,
+        OrderState.DECLINED: OutcomeStatus.DECLINED,
+        OrderState.UNKNOWN: OutcomeStatus.UNKNOWN,
+        OrderState.HELD: OutcomeStatus.UNKNOWN,
     }
 )
-"""What a person can decide, and the state of the order after that."""
+"""The outcome status of an order in each state, unless something is proved; see `status_of`."""
+
+CONCLUSIONS: Mapping[OutcomeStatus, OrderState] = MappingProxyType(
+    {
+        OutcomeStatus.SUCCEEDED: OrderState.SUCCEEDED,
+        OutcomeStatus.DECLINED: OrderState.DECLINED,
+        OutcomeStatus.UNKNOWN: OrderState.UNKNOWN,
+    }
+)
+"""What an order becomes when its request ends, by the status of its outcome."""
+
+DECISIONS: Mapping[str, OrderState] = MappingProxyType(
+    {
+        OutcomeStatus.SUCCEEDED: OrderState.SUCCEEDED,
+        OutcomeStatus.DECLINED: OrderState.DECLINED,
+        OutcomeStatus.NOT_SENT: OrderState.NEW,
+        OutcomeStatus.UNKNOWN: OrderState.HELD,
+    }
+)
+"""What an order in doubt becomes when a person or a look-up decides on it, likewise."""
+
+
+def status_of(state: OrderState, proof: str) -> OutcomeStatus:
+    """Return the outcome status of an order; a held one may be proved not to be done."""
+    is_not_done = state is OrderState.HELD and proof in {Proof.NOT_DONE, Proof.NEVER_SENT}
+    return OutcomeStatus.NOT_SENT if is_not_done else STATUSES[state]
 
 
 class Transition(StrEnum):
@@ -71,7 +112,7 @@ class Transition(StrEnum):
     HOLD = "hold"
     """A person decides first: the gateway lists a refund like it, or another job pays it."""
 
-    WITHDRAW = "withdraw"
+    RETRACT = "retract"
     """It is proved that nothing of it was sent."""
 
     CONCLUDE = "conclude"
@@ -87,23 +128,25 @@ class Transition(StrEnum):
     """A person decided."""
 
 
-_NEW, _INTENT, _SUCCEEDED, _DECLINED, _UNKNOWN, _HELD = JobState
-_RESOLVED = frozenset({_SUCCEEDED, _DECLINED, _HELD, _NEW})
+_DECIDED = frozenset(DECISIONS.values())
 
-TRANSITIONS: Mapping[Transition, Mapping[JobState, frozenset[JobState]]] = MappingProxyType(
+TRANSITIONS: Mapping[Transition, Mapping[OrderState, frozenset[OrderState]]] = MappingProxyType(
     {
-        Transition.INTEND: {_NEW: frozenset({_INTENT})},
-        Transition.HOLD: {_NEW: frozenset({_HELD})},
-        Transition.WITHDRAW: {_INTENT: frozenset({_NEW})},
-        Transition.CONCLUDE: {_INTENT: frozenset({_SUCCEEDED, _DECLINED, _UNKNOWN})},
-        Transition.REOPEN: {_INTENT: frozenset({_UNKNOWN}), _HELD: frozenset({_UNKNOWN})},
-        Transition.RECOVER: {_UNKNOWN: _RESOLVED},
-        Transition.RESOLVE: {_UNKNOWN: _RESOLVED, _HELD: _RESOLVED},
+        Transition.INTEND: {OrderState.NEW: frozenset({OrderState.INTENT})},
+        Transition.HOLD: {OrderState.NEW: frozenset({OrderState.HELD})},
+        Transition.RETRACT: {OrderState.INTENT: frozenset({OrderState.NEW})},
+        Transition.CONCLUDE: {OrderState.INTENT: frozenset(CONCLUSIONS.values())},
+        Transition.REOPEN: {
+            OrderState.INTENT: frozenset({OrderState.UNKNOWN}),
+            OrderState.HELD: frozenset({OrderState.UNKNOWN}),
+        },
+        Transition.RECOVER: {OrderState.UNKNOWN: _DECIDED},
+        Transition.RESOLVE: {OrderState.UNKNOWN: _DECIDED, OrderState.HELD: _DECIDED},
     }
 )
 """For each transition, what each state may become by it."""
 
 
-def sources(transition: Transition, target: JobState) -> tuple[JobState, ...]:
+def sources(transition: Transition, target: OrderState) -> tuple[OrderState, ...]:
     """Return the states that a transition may turn into the target."""
     return tuple(state for state, to in TRANSITIONS[transition].items() if target in to)

@@ -17,8 +17,8 @@ from gateway_async.errors import GatewayError, InvalidOrderError, JobConflictErr
 from gateway_async.journal.codec import BLOCK, codec_of, differing_fields, lookup_key
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.orders import OF_MERCHANT, Orders, find_job
-from gateway_async.journal.rows import NEVER_SENT, JobRow, Known
-from gateway_async.journal.states import JobState
+from gateway_async.journal.rows import JobRow, Known
+from gateway_async.journal.states import OrderState, Proof
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
@@ -225,9 +225,9 @@ class Submission:
                         "its own",
                         job=self.job.name,
                     )
-                if state == JobState.NEW:
+                if state == OrderState.NEW:
                     text = f"job {self.job.name!r} pays it; decide whether it is paid again"
-                    held = Known(JobState.HELD, text=text, proof=NEVER_SENT)
+                    held = Known(OrderState.HELD, text=text, proof=Proof.NEVER_SENT)
                     Orders(transaction, find_job(transaction, name)).hold({at: held})
         add = _ADD_SLICES if self.slice_size else _ADD_SLICE
         transaction.run(add, job=job.id, slice=0, total=total)

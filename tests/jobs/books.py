@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway_async import GatewayClient, Outcome, RecoveryPolicy
 from gateway_async.errors import NotSentError
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from tests.memory import HttpRequest, HttpResponse, put_transport
 
@@ -43,7 +43,7 @@ async def kept(journal: Journal, name: str = "job") -> list[Outcome[Any, Any]]:
     return [outcome async for outcome in journal.outcomes(name)]
 
 
-async def counts(journal: Journal, name: str = "job") -> dict[JobState, int]:
+async def counts(journal: Journal, name: str = "job") -> dict[OrderState, int]:
     """Return how many orders are in each state that has any."""
     status = await journal.status(name)
     return {state: count for state, count in status.counts.items() if count}

@@ -7,7 +7,7 @@ import pytest
 
 from gateway_async import ConfigurationError, Credentials, GatewayClient, HmacSigner
 from gateway_async.errors import JobConflictError, JobNotFoundError
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
@@ -55,7 +55,7 @@ async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Jo
         await _refused(stranger.refund(given, job=job), "merchant_id is 'M1'")
         await _refused(stranger.resume(job), "'M2'")
     assert sandbox.requests.total() == 0
-    assert await counts(journal) == {JobState.SUCCEEDED: 4}
+    assert await counts(journal) == {OrderState.SUCCEEDED: 4}
 
 
 @pytest.mark.parametrize("sends", [False, True], ids=["kept", "in doubt"])

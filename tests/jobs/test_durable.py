@@ -14,7 +14,7 @@ from gateway_async import BatchPolicy, Dialect
 from gateway_async.errors import JournalError
 from gateway_async.jobs.recorder import JournalIntent
 from gateway_async.jobs.work import JobWork
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, Interposed, counts, kept
 from tests.journal.tables import Tables, on_a_file
@@ -51,7 +51,7 @@ async def test_no_intent_is_recorded_of_a_request_that_waits_for_others(journal:
     while held.most < policy.concurrency:
         await counts(journal)
     for _ in range(3):  # after a kill, the others are just sent
-        assert await counts(journal) == {JobState.INTENT: 8, JobState.NEW: 12}
+        assert await counts(journal) == {OrderState.INTENT: 8, OrderState.NEW: 12}
     batch.cancel()
     with pytest.raises(asyncio.CancelledError):
         await batch

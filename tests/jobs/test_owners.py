@@ -11,9 +11,10 @@ import pytest
 
 from gateway_async import GatewayClient
 from gateway_async.errors import JobBusyError, LeaseLostError
-from gateway_async.journal import JobState, Journal, leases
+from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
-from gateway_async.journal.rows import NOT_DONE, noted
+from gateway_async.journal.rows import noted
+from gateway_async.journal.states import Proof
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, Interposed, counts
 from tests.journal.tables import Tables, on_a_file, submitted
@@ -121,8 +122,8 @@ async def test_one_that_waits_goes_on_once_the_other_has_ended(
 
 async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables: Tables) -> None:
     await submitted(journal)
-    for position, state in enumerate(JobState):
-        tables.put(position, state=state, text="why", proof=NOT_DONE)
+    for position, state in enumerate(OrderState):
+        tables.put(position, state=state, text="why", proof=Proof.NOT_DONE)
     await journal.job("job").take()
     assert [(known.state, known.text) for known in tables.known()] == [
         ("new", "why"),
@@ -265,7 +266,7 @@ async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
     gateway = make()
 
     async def decide(_: object) -> None:
-        if (await counts(other)).get(JobState.UNKNOWN) == 2:
+        if (await counts(other)).get(OrderState.UNKNOWN) == 2:
             await other.resolve("job", 1, "succeeded", "it is this one")
 
     Interposed(gateway, after=decide)

@@ -18,7 +18,7 @@ from gateway_async import (
     PayoutResult,
     RetryPolicy,
 )
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import counts
@@ -85,7 +85,7 @@ async def test_a_payout_in_doubt_is_held(sandbox: Sandbox, make: Make, journal: 
     sandbox.faults.add("payout", ResetBeforeEffect(times=2))
     result = await gateway.payouts(orders, job=journal.job("job"))
     assert statuses(result) == [UNKNOWN] * 3 + [SUCCEEDED] * 3
-    assert await counts(journal) == {JobState.HELD: 3, JobState.SUCCEEDED: 3}
+    assert await counts(journal) == {OrderState.HELD: 3, OrderState.SUCCEEDED: 3}
     for _ in range(2):  # a later run neither sends it again nor lets it go
         result = await gateway.resume(journal.job("job"))
         assert statuses(result) == [UNKNOWN] * 3 + [SUCCEEDED] * 3

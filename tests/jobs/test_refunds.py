@@ -18,7 +18,7 @@ from gateway_async import (
     RefundOrder,
 )
 from gateway_async.errors import AlikeRefundError
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from tests import postgres
@@ -89,7 +89,7 @@ async def test_the_lost_refund_of_a_job_of_one_order_is_settled_by_a_person(
     (done,) = await gateway.refund([other])
     sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     (lost,) = result = await gateway.refund([order], job=job)
-    assert await counts(journal) == {JobState.HELD: 1}
+    assert await counts(journal) == {OrderState.HELD: 1}
 
     # A job does not note which of its orders are alone in their transaction.
     for given, reason in ((result, "decide (`resolve`)"), ([lost, done], "the whole result")):
@@ -133,7 +133,7 @@ async def test_what_cannot_be_settled_is_held_with_the_evidence_until_a_run_that
     sandbox.faults.add("search_refunds", EmptyLookUp())
     result = await make(policy=ONE_BY_ONE).refund(orders, job=journal.job("job"))
     check_conserved(result, orders)
-    assert await counts(journal) == {JobState.SUCCEEDED: 4, JobState.HELD: 2}
+    assert await counts(journal) == {OrderState.SUCCEEDED: 4, OrderState.HELD: 2}
     for outcomes in (result, await kept(journal)):
         assert statuses(outcomes) == [UNKNOWN] * 2 + [SUCCEEDED] * 4
         for outcome in outcomes[:2]:
@@ -158,9 +158,9 @@ async def test_what_the_evidence_fails_on_is_never_new_again(
     result = await gateway.refund(orders, job=journal.job("job"))
     check_conserved(result, orders)
     assert statuses(result) == [UNKNOWN, UNKNOWN, NOT_SENT, NOT_SENT]
-    assert await counts(journal) == {JobState.HELD: 2, JobState.NEW: 2}
+    assert await counts(journal) == {OrderState.HELD: 2, OrderState.NEW: 2}
     await make(recovery=MARKER).resume(journal.job("job"))
-    assert await counts(journal) == {JobState.HELD: 2, JobState.SUCCEEDED: 2}
+    assert await counts(journal) == {OrderState.HELD: 2, OrderState.SUCCEEDED: 2}
     assert effects(sandbox, orders) == [0, 0, 1, 1]
 
 
@@ -185,7 +185,7 @@ async def test_the_same_orders_under_another_name_are_held_until_a_person_decide
             assert reference in str(error)
             assert "until you decide" in str(error)
     assert effects(sandbox, orders) == [1] * 6
-    assert await counts(journal, "second") == {JobState.HELD: 4, JobState.SUCCEEDED: 2}
+    assert await counts(journal, "second") == {OrderState.HELD: 4, OrderState.SUCCEEDED: 2}
     await other.resolve("second", orders[0], "not_sent", "another one is meant")
     await other.resolve("second", orders[1], "declined", "the first job did it")
     expected = [SUCCEEDED, DECLINED, NOT_SENT, NOT_SENT, SUCCEEDED, SUCCEEDED]
@@ -232,12 +232,12 @@ async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn
 
     async def refuse_refunds(message: HttpRequest) -> None:
         if message.path.endswith("/refund"):
-            assert (await counts(journal, "second"))[JobState.INTENT] == decided
+            assert (await counts(journal, "second"))[OrderState.INTENT] == decided
             await refuse()
 
     Interposed(refusing, before=refuse_refunds)
     await refusing.resume(journal.job("second"))
-    assert (await counts(journal, "second"))[JobState.NEW] == decided
+    assert (await counts(journal, "second"))[OrderState.NEW] == decided
     result = await make().resume(journal.job("second"))
     assert result.counts[SUCCEEDED] == decided
     assert effects(sandbox, orders) == [2] * decided + [1] * (2 - decided)
@@ -280,7 +280,7 @@ async def test_a_backup_or_a_replica_that_lacks_the_last_commits_moves_no_money_
                 check_books(sandbox, result.succeeded)
                 assert statuses(result) == [SUCCEEDED] * turns + [NOT_SENT] * (8 - turns)
                 assert all(isinstance(one.error, AlikeRefundError) for one in result.not_sent)
-            assert (await counts(journal)).get(JobState.HELD) == 8 - turns
+            assert (await counts(journal)).get(OrderState.HELD) == 8 - turns
     assert effects(sandbox, orders) == [1] * 8
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway_async import BatchPolicy, GatewayClient
 from gateway_async.batching.runner import Tasks
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from tests.jobs.books import RESENDING, Interposed, counts, kept, refuse, sent
@@ -48,7 +48,7 @@ async def _check_after(
     for status in await journal.jobs():
         if status.name == name:
             assert not status.is_running
-            assert status.counts[JobState.INTENT] == 0
+            assert status.counts[OrderState.INTENT] == 0
             check_books(sandbox, await kept(journal, name))
     assert (await gateway.refund(orders, job=journal.job(name))).ok
     assert effects(sandbox, orders) == [1] * len(orders)
@@ -93,7 +93,7 @@ async def test_a_second_cancel_ends_drain(sandbox: Sandbox, make: Make, journal:
     task.cancel()
     await asyncio.wait({task}, timeout=20)
     assert task.cancelled()
-    assert await counts(journal) == {JobState.UNKNOWN: 4, JobState.NEW: 2}
+    assert await counts(journal) == {OrderState.UNKNOWN: 4, OrderState.NEW: 2}
     sandbox.faults.clear()
     await _check_after(sandbox, make(recovery=RESENDING), journal, "job", orders)
 
@@ -146,9 +146,9 @@ async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
     gateway = make(policy=BatchPolicy(concurrency=4, chunk_size=2), limiter=turnstile)
     batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
     await turnstile.let(4, until_asked=8)  # each chunk's look-up
-    assert await counts(journal) == {JobState.NEW: 8}
+    assert await counts(journal) == {OrderState.NEW: 8}
     await turnstile.let(1)
-    while await counts(journal) != {JobState.NEW: 6, JobState.SUCCEEDED: 2}:  # noqa: ASYNC110  # see above
+    while await counts(journal) != {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}:  # noqa: ASYNC110  # see above
         await asyncio.sleep(0)
     batch.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -156,7 +156,7 @@ async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
     result = cancelled.value.outcome  # type: ignore[attr-defined]  # the batch's result
     check_conserved(result, orders)
     assert (result.counts[SUCCEEDED], result.counts[NOT_SENT]) == (2, 6)
-    assert await counts(journal) == {JobState.NEW: 6, JobState.SUCCEEDED: 2}
+    assert await counts(journal) == {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}
     assert (await make().resume(journal.job("job"))).ok
     assert effects(sandbox, orders) == [1] * 8
 
@@ -171,19 +171,19 @@ async def test_a_request_that_is_tried_again_is_intended_only_when_it_is_sent(
     async def refuse_the_first(_: object) -> None:
         nonlocal tries
         tries += 1
-        assert await counts(journal) == {JobState.INTENT: 2}
+        assert await counts(journal) == {OrderState.INTENT: 2}
         if tries == 1:
             await refuse()
 
     Interposed(gateway, before=refuse_the_first)
     batch = asyncio.create_task(gateway.capture(orders, job=journal.job("job")))
     await turnstile.let(1, until_asked=2)
-    assert await counts(journal) == {JobState.NEW: 2}
+    assert await counts(journal) == {OrderState.NEW: 2}
     if is_cancelled:
         batch.cancel()
         with pytest.raises(asyncio.CancelledError):
             await batch
-        assert await counts(journal) == {JobState.NEW: 2}
+        assert await counts(journal) == {OrderState.NEW: 2}
         batch = asyncio.ensure_future(make().resume(journal.job("job")))
     await turnstile.let(1)
     assert (await batch).ok

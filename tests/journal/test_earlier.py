@@ -18,7 +18,7 @@ import pytest
 
 from gateway_async import NotDoneError, RecoveryPolicy
 from gateway_async.errors import JobConflictError, JournalError
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import ChunkState
 from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, MemoryTransport, client_over
@@ -202,7 +202,7 @@ def test_an_upgrade_that_fails_changes_nothing_and_keeps_a_copy(path: Path) -> N
 
     async def held() -> int:
         async with Journal.open(f"sqlite:///{path}") as journal:
-            return (await journal.status("held")).counts[JobState.HELD]
+            return (await journal.status("held")).counts[OrderState.HELD]
 
     before = path.read_bytes()
     with closing(sqlite3.connect(path)) as file, file:
@@ -262,7 +262,7 @@ async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_
         words = (
             "'new two': .* unexpected .* 'urgency'.*; finish the job with the release that stored"
         )
-        assert (await journal.status(job.name)).counts[JobState.NEW] == 3
+        assert (await journal.status(job.name)).counts[OrderState.NEW] == 3
         for refused in (
             gateway.resume(job, slice_number=1),
             gateway.submit("refund", orders, job=job),

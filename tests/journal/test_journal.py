@@ -21,8 +21,8 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     RejectedError,
 )
-from gateway_async.journal import JobState, Journal
-from gateway_async.journal.rows import NOT_DONE
+from gateway_async.journal import Journal, OrderState
+from gateway_async.journal.states import Proof
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
 from tests.journal.tables import Tables, pages_of, submit, submitted
@@ -136,7 +136,7 @@ async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
     assert (two.name, two.total, two.done, two.is_running) == ("a", 3, True, True)
     assert two == await journal.status("a")
     assert before < one.created_at <= two.created_at < before + timedelta(minutes=2)
-    assert set(one.counts) == set(JobState)
+    assert set(one.counts) == set(OrderState)
 
 
 async def test_orders_that_differ_alike_in_several_chunks_are_counted(
@@ -147,9 +147,9 @@ async def test_orders_that_differ_alike_in_several_chunks_are_counted(
     tables.put(2, 3, 8, state="succeeded")
     counts = (await journal.status("job")).counts
     assert {state: count for state, count in counts.items() if count} == {
-        JobState.NEW: 7,
-        JobState.HELD: 2,
-        JobState.SUCCEEDED: 3,
+        OrderState.NEW: 7,
+        OrderState.HELD: 2,
+        OrderState.SUCCEEDED: 3,
     }
 
 
@@ -173,8 +173,8 @@ KNOWN: list[tuple[str, dict[str, str], str, type[Exception | None], str]] = [
     ("declined", {"code": "V1", "text": "no"}, "declined", RejectedError, "no"),
     ("unknown", {"text": "lost"}, "unknown", OutcomeUnknownError, "lost"),
     ("held", {"text": "unclear"}, "unknown", OutcomeUnknownError, "unclear"),
-    ("held", {"text": "absent", "proof": NOT_DONE}, "not_sent", NotDoneError, "absent"),
-    ("unknown", {"proof": NOT_DONE}, "unknown", OutcomeUnknownError, ""),
+    ("held", {"text": "absent", "proof": Proof.NOT_DONE}, "not_sent", NotDoneError, "absent"),
+    ("unknown", {"proof": Proof.NOT_DONE}, "unknown", OutcomeUnknownError, ""),
 ]
 
 
@@ -209,7 +209,7 @@ async def test_an_operator_decides(journal: Journal, tables: Tables) -> None:
     await submitted(journal)
     for before, order in (("unknown", refunds(10)[4]), ("held", 4)):
         for status, after, text in DECISIONS:
-            tables.put(4, state=before, proof=NOT_DONE)
+            tables.put(4, state=before, proof=Proof.NOT_DONE)
             await journal.resolve("job", order, status, "seen in the portal")
             assert tables.states() == ["new"] * 4 + [after] + ["new"] * 5
             assert tables.known()[4].note == "seen in the portal"

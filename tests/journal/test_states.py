@@ -6,14 +6,14 @@ import pytest
 
 from gateway_async import NotSentError
 from gateway_async.errors import JournalError
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import refunds
 
-WANTED = {"intend": "new", "hold": "new", "conclude": "intent", "withdraw": "intent"}
+WANTED = {"intend": "new", "hold": "new", "conclude": "intent", "retract": "intent"}
 CHANGES: list[tuple[str, dict[str, Any]]] = [
-    *((move, {"state": each}) for move in WANTED for each in JobState if each != WANTED[move])
+    *((move, {"state": each}) for move in WANTED for each in OrderState if each != WANTED[move])
 ]
 
 
@@ -29,7 +29,7 @@ async def test_orders_in_another_state_change_nothing(
         if (asked.operation.name == "refund") == (WANTED[move] == "intent"):
             tables.put(*at, **change)
             known[:] = tables.known()
-        if move == "withdraw" and asked.operation.name == "refund":
+        if move == "retract" and asked.operation.name == "refund":
             raise NotSentError("nothing was sent")
         listed = {"refund_amount": "1.00", "refund_reference_id": "r", "refund_status": "1"}
         if move == "hold" and asked.operation.name == "search_refunds":

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import attrs
 
 from gateway_async import OutcomeStatus
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from tests import nursery
 from tests.kills.gateway import Gateway, make_gateway
 from tests.kills.plans import STEPS, UNNAMED, Kill, Plan
@@ -128,12 +128,12 @@ class Running:
             counts = (await journal.status(job)).counts
         *before, last = self.told
         tally.update(str(one.status) for one in last)
-        tally["held"] += counts[JobState.HELD]
+        tally["held"] += counts[OrderState.HELD]
         earlier = [one for told in before for one in told]
-        in_flight = counts[JobState.INTENT]
+        in_flight = counts[OrderState.INTENT]
         found = judge(self.gateway.books(), kept, last, earlier, in_flight=in_flight)
         unknown = sum(one.status is OutcomeStatus.UNKNOWN for one in kept)
-        if unknown > counts[JobState.UNKNOWN] + counts[JobState.HELD]:
+        if unknown > counts[OrderState.UNKNOWN] + counts[OrderState.HELD]:
             text = f"{unknown} orders are unknown, and the journal knows of {counts}"
             found.append((Wrong.REPORTED, text))
         return [(str(kind), text) for kind, text in found]

@@ -9,7 +9,7 @@ JOURNAL_WORK = {
     "keep what is about to be sent": "intent",
     "keep the outcomes": "conclude",
     "keep what was found out": "finding",
-    "keep that nothing was sent": "withdraw",
+    "keep that nothing was sent": "retract",
     "hold orders": "hold",
     "cannot take": "take",
     "cannot submit": "import",

@@ -23,7 +23,7 @@ from gateway_async import (
     PaymentState,
     RecoveryPolicy,
 )
-from gateway_async.journal import JobState, Journal
+from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import MemoryTransport, client_over, listing
 from tests.orders import Make, as_sent, client_of, orders_for, refunds, seeded
@@ -430,7 +430,7 @@ async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_
         while unknown < 3:
             await asyncio.sleep(0.01)  # a journal has no event for it
             jobs = await journal.jobs()
-            unknown = jobs[0].counts[JobState.UNKNOWN] if jobs else 0
+            unknown = jobs[0].counts[OrderState.UNKNOWN] if jobs else 0
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running

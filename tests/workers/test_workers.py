@@ -13,7 +13,7 @@ from gateway_async.errors import (
     JobConflictError,
     JobNotFoundError,
 )
-from gateway_async.journal import JobState, JobStatus, Journal
+from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency, Status
 from gateway_async.workers import SliceEnd, Workers
@@ -43,7 +43,7 @@ async def test_a_job_is_cut_handed_over_run_once_watched_and_told(
     assert [(each.settled, each.done) for each in seen] == [
         *((0, False), (4, False), (8, False), (10, True))
     ]
-    assert seen[-1].total == seen[-1].counts[JobState.SUCCEEDED] == 10
+    assert seen[-1].total == seen[-1].counts[OrderState.SUCCEEDED] == 10
     before = sandbox.requests.total()
     assert await jobs.run_slice("job", 1) is FINISHED  # a slice that is delivered twice
     assert sandbox.requests.total() == before
