@@ -33,6 +33,8 @@ DEFAULT_SLICE_SIZE = 1000
 DEFAULT_LEASE_SECONDS = 15.0
 """How long a job, or a slice, stays with a process that does not renew its lease."""
 
+_LONGEST_LEASE_SECONDS = 86_400
+
 
 def is_duration(value: object) -> bool:
     """Say whether a value is a finite number of 0 or more."""
@@ -50,6 +52,10 @@ TEXT: "Kind" = (lambda value: isinstance(value, str), "a str")
 NAME: "Kind" = (lambda value: isinstance(value, str) and value != "", "a non-empty str")
 COUNT: "Kind" = (lambda value: is_count(value, 1), "an int of 1 or more")
 SECONDS: "Kind" = (is_duration, "a number of seconds, 0 or more")
+LEASE: "Kind" = (
+    lambda value: is_duration(value) and 0 < value <= _LONGEST_LEASE_SECONDS,
+    "a number of seconds above 0, and at most a day (86400): a crash holds the job for so long",
+)
 
 
 def check(
@@ -285,7 +291,7 @@ class WorkerPolicy:
     """
 
     slice_size: int = attrs.field(default=DEFAULT_SLICE_SIZE, validator=_count)
-    lease_seconds: float = attrs.field(default=DEFAULT_LEASE_SECONDS, validator=_positive)
+    lease_seconds: float = attrs.field(default=DEFAULT_LEASE_SECONDS, validator=check(*LEASE))
     sweep_seconds: float = attrs.field(default=2.0, validator=_positive)
     wake_seconds: float = attrs.field(default=60.0, validator=_positive)
     watch_seconds: float = attrs.field(default=1.0, validator=_positive)

@@ -35,6 +35,7 @@ from gateway_async.journal import Journal
 from gateway_async.journal.location import locate
 from gateway_async.settings import (
     DEFAULT_LEASE_SECONDS,
+    LEASE,
     BatchPolicy,
     RecoveryPolicy,
     RetryPolicy,
@@ -134,7 +135,9 @@ class Settings(Network):
     """
 
     journal: str = attrs.field(default="", repr=False)
-    journal_lease_seconds: float = attrs.field(default=DEFAULT_LEASE_SECONDS, validator=_positive)
+    journal_lease_seconds: float = attrs.field(
+        default=DEFAULT_LEASE_SECONDS, validator=check(*LEASE)
+    )
     rate: float | None = attrs.field(default=None, validator=_positive)
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)

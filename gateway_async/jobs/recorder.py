@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
-from gateway_async.errors import OutcomeUnknownError
+from gateway_async.errors import DuplicateOrderError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import DONE, Known, known_of, noted
 from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
@@ -121,6 +121,7 @@ class JournalIntent(ChunkIntent):
         """Record the intent, unless that was done.
 
         Raises:
+            DuplicateOrderError: If a payout is held by now, since another job pays it.
             JournalError: If it could not be recorded.
         """
         if self.is_recorded:
@@ -131,21 +132,24 @@ class JournalIntent(ChunkIntent):
             lambda orders: orders.intend(self._chunk.indices, self._sent),
             alive=True,
         )
-        await self._wait_for(recording, is_recorded=True)
+        try:
+            await uninterrupted(recording)
+        finally:  # a cancellation comes once it is written
+            self.is_recorded = recording.exception() is None and not recording.result()
         if lease.failure is not None:  # of outcomes that went before
             raise lease.failure
+        if held_because := recording.result():
+            raise DuplicateOrderError(held_because)
 
     async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""
-        if self.is_recorded:
-            await self._wait_for(self._retract(), is_recorded=False)
-
-    async def _wait_for(self, change: "asyncio.Future[None]", *, is_recorded: bool) -> None:
+        if not self.is_recorded:
+            return
+        retraction = self._retract()
         try:
-            await uninterrupted(change)
-        finally:  # a cancellation comes once it is written
-            if change.exception() is None:
-                self.is_recorded = is_recorded
+            await uninterrupted(retraction)
+        finally:  # likewise
+            self.is_recorded = retraction.exception() is not None
 
     def _retract(self) -> "asyncio.Future[None]":
         what, indices = "keep that nothing was sent", self._chunk.indices

@@ -25,7 +25,7 @@ from gateway_async.journal.orders import ANYWHERE, OF_MERCHANT, Orders, find_job
 from gateway_async.journal.rows import JobRow, JobStatus, Merchant, SliceStatus
 from gateway_async.journal.states import DECISIONS, OrderState
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.settings import DEFAULT_LEASE_SECONDS, choose, expect, is_count, is_duration
+from gateway_async.settings import DEFAULT_LEASE_SECONDS, LEASE, choose, expect, is_count
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,7 +44,6 @@ _LONGEST_NAME = 200
 _MOST_SLICES = 2**31
 # A database would take a text for a number.
 _SLICE: "Kind" = (is_count, "the number of a slice, an int")
-_LEASE: "Kind" = (lambda value: is_duration(value) and value > 0, "a number of seconds above 0")
 
 
 class Journal:
@@ -79,11 +78,11 @@ class Journal:
 
         Raises:
             ConfigurationError: For another kind of URL, a relative path, which would be another
-                journal in another working directory, or a lease that is no such number.
+                journal in another working directory, or another lease than of up to a day.
         """
         location = locate(url)
         location.check_absolute()
-        return cls(location, expect("lease_seconds", lease_seconds, _LEASE))
+        return cls(location, expect("lease_seconds", lease_seconds, LEASE))
 
     async def __aenter__(self) -> Self:
         """Connect, and make the tables where there are none.

@@ -242,12 +242,16 @@ class Orders:
 
     # Changing
 
-    def intend(self, indices: "Sequence[int]", sent: str) -> None:
+    def intend(self, indices: "Sequence[int]", sent: str) -> str:
         """Record that new orders are about to be sent: they are in flight.
 
         Args:
             indices: Their positions, ascending; at least one.
             sent: What `noted` writes of the request.
+
+        Returns:
+            Why they are held, if one was meanwhile, since another job pays it: then nothing was
+            changed. Empty if they are in flight.
         """
 
         def change(known: Known, _: int) -> Known:
@@ -255,8 +259,14 @@ class Orders:
             proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
             return Known(OrderState.INTENT, proof=proof, note=known.note, sent=sent)
 
-        if not self._change_whole_chunk(_INTEND, indices, sent=sent):
-            self._change(Transition.INTEND, indices, change)
+        if self._change_whole_chunk(_INTEND, indices, sent=sent):
+            return ""
+        found = pick_known(self._chunks_at(indices, lock=True), indices).values()
+        for known in found:
+            if known.proof == Proof.NEVER_SENT:
+                return known.text
+        self._change(Transition.INTEND, indices, change)
+        return ""
 
     def retract(self, indices: "Sequence[int]") -> None:
         """Record that nothing of orders in flight was sent, which is proved: they are new."""

@@ -117,7 +117,7 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
         return_exceptions=True,
     )
     (refused,) = (each for each in ended if isinstance(each, JobConflictError))
-    (kept_by,) = [status.name for status in await journal.jobs() if status.imported]
+    (kept_by,) = [status.name for status in await journal.jobs()]
     assert f"which stands in job '{kept_by}'" in str(refused)
 
 
@@ -144,7 +144,7 @@ async def test_a_payout_of_another_job(
         return
     with pytest.raises(JobConflictError, match="its order 0 has the request_id"):
         await gateway.submit("payout", orders[1:3], job=job)
-    assert not (await journal.status("second")).imported
+    assert [status.name for status in await journal.jobs()] == ["first"]  # nothing was kept
     assert await gateway.submit("payout", orders[3:], job=job) == 1  # the name is free for others
 
 
@@ -161,6 +161,24 @@ async def test_what_another_job_was_let_pay_is_held(
     assert isinstance(result[1].error, DuplicateOrderError)
     assert "job 'second' pays it" in str(result[1].error)
     assert paid(sandbox, orders) == [1, 1, 1]
+
+
+async def test_what_another_job_is_let_pay_meanwhile_is_held(
+    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
+) -> None:
+    """The first job has read its orders by then; it goes on with those that it alone has."""
+    orders = payouts_of(9)
+    vouched = make(policy=BatchPolicy(duplicates="allow"))
+    first = make(policy=BatchPolicy(concurrency=1, stop_after_unknown=1))
+    async with first.payouts(orders, job=journal.job("first")) as batch:
+        assert (await anext(batch)).status is SUCCEEDED
+        assert (await vouched.payouts(orders[4:8], job=other.job("second"))).ok
+        rest = sorted([outcome async for outcome in batch], key=lambda one: one.index)
+    assert statuses(rest) == [SUCCEEDED] * 3 + [NOT_SENT] * 4 + [SUCCEEDED]
+    assert all("job 'second' pays it" in str(outcome.error) for outcome in rest[3:7])
+    assert isinstance(rest[3].error, DuplicateOrderError)
+    assert await counts(journal, "first") == {OrderState.SUCCEEDED: 5, OrderState.HELD: 4}
+    assert paid(sandbox, orders) == [1] * 9
 
 
 @on_a_file

@@ -93,7 +93,7 @@ def test_a_journal_shows_where_it_is_and_no_password(given: str, shown: str) -> 
 
 
 def test_leases_and_names_of_jobs() -> None:
-    wrong: list[Any] = [0, -1, float("nan"), float("inf"), True, "15", None]
+    wrong: list[Any] = [0, -1, 86_401, float("nan"), float("inf"), True, "15", None]
     for seconds in wrong:
         with pytest.raises(ConfigurationError, match="lease_seconds: "):
             Journal.open("sqlite:////x.db", lease_seconds=seconds)
