@@ -57,12 +57,12 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
         check_batch(operation, orders, policy)
 
     async def open_run() -> BatchRunner:
-        row = operation or OPERATIONS[(await job.head()).operation]
-        check_size(row, policy)
-        run = BatchRunner(session, row, policy)
-        given = None if orders is None else JobInput(session, row, policy, job, orders)
+        known = operation or OPERATIONS[(await job.head()).operation]
+        check_size(known, policy)
+        run = BatchRunner(session, known, policy)
+        given = None if orders is None else JobInput(session, known, policy, job, orders)
         run.work = JobWork(run, job, given, slice_number)
-        return run.reported(session.instrumentation.batch(row.name, orders, policy, job=job.name))
+        return run.reported(session.instrumentation.batch(known.name, orders, policy, job=job.name))
 
     return Batch(name, open_run)
 

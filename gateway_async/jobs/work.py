@@ -144,7 +144,11 @@ class JobWork:
         tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
 
     def add_left(self) -> None:
-        """Add what is left of a collection as unknown: an earlier process may have sent it."""
+        """Add what is left of a collection as unknown: an earlier process may have sent it.
+
+        That is all of it where the call was left before the job was taken. An error before that is
+        raised without any outcome.
+        """
         orders, is_taken = self._collection, self._yielded.total is not None
         if orders is None or (self._run.tasks.failure is not None and not is_taken):
             return
@@ -165,10 +169,8 @@ class JobWork:
         """End what sends nothing: requests that were not written, waits, look-ups."""
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
-        elif self._limit is not None:  # cancel once more, uncounted: it still ends by its limit
-            for conductor in self._run.tasks:
-                conductor.cancel()
-                conductor.uncancel()
+        elif self._limit is not None:  # what it waits for takes its time to end
+            self._run.tasks.cancel()
         if self._pool is not None:
             self._pool.end_unsent()
 
@@ -183,7 +185,7 @@ class JobWork:
     async def _conduct(self) -> None:
         if self._input is not None:
             submit, waits = self._input.submit, self._input.source.waits
-            if await self._once_more_if_busy(submit, is_timed=waits) is None:
+            if await self._once_free(submit, is_timed=waits) is None:
                 if not self._run.is_leaving:
                     raise NotSentError(_NOT_KEPT)
                 return
@@ -192,7 +194,7 @@ class JobWork:
             self._slice_number,
             merchant=Merchant.of(self._session.credentials, self._session.gateway),
         )
-        if (lease := await self._once_more_if_busy(take)) is None:
+        if (lease := await self._once_free(take)) is None:
             return
         self._lease = lease
         self._yielded = Yielded(lease.span, lease.total)
@@ -210,10 +212,10 @@ class JobWork:
         if lease.lost is not None:
             raise lease.lost
 
-    async def _once_more_if_busy(
+    async def _once_free(
         self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
     ) -> T | None:
-        """Try; where another process has the lease, try again, until it must have run out.
+        """Try, and again while another process has the lease, until that must have run out.
 
         The lease of a process that died runs out; a living one renews it, and may soon be done.
 
@@ -221,21 +223,20 @@ class JobWork:
             attempt: What needs the lease.
             is_timed: Whether the deadline ends that, too, and not only the wait for the lease.
         """
-        now, until, seconds = asyncio.get_running_loop().time, 0.0, 0.0
+        now, until = asyncio.get_running_loop().time, math.inf
         while True:
             try:
                 return await self._until_left(attempt(), is_timed=is_timed)
             except JobBusyError as busy:
-                if self._slice_number:
-                    raise  # others are to be had meanwhile
-                if not until:
+                # Of a slice, others are to be had meanwhile.
+                if self._slice_number or now() >= until or self._gate.is_too_late:
+                    raise
+                if until == math.inf:
                     seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
                     until = now() + seconds
                     said = "job %r waits %.1f s at most: another process has it, or died with it"
                     _log.info(said, self._job.name, seconds)
-                elif now() >= until or self._gate.is_too_late:
-                    raise
-            await self._until_left(asyncio.sleep(min(seconds, _LOOKS_AGAIN_SECONDS)))
+            await self._until_left(asyncio.sleep(min(until - now(), _LOOKS_AGAIN_SECONDS)))
 
     async def _work_through(self) -> None:
         job = self._lease.job
