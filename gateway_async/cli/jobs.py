@@ -17,12 +17,12 @@ from cyclopts import App
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, output, print_json
 from gateway_async.cli.orders import OrderFile
-from gateway_async.cli.outcomes import Kept, places_in, rows_of, write_job
+from gateway_async.cli.outcomes import Kept, orders_of, places_in, write_job
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobStatus, Journal, OrderState
-from gateway_async.journal.rows import Row
+from gateway_async.journal.rows import JobOrder
 from gateway_async.journal.states import IN_DOUBT, Proof
 from gateway_async.operations import OPERATIONS, Operation, OperationClass
 from gateway_async.report.report import Step, Totals, example_of
@@ -183,8 +183,8 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
             return
         states = Counter[str]()
         try:
-            async for row in rows_of(journal, job.name):
-                states[row.state] += file.has(row.order)
+            async for each in orders_of(journal, job.name):
+                states[each.state] += file.has(each.order)
         except JournalError as error:  # such as one that another release stored
             yield f"{_dated(job)} may have orders of this file, too: {error}"
             continue
@@ -216,11 +216,11 @@ def find_left(
 
     async def read() -> None:
         async with settings.open_journal(create=False) as journal:
-            async for row in rows_of(journal, known.name):
-                may_be_absent = row.state in IN_DOUBT and row.known.proof != Proof.NEVER_SENT
-                if row.state is OrderState.NEW or (resends and may_be_absent):
-                    totals.add(known.operation.moved_by(row.order))
-                    first.extend([row.order] * (len(first) < most))
+            async for each in orders_of(journal, known.name):
+                may_be_absent = each.state in IN_DOUBT and each.known.proof != Proof.NEVER_SENT
+                if each.state is OrderState.NEW or (resends and may_be_absent):
+                    totals.add(known.operation.moved_by(each.order))
+                    first.extend([each.order] * (len(first) < most))
 
     asyncio.run(read())
     return totals, first
@@ -344,23 +344,28 @@ async def show(
     """
     settings = given.settings()
     async with settings.open_journal(create=False) as journal:
-        status, in_doubt = await journal.status(name), list[Row]()
+        status, in_doubt = await journal.status(name), list[JobOrder]()
         steps = {
             str(one): Step(kind=one, advice="", dialect=settings.dialect) for one in OrderState
         }
-        async for row in rows_of(journal, name):
-            moved = row.operation.moved_by(row.order)
-            steps[row.state].add(moved)
-            if row.state in IN_DOUBT:
-                example = example_of(row.order, row.index, None, moved, row.known.text)
-                steps[row.state].keep("", example)
-                in_doubt += [row][: _SHOWN - len(in_doubt)]
+        async for each in orders_of(journal, name):
+            moved = each.operation.moved_by(each.order)
+            steps[each.state].add(moved)
+            if each.state in IN_DOUBT:
+                example = example_of(each.order, each.index, None, moved, each.known.text)
+                steps[each.state].keep("", example)
+                in_doubt += [each][: _SHOWN - len(in_doubt)]
     operation, count = OPERATIONS[status.operation], sum(steps[one].orders for one in IN_DOUBT)
     is_keyed = operation.kind is OperationClass.KEYED
     naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
     rows: list[tuple[Any, ...]] = [
-        (row.index, str(row.state), *(getattr(row.order, one) for one in naming), row.known.text)
-        for row in in_doubt
+        (
+            each.index,
+            str(each.state),
+            *(getattr(each.order, one) for one in naming),
+            each.known.text,
+        )
+        for each in in_doubt
     ]
     facts = _facts(status)
     if json:
@@ -441,7 +446,7 @@ async def resolve(
         raise ConfigurationError("resolve: expected orders, or --state, and not both")
     named = [_named(text) for text in orders]
     async with given.settings().open_journal(create=False) as journal:
-        found = [row.index async for row in rows_of(journal, name) if row.state in state]
+        found = [each.index async for each in orders_of(journal, name) if each.state in state]
         await journal.resolve(name, meant := [*named, *found], outcome, note)
     then = "; the next run of the job sends them" if outcome == "not_sent" else ""
     console.note(f"job {name}: {counted(len(meant), 'order')} {outcome}{then}")

@@ -24,7 +24,7 @@ from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, to_text
 from gateway_async.errors import NotSentError, OutcomeUnknownError
 from gateway_async.journal import Journal, OrderState
-from gateway_async.journal.rows import Row
+from gateway_async.journal.rows import JobOrder
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
@@ -94,11 +94,11 @@ def write_rows(
         write({**cells, **orjson.loads(found)})
 
 
-async def rows_of(journal: Journal, name: str) -> AsyncIterator[Row]:
+async def orders_of(journal: Journal, name: str) -> AsyncIterator[JobOrder]:
     """Read the orders of a job, in the order of the input, many at a time."""
-    async for rows in journal.pages(name):
-        for row in rows:
-            yield row
+    async for page in journal.pages(name):
+        for each in page:
+            yield each
 
 
 async def places_in(file: OrderFile, journal: Journal, name: str) -> Sequence[int]:
@@ -107,8 +107,8 @@ async def places_in(file: OrderFile, journal: Journal, name: str) -> Sequence[in
     Orders that are alike in every field have their rows in sequence.
     """
     ours, theirs = file.hashes, array("q")
-    async for row in rows_of(journal, name):
-        theirs.append(hash(row.order))
+    async for each in orders_of(journal, name):
+        theirs.append(hash(each.order))
     if ours == theirs:
         return range(len(ours))
     if sorted(ours) != sorted(theirs):
@@ -147,23 +147,23 @@ async def write_job(
     results = (INDEX, *result_columns(operation), STATE, DECISION_NOTE, IN_JOB)
     fields = [name for name, _ in input_columns(operation.order_class)] if file is None else []
     with contextlib.closing(Kept()) as kept:
-        async for row in rows_of(journal, job):
-            if states and row.state.value not in states:
+        async for each in orders_of(journal, job):
+            if states and each.state.value not in states:
                 continue
-            outcome, place, line = row.outcome(), row.index, None
-            if row.state is OrderState.NEW and status.is_running:
+            outcome, place, line = each.outcome(), each.index, None
+            if each.state is OrderState.NEW and status.is_running:
                 outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
-            elif row.state is OrderState.NEW and reasons and (why := reasons.get(row.index)):
+            elif each.state is OrderState.NEW and reasons and (why := reasons.get(each.index)):
                 outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
             if file is not None:
-                place = places[row.index]
+                place = places[each.index]
                 line = file.lines[place]
             run.report.see(outcome, line)
-            order = {name: to_text(_cell_at(row.order, name)) for name in fields}
+            order = {name: to_text(_cell_at(each.order, name)) for name in fields}
             of_job = {
-                INDEX: row.index,
-                STATE: row.state,
-                DECISION_NOTE: row.known.note,
+                INDEX: each.index,
+                STATE: each.state,
+                DECISION_NOTE: each.known.note,
                 IN_JOB: job,
             }
             cells = {**order, **result_cells(outcome, results), **of_job}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gateway_async.journal import Job
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.orders import Orders
-    from gateway_async.journal.rows import Row
+    from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
@@ -110,7 +110,7 @@ class NewOrders:
         self.ended: bool = False
         self._lease = lease
         self._first = 0
-        self._chunks: deque[list[Row]] = deque()
+        self._chunks: deque[list[JobOrder]] = deque()
 
     async def pull(self, orders: list[Any], most: int) -> "Sequence[int]":
         """Add the next orders, as many chunks as are at hand and fit; return their positions."""
@@ -120,15 +120,15 @@ class NewOrders:
                 self.ended = True
                 return ()
             self._first = self._chunks[-1][-1].index + 1
-        pulled: list[Row] = []
+        pulled: list[JobOrder] = []
         while self._chunks and len(pulled) + len(self._chunks[0]) <= most:
             pulled += self._chunks.popleft()
         if not pulled:  # a smaller `chunk_size` than the job was submitted with
             pulled, self._chunks[0] = self._chunks[0][:most], self._chunks[0][most:]
-        orders += [row.order for row in pulled]
-        return [row.index for row in pulled]
+        orders += [each.order for each in pulled]
+        return [each.index for each in pulled]
 
-    def _select(self, orders: "Orders") -> "list[list[Row]]":
+    def _select(self, orders: "Orders") -> "list[list[JobOrder]]":
         span = range(self._first, ANYWHERE.stop)
         return orders.select((OrderState.NEW,), span, most=_NEW_AT_ONCE)
 

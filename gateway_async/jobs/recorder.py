@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gateway_async.batching.judge import Judgement
     from gateway_async.errors import AlikeRefundError
     from gateway_async.journal.leases import Lease
-    from gateway_async.journal.rows import Row
+    from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
 
 _HELD = "it is held until you decide whether it is to be sent (`resolve`)"
@@ -71,22 +71,22 @@ class JournalRecorder(Recorder):
     async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
         """Read the job through, and return which refunds it may have made beside each order."""
         names = {order.transaction_id for order in chunk.orders}
-        rows: dict[str, list[Row]] = defaultdict(list)
-        for row in await self.lease.read(lambda orders: orders.rows_of(names)):
-            rows[row.order.transaction_id].append(row)
+        by_transaction: dict[str, list[JobOrder]] = defaultdict(list)
+        for each in await self.lease.read(lambda orders: orders.orders_of(names)):
+            by_transaction[each.order.transaction_id].append(each)
         made: dict[int, tuple[Collection[str], int]] = {}
         for index, order in zip(chunk.indices, chunk.orders, strict=True):
-            alike = rows[order.transaction_id]
-            if any(row.index == index and row.known.proof == Proof.BY_PERSON for row in alike):
+            alike = by_transaction[order.transaction_id]
+            if any(each.index == index and each.known.proof == Proof.BY_PERSON for each in alike):
                 continue
-            beside = [row for row in alike if row.index != index]
+            beside = [each for each in alike if each.index != index]
             more = sum(
-                row.order.refund_amount == order.refund_amount
-                and row.state in MAY_BE_LISTED
-                and not row.known.reference
-                for row in beside
+                each.order.refund_amount == order.refund_amount
+                and each.state in MAY_BE_LISTED
+                and not each.known.reference
+                for each in beside
             )
-            made[index] = {row.known.reference for row in beside if row.known.reference}, more
+            made[index] = {each.known.reference for each in beside if each.known.reference}, more
         return made
 
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from gateway_async.batching.runner import BatchRunner
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.orders import Finding
-    from gateway_async.journal.rows import Row
+    from gateway_async.journal.rows import JobOrder
     from gateway_async.outcomes import Outcome
 
 
 async def look_up(
-    run: "BatchRunner", lease: "Lease", rows: "Sequence[Row]", *, hold: bool
+    run: "BatchRunner", lease: "Lease", page: "Sequence[JobOrder]", *, hold: bool
 ) -> "list[Finding]":
     """Look some unknown orders of a job up; return what was found out, transaction by transaction.
 
@@ -36,19 +36,19 @@ async def look_up(
     Args:
         run: The batch, which counts the requests.
         lease: Under which the orders are read.
-        rows: The orders.
+        page: The unknown orders.
         hold: Whether what stays unclear is held for a person; else it stays unknown.
     """
-    names = {row.order.transaction_id for row in rows}
+    names = {each.order.transaction_id for each in page}
     seen: dict[str, dict[int, OrderState]] = defaultdict(dict)
-    known = {row.index: row for row in rows}
-    for row in await lease.read(lambda orders: orders.rows_of(names)):
-        known[row.index] = row
-        seen[row.order.transaction_id][row.index] = row.state
+    known = {each.index: each for each in page}
+    for each in await lease.read(lambda orders: orders.orders_of(names)):
+        known[each.index] = each
+        seen[each.order.transaction_id][each.index] = each.state
     if (control := await lease.read(Orders.control_refund)) is not None:
         known[control.index] = control
     ascending = [known[index] for index in sorted(known)]
-    listed = ListedOutcomes(tuple(row.outcome(taken_at=lease.taken_at) for row in ascending))
+    listed = ListedOutcomes(tuple(each.outcome(taken_at=lease.taken_at) for each in ascending))
     given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
     # The job resends by itself: it records an intent first.
     recovery = run.session.recovery
@@ -56,7 +56,7 @@ async def look_up(
     result = await Recovery(session, run.policy).recover(given)
     run.results.requests += result.requests
     run.results.retries += result.retries
-    wanted = {row.index for row in rows}
+    wanted = {each.index for each in page}
     found: dict[str, dict[int, Known]] = defaultdict(dict)
     for outcome in result:
         name, index = outcome.order.transaction_id, outcome.index
@@ -83,15 +83,15 @@ def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known |
     return found if hold or found.state != OrderState.HELD else None
 
 
-def hold_for_a_person(row: "Row") -> "Finding":
+def hold_for_a_person(job_order: "JobOrder") -> "Finding":
     """Return that an unknown order is held which no look-up shows: a payout, or a review."""
-    operation = row.operation
-    name = getattr(row.order, operation.identity_field)
+    operation = job_order.operation
+    name = getattr(job_order.order, operation.identity_field)
     held = Known(
         OrderState.HELD,
-        code=row.known.code,
+        code=job_order.known.code,
         text=f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} "
-        f"cannot be looked up, and decide (`resolve`); {row.known.text}",
-        said=row.known.said,
+        f"cannot be looked up, and decide (`resolve`); {job_order.known.text}",
+        said=job_order.known.said,
     )
-    return {row.index: held}, {row.index: OrderState.UNKNOWN}
+    return {job_order.index: held}, {job_order.index: OrderState.UNKNOWN}

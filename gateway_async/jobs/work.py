@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gateway_async.jobs.orders import JobInput
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.orders import Finding
-    from gateway_async.journal.rows import Row
+    from gateway_async.journal.rows import JobOrder
     from gateway_async.outcomes import ChunkResult, Outcome
 
 T = TypeVar("T")
@@ -247,11 +247,11 @@ class JobWork:
         claimed, is_marked = ClaimedRefunds(), self._session.recovery.refund_evidence == "marker"
         try:
             await self._recover(hold=False)
-            async for rows in self._lease.pages(FINAL):  # by earlier processes
-                for row in rows:
-                    if row.known.reference and self._operation.is_repeatable and not is_marked:
-                        claimed.claim({row.order.transaction_id: row.known.reference})
-                await self._yield(StoredChunk(rows), known=True)
+            async for page in self._lease.pages(FINAL):  # by earlier processes
+                for each in page:
+                    if each.known.reference and self._operation.is_repeatable and not is_marked:
+                        claimed.claim({each.order.transaction_id: each.known.reference})
+                await self._yield(StoredChunk(page), known=True)
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lease.lost is not None:
                     break
@@ -273,8 +273,8 @@ class JobWork:
 
     async def _send_new(self, pool: WorkerPool, recorder: JournalRecorder) -> None:
         """Send the orders of a pool; with "serialize", none may follow one like it in doubt."""
-        async for rows in self._lease.pages(IN_DOUBT):
-            pool.note_unknown([row.order for row in rows if row.known.proof != Proof.NEVER_SENT])
+        async for page in self._lease.pages(IN_DOUBT):
+            pool.note_unknown([each.order for each in page if each.known.proof != Proof.NEVER_SENT])
         senders = Tasks(self._run)
         try:
             await pool.begin(senders)
@@ -300,12 +300,12 @@ class JobWork:
             hold: Whether what stays unclear is held for a person; else it stays unknown.
         """
         again, lease = 0, self._lease
-        async for rows in lease.pages((OrderState.UNKNOWN,)):
-            findings: list[Finding] | None = list(map(hold_for_a_person, rows))
+        async for page in lease.pages((OrderState.UNKNOWN,)):
+            findings: list[Finding] | None = list(map(hold_for_a_person, page))
             if self._operation.recovered_by:
                 if self._run.is_leaving or self._gate.is_too_late or lease.lost:
                     break
-                findings = await self._until_left(look_up(self._run, lease, rows, hold=hold))
+                findings = await self._until_left(look_up(self._run, lease, page, hold=hold))
             if findings is None:
                 break
             record = functools.partial(Orders.recover, findings=findings)
@@ -353,17 +353,17 @@ class JobWork:
         # What a stream still held is not yielded once it is left.
         is_whole = self._collection is not None or not self._run.is_leaving
 
-        def why_unsent(row: "Row") -> GatewayError | None:
-            return self._reasons.get(row.index, default) if row.state is OrderState.NEW else None
+        def why_unsent(each: "JobOrder") -> GatewayError | None:
+            return self._reasons.get(each.index, default) if each.state is OrderState.NEW else None
 
         for span in yielded.gaps():
             pages = self._lease.pages(tuple(OrderState), span)
-            left = [row async for rows in pages for row in rows if row.index not in yielded]
+            left = [each async for page in pages for each in page if each.index not in yielded]
             for error, grouped in groupby(left, key=why_unsent):
                 group = list(grouped)
                 chunk: ChunkResult = StoredChunk(group)
                 if error is not None:
-                    orders = Chunk([row.index for row in group], [row.order for row in group])
+                    orders = Chunk([each.index for each in group], [each.order for each in group])
                     chunk = orders.failed(error)
                 if self._lease.lost is not None:  # asked anew each time: a caller may take its time
                     chunk = ListedOutcomes(tuple(map(_not_ours, chunk.outcomes())))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.location import Location
-    from gateway_async.journal.rows import Row
+    from gateway_async.journal.rows import JobOrder
     from gateway_async.outcomes import Outcome
     from gateway_async.settings import Kind
 
@@ -161,11 +161,11 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        async for rows in self.pages(name):
-            for row in rows:
-                yield row.outcome()
+        async for page in self.pages(name):
+            for each in page:
+                yield each.outcome()
 
-    def pages(self, name: str) -> "AsyncIterator[list[Row]]":
+    def pages(self, name: str) -> "AsyncIterator[list[JobOrder]]":
         """Yield what is known of the orders of a job, in the order of the input, page by page.
 
         Raises:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
     from gateway_async.journal.database import Database, Transaction
-    from gateway_async.journal.rows import Merchant, Row
+    from gateway_async.journal.rows import JobOrder, Merchant
     from gateway_async.journal.states import OrderState
 
 T = TypeVar("T")
@@ -209,8 +209,8 @@ class Lease:
 
     def pages(
         self, states: "Collection[OrderState]", span: range = ANYWHERE
-    ) -> "AsyncIterator[list[Row]]":
-        """Yield the rows of the slice that are in some states, page by page."""
+    ) -> "AsyncIterator[list[JobOrder]]":
+        """Yield the orders of the slice that are in some states, page by page."""
         return read_pages(self.read, states, span)
 
     def change(

@@ -18,9 +18,9 @@ from gateway_async.journal.rows import (
     CHUNK_COLUMNS,
     DONE,
     ChunkState,
+    JobOrder,
     JobRow,
     Known,
-    Row,
     storable,
     written,
 )
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _CHUNKS_AT_ONCE = 200
 _KEYS_AT_ONCE = 5000
-_ROWS_AT_ONCE = 1000
+_ORDERS_AT_ONCE = 1000
 # All positions.
 ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
@@ -114,11 +114,11 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
 
 
 async def read_pages(
-    read: "Callable[[Callable[[Orders], list[list[Row]]]], Awaitable[list[list[Row]]]]",
+    read: "Callable[[Callable[[Orders], list[list[JobOrder]]]], Awaitable[list[list[JobOrder]]]]",
     states: "Collection[OrderState]",
     span: range,
-) -> "AsyncIterator[list[Row]]":
-    """Yield the rows that are in some states, page by page.
+) -> "AsyncIterator[list[JobOrder]]":
+    """Yield the orders that are in some states, page by page.
 
     Args:
         read: Reads from the orders, each page in a transaction of its own.
@@ -128,12 +128,12 @@ async def read_pages(
     first = span.start
     while True:
         rest = range(first, span.stop)
-        select = functools.partial(Orders.select, states=states, span=rest, most=_ROWS_AT_ONCE)
-        rows = list(chain(*await read(select)))
-        if not rows:
+        select = functools.partial(Orders.select, states=states, span=rest, most=_ORDERS_AT_ONCE)
+        page = list(chain(*await read(select)))
+        if not page:
             return
-        yield rows
-        first = rows[-1].index + 1
+        yield page
+        first = page[-1].index + 1
 
 
 @attrs.frozen
@@ -160,13 +160,13 @@ class Orders:
 
     def select(
         self, states: "Collection[OrderState]", span: range = ANYWHERE, *, most: int
-    ) -> list[list[Row]]:
-        """Return the first rows that are in some states, chunk by chunk.
+    ) -> list[list[JobOrder]]:
+        """Return the first orders that are in some states, chunk by chunk.
 
         Args:
             states: The states.
             span: The positions.
-            most: After so many rows, no further chunk is begun.
+            most: After so many orders, no further chunk is begun.
         """
         picked: list[list[tuple[int, Known]]] = []
         for _, found in self._scan(states, span):
@@ -174,11 +174,11 @@ class Orders:
             most -= len(found)
             if most <= 0:
                 break
-        rows = iter(self._rows(list(chain(*picked))))
-        return [list(islice(rows, len(found))) for found in picked]
+        made = iter(self._with_orders(list(chain(*picked))))
+        return [list(islice(made, len(found))) for found in picked]
 
-    def rows_of(self, identities: "Collection[str]") -> list[Row]:
-        """Return the rows of each `transaction_id`, or `request_id`, of all slices."""
+    def orders_of(self, identities: "Collection[str]") -> list[JobOrder]:
+        """Return the orders of each `transaction_id`, or `request_id`, of all slices."""
         asked, identity = frozenset(identities), self.codec.identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []
@@ -189,16 +189,16 @@ class Orders:
                 if not wanted.isdisjoint(keys):
                     positions += (at for at, key in enumerate(keys, first) if key in wanted)
             last = found[-1][0]
-        rows = self._rows(list(pick_known(self._chunks_at(positions), positions).items()))
-        return [row for row in rows if identity(row.order) in asked]
+        made = self._with_orders(list(pick_known(self._chunks_at(positions), positions).items()))
+        return [each for each in made if identity(each.order) in asked]
 
-    def control_refund(self) -> Row | None:
-        """Return a row of any slice that succeeded and has a reference; None if none is found."""
+    def control_refund(self) -> JobOrder | None:
+        """Return an order of any slice that succeeded with a reference; None if there is none."""
         anywhere = attrs.evolve(self, slice_number=None)
         for _, found in anywhere._scan((OrderState.SUCCEEDED,)):  # noqa: SLF001  # its own
             for at, known in found:
                 if known.reference:
-                    return self._rows([(at, known)])[0]
+                    return self._with_orders([(at, known)])[0]
         return None
 
     def orders_at(self, positions: "Sequence[int]") -> list[Any]:
@@ -230,7 +230,7 @@ class Orders:
         else:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
-        found = [row.index for row in self.rows_of({identity}) if is_key or row.order == order]
+        found = [each.index for each in self.orders_of({identity}) if is_key or each.order == order]
         if len(found) != 1:
             advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
             raise JournalError(f"job {job!r} has {len(found)} orders {shown}{advice}", job=job)
@@ -370,10 +370,10 @@ class Orders:
                 chunks.append(ChunkState.read(row))
         return chunks
 
-    def _rows(self, picked: "Sequence[tuple[int, Known]]") -> list[Row]:
+    def _with_orders(self, picked: "Sequence[tuple[int, Known]]") -> list[JobOrder]:
         orders = self.orders_at([position for position, _ in picked])
         return [
-            Row(index=position, order=order, known=known, operation=self.codec.operation)
+            JobOrder(index=position, order=order, known=known, operation=self.codec.operation)
             for (position, known), order in zip(picked, orders, strict=True)
         ]
 

@@ -1,4 +1,4 @@
-"""What the journal knows of orders, as rows and as outcomes; and how far jobs have come. Pure."""
+"""What the journal knows of orders, in rows and as outcomes; and how far jobs have come. Pure."""
 
 import functools
 import hashlib
@@ -175,8 +175,8 @@ def written(found: Collection[object]) -> str:
 
 
 @attrs.frozen(kw_only=True)
-class Row:
-    """One order of a job.
+class JobOrder:
+    """One order of a job, and what is known of it.
 
     Attributes:
         index: Its position in the job, from 0.
@@ -251,27 +251,27 @@ def _sending(sent: str, ended_at: float | None) -> Sending:
     )
 
 
-def _error_of(row: Row) -> GatewayError | None:
-    known, text = row.known, row.known.text
-    if row.status is OutcomeStatus.SUCCEEDED:
+def _error_of(job_order: JobOrder) -> GatewayError | None:
+    known, text = job_order.known, job_order.known.text
+    if job_order.status is OutcomeStatus.SUCCEEDED:
         return None
-    if row.status is OutcomeStatus.DECLINED:
+    if job_order.status is OutcomeStatus.DECLINED:
         said = "" if known.proof == Proof.BY_PERSON else text
         return RejectedError(text or "the gateway declined it", code=known.code, text=said)
-    if row.status is OutcomeStatus.UNKNOWN:
-        default = _IN_FLIGHT if row.state is OrderState.INTENT else "its outcome is not known"
+    if job_order.status is OutcomeStatus.UNKNOWN:
+        default = _IN_FLIGHT if job_order.state is OrderState.INTENT else "its outcome is not known"
         return OutcomeUnknownError(text or default, code=known.code, text=known.said)
-    return _unsent_error_of(row)
+    return _unsent_error_of(job_order)
 
 
-def _unsent_error_of(row: Row) -> GatewayError:
-    known, text = row.known, row.known.text
-    if row.state is OrderState.NEW:
+def _unsent_error_of(job_order: JobOrder) -> GatewayError:
+    known, text = job_order.known, job_order.known.text
+    if job_order.state is OrderState.NEW:
         return NotSentError(text or "the job has not come to it yet")
     if known.proof == Proof.NOT_DONE:
         default = "it was looked up, and was not done"
         return NotDoneError(text or default, code=known.code, text=known.said)
-    if row.operation.kind is OperationClass.KEYED:
+    if job_order.operation.kind is OperationClass.KEYED:
         return DuplicateOrderError(text)
     date = datetime.fromisoformat(known.listed_date) if known.listed_date else None
     return AlikeRefundError(text, reference=known.listed_reference, refund_date=date)
@@ -279,17 +279,17 @@ def _unsent_error_of(row: Row) -> GatewayError:
 
 @attrs.frozen
 class StoredChunk(ListedOutcomes):
-    """Outcomes that are made of rows when they are read.
+    """Outcomes that are made of a job's orders when they are read.
 
     Attributes:
-        listed: The rows, by ascending index.
+        listed: The orders, by ascending index.
     """
 
-    listed: Sequence[Row]  # type: ignore[assignment]  # as outcomes, these have index, order, status
+    listed: Sequence[JobOrder]  # type: ignore[assignment]  # as outcomes, these have index, order, status
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes."""
-        return [row.outcome() for row in self.listed]
+        return [each.outcome() for each in self.listed]
 
 
 # Jobs
