@@ -293,7 +293,7 @@ class Run:
         if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
             go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
         rest = "not all is done; go on with"
-        if self.status is not None and self.status.is_cut:  # `jobs resume` refuses it
+        if self.status is not None and self.status.is_sliced:  # `jobs resume` refuses it
             rest, go_on = "not all is done; workers run it, as this shows", line("watch", job)
         doubt = f"{held:,} held for your decision, {unknown:,} not known yet; see them with"
         show = line("jobs", "show", job)

@@ -87,11 +87,9 @@ def hold_for_a_person(job_order: "JobOrder") -> "Finding":
     """Return that an unknown order is held which no look-up shows: a payout, or a review."""
     operation = job_order.operation
     name = getattr(job_order.order, operation.identity_field)
-    held = Known(
-        OrderState.HELD,
-        code=job_order.known.code,
-        text=f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} "
-        f"cannot be looked up, and decide (`resolve`); {job_order.known.text}",
-        said=job_order.known.said,
+    text = (
+        f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} cannot be "
+        f"looked up, and decide (`resolve`); {job_order.known.text}"
     )
+    held = job_order.known._replace(state=OrderState.HELD, text=text)
     return {job_order.index: held}, {job_order.index: OrderState.UNKNOWN}

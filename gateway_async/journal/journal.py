@@ -343,7 +343,7 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
             **{name: getattr(found, name) for name in ("name", "operation", *Merchant._fields)},
             created_at=found.created,
             imported=bool(found.imported),
-            is_cut=bool(found.slice_size),
+            is_sliced=bool(found.slice_size),
             total=sum(counts[found.id].values()),
             counts=counts[found.id],
             is_running=bool(is_running),

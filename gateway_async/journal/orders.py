@@ -206,9 +206,9 @@ class Orders:
         blocks: dict[int, list[Any]] = {}
         starts = sorted({position - position % BLOCK for position in positions})
         for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
-            run = [start for _, start in grouped]
-            found = self._run(_ORDERS, start=run[0], last=run[-1]).fetchall()
-            for start, (bodies,) in zip(run, found, strict=True):
+            together = [start for _, start in grouped]
+            found = self._run(_ORDERS, start=together[0], last=together[-1]).fetchall()
+            for start, (bodies,) in zip(together, found, strict=True):
                 blocks[start] = self.codec.decode(bodies, self.job.name)
         return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
 

@@ -363,7 +363,7 @@ class JobStatus:
             earlier version that was not resumed since.
         created_at: When it was first submitted, in UTC.
         imported: Whether the journal has all of its orders.
-        is_cut: Whether it was cut into slices.
+        is_sliced: Whether it was cut into slices.
         total: How many orders the journal has of it.
         counts: How many of them are in each state.
         is_running: Whether a process has it.
@@ -376,7 +376,7 @@ class JobStatus:
     gateway: str
     created_at: datetime
     imported: bool
-    is_cut: bool
+    is_sliced: bool
     total: int
     counts: Mapping[OrderState, int]
     is_running: bool

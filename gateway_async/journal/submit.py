@@ -196,9 +196,9 @@ class Submission:
             span = range(start, min(start + step, total))
             chunks = []
             for number, grouped in groupby(span, key=numbers.__getitem__):
-                run = [*grouped]
-                for first in range(run[0], run[-1] + 1, size):
-                    last = min(first + size - 1, run[-1])
+                positions = [*grouped]
+                for first in range(positions[0], positions[-1] + 1, size):
+                    last = min(first + size - 1, positions[-1])
                     chunks.append({"job": job, "first": first, "last": last, "slice": number})
             await _add(lease, _ADD_CHUNKS, chunks)
 

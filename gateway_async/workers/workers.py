@@ -77,7 +77,7 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
     last = None
     while last is None or not last.done:
         seen = await journal.status(job)
-        if not (seen.is_cut or seen.done):
+        if not (seen.is_sliced or seen.done):
             problem = f"job {job!r} is in one piece: GatewayClient.resume runs it, not workers"
             raise JobConflictError(problem, job=job)
         if seen != last:

@@ -16,7 +16,8 @@ from gateway_async.errors import JournalError, NotSentError
 from gateway_async.jobs import orders, work
 from gateway_async.journal import Journal, orders as stored
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import Interposed, awaited, kept, references_of, refuse, streamed
+from gateway_async.sandbox.faults import ResetBeforeEffect
+from tests.jobs.books import RESENDING, Interposed, awaited, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, Handler, MemoryTransport, client_over, listing
 from tests.orders import MONEY_OPERATIONS, Make, made_up, orders_for, refunds, reply_to, seeded
@@ -132,6 +133,25 @@ async def test_reasons_are_noted_of_so_many_orders_only(
 
 
 @on_a_file
+async def test_what_was_unknown_and_proved_not_done_is_not_sent_where_the_job_has_stopped(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    """Why it was unknown is not why it is not sent."""
+    orders = seeded(sandbox, 3)
+    one_by_one = BatchPolicy(concurrency=1, chunk_size=1, stop_after_unknown=1)
+    gateway = make(policy=one_by_one, recovery=RESENDING)
+    async with gateway.refund(orders, job=journal.job("job")) as batch:
+        told = [await anext(batch)]  # no more is sent before this is taken
+        sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+        told += [outcome async for outcome in batch]
+    assert statuses(told) == [SUCCEEDED, NOT_SENT, NOT_SENT]
+    assert all("stop_after_unknown" in str(outcome.error) for outcome in told[1:])
+    assert effects(sandbox, orders) == [1, 0, 0]
+    assert (await make(recovery=RESENDING).resume(journal.job("job"))).ok
+    assert effects(sandbox, orders) == [1, 1, 1]
+
+
+@on_a_file
 @pytest.mark.parametrize("given", [list, iter])
 @pytest.mark.parametrize("how", ["awaited", "streamed", "submitted"])
 async def test_nothing_is_sent_or_left_of_orders_with_a_wrong_one_or_a_duplicate(
@@ -222,7 +242,7 @@ async def test_a_stream_and_its_resume_stay_small(
         (orders, "_SUBMITTED_AT_ONCE"),
         (orders, "_NEW_AT_ONCE"),
         (work, "_READ_AT_ONCE"),
-        (stored, "_ROWS_AT_ONCE"),
+        (stored, "_ORDERS_AT_ONCE"),
     ):
         monkeypatch.setattr(room, name, PAGE)
     forgetful: Any = deque(maxlen=0)
