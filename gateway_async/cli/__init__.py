@@ -25,7 +25,8 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
     code = _UNSETTLED
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C, until a run takes both
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:  # as Ctrl-C, until a run takes both
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):
             from gateway_async.cli.app import run

@@ -188,15 +188,20 @@ async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(sh
     assert shell.statuses(beside) == {"absent": 3}
 
 
-async def test_a_command_of_nohup_goes_on_where_the_terminal_is_closed(shell: Shell) -> None:
+@pytest.mark.parametrize(
+    ("through", "number"), [("nohup", signal.SIGHUP), ("env --ignore-signal=TERM", signal.SIGTERM)]
+)
+async def test_a_signal_that_the_starter_ignores_stops_nothing(
+    shell: Shell, through: str, number: int
+) -> None:
     shell.refunds(20)
     shell.sandbox.faults.add("refund", Latency(seconds=0.2, times=1))
     line = "refund orders.csv --yes --out out.csv --chunk-size 10 --concurrency 1"
-    process = await shell.start_installed(line, through="nohup")
+    process = await shell.start_installed(line, through=through)
     ended = asyncio.ensure_future(process.communicate())
     while not shell.sandbox.requests.total() and not ended.done():
         await asyncio.wait({ended}, timeout=0.002)
-    process.send_signal(signal.SIGHUP)
+    process.send_signal(number)
     _, stderr = await ended
     assert process.returncode == 0, stderr
     assert shell.statuses() == {"succeeded": 20}
