@@ -13,8 +13,12 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import attrs
+import pytest
 import trustme
 from aiohttp import web
+
+from gateway_async.operations import OPERATIONS
+from gateway_async.sandbox import Sandbox
 
 LOOPBACK = "127.0.0.1"
 _HEAD_END = b"\r\n\r\n"
@@ -260,6 +264,27 @@ class Proxy:
             writer.transport.abort()
         elif end is End.CLOSE:
             writer.close()
+
+
+class HeldRefunds:
+    """Lets every sandbox hold refunds before their effect, until `goes_on` is set.
+
+    The first `after` of them pass.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, after: int = 0) -> None:
+        self.goes_on = asyncio.Event()  # lets them go
+        self.came = -after  # how many were held
+        handle = Sandbox._handle
+
+        async def held(sandbox: Sandbox, request: web.Request, body: bytes) -> web.StreamResponse:
+            if request.path == OPERATIONS["refund"].path:
+                self.came += 1
+                if self.came > 0:
+                    await self.goes_on.wait()
+            return await handle(sandbox, request, body)
+
+        patch.setattr(Sandbox, "_handle", held)
 
 
 def refusal(status: int) -> Trouble:
