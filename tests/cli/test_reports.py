@@ -21,7 +21,7 @@ async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(shell:
     shell.sandbox.faults.add("refund", NoReply())
     line = f"refund orders.csv --yes --job november --config config.toml {job} {files}"
     process, ended = await shell.under_way(line, 3)  # after two look-ups
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(600):
         process.send_signal(signal.SIGINT)
         await asyncio.wait({ended}, timeout=1)
         process.send_signal(signal.SIGTERM)  # the second does not wait

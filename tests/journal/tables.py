@@ -50,6 +50,10 @@ class Tables:
         """Let every lease run out, by the database's clock."""
         self.run("UPDATE gateway_slices SET expires_at = 0")
 
+    def end_leases_in(self, seconds: float) -> None:
+        """Let every lease run out so long from now, by the database's clock."""
+        self.run(f"UPDATE gateway_slices SET expires_at = {self.now} + {seconds}")  # noqa: S608  # ours
+
     def chunks(self) -> list[ChunkState]:
         """Return what is known, chunk by chunk; there is no gap in a job."""
         columns = ", ".join(CHUNK_COLUMNS)
