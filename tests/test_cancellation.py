@@ -98,7 +98,7 @@ async def test_a_batch_that_is_closed_sends_no_more(tmp_path: Path, has_job: boo
         await held.asked.wait()
         batch.close()
         held.goes_on.set()
-        await asyncio.wait_for(asyncio.wait(asyncio.all_tasks() - before), 10)
+        await asyncio.wait_for(asyncio.wait(asyncio.all_tasks() - before), 120)
     assert len(held.transport.asked) <= 2
 
 

@@ -26,7 +26,7 @@ from tests.support.slow import missing
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 WIDTHS = {"desk": 1280, "phone": 390}
 _HEIGHT = 800
-_PATIENCE_SECONDS = 30
+_PATIENCE_SECONDS = 300
 _ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-background-networking", "--disable-component-update"),

@@ -180,5 +180,5 @@ async def test_it_is_small_opens_with_one_command_and_closes_quietly() -> None:
                 assert "Darjeeling" in await response.text()
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60) == ("", "")
+        assert process.communicate(timeout=600) == ("", "")
         assert process.returncode == 0

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, GatewayClient
+from gateway_async import BatchPolicy, GatewayClient, Timeouts
 from gateway_async.batching.runner import Tasks
 from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
@@ -84,14 +84,17 @@ async def test_in_any_turn(
 
 async def test_a_second_cancel_ends_drain(sandbox: Sandbox, make: Make, journal: Journal) -> None:
     orders = seeded(sandbox, 6)
-    sandbox.faults.add("refund", Latency(seconds=30))
-    patient = make(policy=attrs.evolve(POLICY, drain_seconds=60))
+    sandbox.faults.add("refund", Latency(seconds=3600))
+    patient = make(
+        policy=attrs.evolve(POLICY, drain_seconds=3600),
+        timeouts=Timeouts(reply_seconds=3600, total_seconds=3600),
+    )
     task = asyncio.create_task(_awaited(patient.refund(orders, job=journal.job("job"))))
     await sent(sandbox, 2)
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()
-    await asyncio.wait({task}, timeout=20)
+    await asyncio.wait({task}, timeout=120)
     assert task.cancelled()
     assert await counts(journal) == {OrderState.UNKNOWN: 4, OrderState.NEW: 2}
     sandbox.faults.clear()
@@ -116,7 +119,7 @@ async def test_a_second_cancellation_ends_an_input_that_takes_its_time_to_end(
     for reached in (begun, ending):
         await reached.wait()
         task.cancel()
-    await asyncio.wait({task}, timeout=20)
+    await asyncio.wait({task}, timeout=120)
     assert task.cancelled()
     assert sandbox.requests.total() == 0
 
@@ -212,7 +215,7 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
                 await asyncio.sleep(0)
             await turnstile.let(6)  # the lease is still ours, until the outcomes are read
             if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
-                await asyncio.wait(working, timeout=5)
+                await asyncio.wait(working, timeout=120)
             monkeypatch.undo()
             async for outcome in batch:
                 told.append(outcome)  # it raises in the end

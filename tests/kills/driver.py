@@ -24,7 +24,7 @@ DATABASES = ("sqlite", "postgresql")
 KILLED = -9
 _REACHED = "reached "
 
-_MOST_OUSTED = 20
+_MOST_OUSTED = 200
 _TOGETHER = 10
 _TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
