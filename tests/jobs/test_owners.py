@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import GatewayClient
+from gateway_async import GatewayClient, RecoveryPolicy
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
@@ -18,8 +18,8 @@ from gateway_async.journal.states import Proof
 from gateway_async.sandbox import Sandbox
 from tests.jobs.books import RESENDING, Interposed, counts
 from tests.journal.tables import Tables, on_a_file, submitted
-from tests.memory import HttpRequest
-from tests.orders import POLICY, Make, seeded
+from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
+from tests.orders import POLICY, Make, refunds, seeded
 from tests.support.books import SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.interruptions import until
 
@@ -252,6 +252,32 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
     halted.goes_on.set()
     assert (await halted.task).ok
     assert effects(sandbox, orders) == [1] * 6
+
+
+@on_a_file
+async def test_one_that_loses_its_lease_while_it_waits_to_look_again_ends_at_once(
+    journal: Journal, other: Journal, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
+    orders, looked = refunds(2), asyncio.Event()
+    await submitted(journal, orders)
+    before = {order.transaction_id: frozenset[str]() for order in orders}
+    tables.put(state="unknown", sent=noted(before, None))
+
+    def answer(asked: Asked) -> Any:
+        looked.set()
+        return listing([])(asked)
+
+    patient = client_over(MemoryTransport(answer), recovery=RecoveryPolicy(settle_seconds=600))
+    batch = patient.resume(journal.job("job"))
+    async with asyncio.timeout(60):
+        task = asyncio.create_task(batch)
+        await looked.wait()
+        tables.end_leases()
+        await other.job("job").take()
+        with pytest.raises(LeaseLostError):
+            await task
+    assert statuses(batch.result) == [UNKNOWN] * 2
 
 
 @on_a_file
