@@ -12,7 +12,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from gateway_async.cli.console import Console, Exit
 from gateway_async.cli.options import Config
 from gateway_async.cli.tables import TableError
-from gateway_async.errors import GatewayError, JobBusyError
+from gateway_async.errors import GatewayError, JobBusyError, JobNotFoundError
 from gateway_async.operations import OPERATIONS
 
 _HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
@@ -75,6 +75,8 @@ def run(arguments: Sequence[str]) -> int:
             return int((asyncio.run(done) if asyncio.iscoroutine(done) else done) or Exit.DONE)
     except (TableError, GatewayError) as error:  # it could not begin
         problem = str(error)
+        if isinstance(error, JobNotFoundError):
+            problem += "; `gateway-async jobs list` names those that there are"
         code = Exit.UNSETTLED if isinstance(error, JobBusyError) else Exit.WRONG
     except KeyboardInterrupt:
         problem, code = "stopped before anything was sent", Exit.WRONG

@@ -261,12 +261,13 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
         places: Sequence[int] = range(total)
         with contextlib.closing(Kept()) as reasons:
             async with run.settings.open_journal() as journal, run.client() as client:
-                if not asked:
-                    tell(f"{known}{'; nothing is sent' * known.is_done}")
                 job = journal.job(known.name)
                 if file is not None and known.status is not None:
                     places = await places_in(file, journal, known.name)
-                if file is not None and (known.status is None or not places):  # else it is refused
+                is_refused = file is not None and not places  # its orders are others
+                if not (asked or is_refused):
+                    tell(f"{known}{'; nothing is sent' * known.is_done}")
+                if file is not None and (known.status is None or is_refused):
                     batch = client.batch(run.operation, file.orders(), job=job)
                 else:
                     batch = client.resume(job)
