@@ -16,7 +16,7 @@ from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import DuplicateOrderError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
-from gateway_async.journal.rows import Known, known_of, noted
+from gateway_async.journal.rows import DONE, Known, known_of, noted
 from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
 from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier
@@ -199,10 +199,10 @@ class JournalIntent(ChunkIntent):
         if result.sending is None:
             return self._retract()
         ended_at, operation = result.sending.ended_at, self._recorder.operation
-        references = [""] * len(indices)
+        known, references = [DONE] * len(indices), [""] * len(indices)
         if isinstance(result, FailedChunk):
             known = [known_of(CONCLUSIONS[result.status], result.error)] * len(indices)
-        else:
+        elif operation.reference_field or not result.is_echoed:  # else nothing of it is kept
             judgement = judgement or result.judgement()
             known = [known_of(CONCLUSIONS[status], error) for status, error in judgement.verdicts]
             if field := operation.reference_field:

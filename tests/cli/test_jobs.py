@@ -52,8 +52,6 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert re.fullmatch(
         rf"night\n  refund of {at} at {url}: 10 succeeded, 50 held\n", listed.stdout
     )
-    wrong = await jobs("show nihgt", 2)
-    assert "no job 'nihgt'; `gateway-async jobs list` names" in wrong.stderr
     shown = await jobs("show night")
     fields = rf"job +night\noperation +refund\ngateway +{url}\nmerchant_id +M1\naccount_id +A1\n"
     assert re.match(rf"{fields}created_at +{at}\norders +60\n", shown.stdout)
