@@ -38,12 +38,14 @@ class RefundGuards:
         looks_up: Whether the earlier refunds of a chunk are looked up before it is sent.
         claims: Whether a reference that one refund has is no proof of another.
         counts_made: Whether the batch may itself have made refunds like the next one.
+        alone: Whether no two orders of the batch have the same transaction.
     """
 
     sends_markers: bool
     looks_up: bool
     claims: bool
     counts_made: bool
+    alone: bool
 
 
 def guards_of(
@@ -60,6 +62,7 @@ def guards_of(
         looks_up=looks_up,
         claims=is_serial or (looks_up and may_repeat),
         counts_made=not is_job and may_repeat,
+        alone=not may_repeat,
     )
 
 

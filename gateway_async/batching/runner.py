@@ -376,7 +376,7 @@ class WorkerPool:
             self._add_and_release,
             recorder,
             marker_prefix=sent_prefix,
-            alone=policy.duplicates == "reject",
+            alone=guards.alone,
             claimed=(claimed or ClaimedRefunds()) if guards.claims else None,
         )
         self._baseline: Baseline | None = None

@@ -83,7 +83,7 @@ class Recorder:
         "; if another one is meant, send it by a client with RecoveryPolicy(hold_alike_hours=None)"
     )
 
-    def begin(
+    def intent_for(
         self, chunk: "Chunk", references: "References", marker_prefix: str | None
     ) -> ChunkIntent | None:
         """Return the intent to send a chunk, not recorded yet; None if none is recorded.
@@ -166,7 +166,7 @@ class Sender:
             they move money.
         """
         task, results = asyncio.current_task(), self._results
-        intent = self._recorder.begin(chunk, references, self._marker_prefix)
+        intent = self._recorder.intent_for(chunk, references, self._marker_prefix)
         attempts: Attempts[Reading] = Attempts(self._session, self._gate, intent)
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_truncated, none_listed = None, False, None

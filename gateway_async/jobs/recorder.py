@@ -62,7 +62,7 @@ class JournalRecorder(Recorder):
         while self.recordings:
             await uninterrupted(asyncio.wait({*self.recordings}))
 
-    def begin(
+    def intent_for(
         self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker_prefix: str | None
     ) -> "JournalIntent":
         """Return the intent to send a chunk."""
@@ -188,11 +188,11 @@ class JournalIntent(ChunkIntent):
                 lease.failure = lease.failure or error
                 raise
 
-        recording = self._record(result, judgement)
+        recording = self._write_outcomes(result, judgement)
         recording.add_done_callback(add_recorded)
         recordings.add(recording)
 
-    def _record(
+    def _write_outcomes(
         self, result: "AnsweredChunk | FailedChunk", judgement: "Judgement | None"
     ) -> "asyncio.Future[None]":
         indices = result.indices

@@ -7,7 +7,7 @@ import attrs
 
 from gateway_async.batching.results import BatchResult
 from gateway_async.journal import OrderState
-from gateway_async.journal.orders import Orders
+from gateway_async.journal.orders import ANYWHERE, Orders
 from gateway_async.journal.rows import Known, known_of
 from gateway_async.journal.states import DECISIONS, Proof
 from gateway_async.models.orders import count_statuses, reference_of
@@ -31,7 +31,8 @@ async def look_up(
     """Look some unknown orders of a job up; return what was found out, transaction by transaction.
 
     What must be known besides goes with them: a control refund, and the other orders of their
-    transactions, which may claim a refund. If one of these changes meanwhile, another may claim it.
+    transactions, also those of other jobs, which may claim a refund. If one of these changes
+    meanwhile, another may claim it.
 
     Args:
         run: The batch, which counts the requests.
@@ -47,8 +48,14 @@ async def look_up(
         seen[each.order.transaction_id][each.index] = each.state
     if (control := await lease.read(Orders.control_refund)) is not None:
         known[control.index] = control
-    ascending = [known[index] for index in sorted(known)]
-    listed = ListedOutcomes(tuple(each.outcome(taken_at=lease.taken_at) for each in ascending))
+    others = await lease.read(lambda orders: orders.made_by_others(names))
+    known |= {ANYWHERE.stop + number: each for number, each in enumerate(others)}
+    listed = ListedOutcomes(
+        tuple(
+            attrs.evolve(known[index].outcome(taken_at=lease.taken_at), index=index)
+            for index in sorted(known)
+        )
+    )
     given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
     # The job resends by itself: it records an intent first.
     recovery = run.session.recovery
@@ -56,6 +63,8 @@ async def look_up(
     result = await Recovery(session, run.policy).recover(given)
     run.results.requests += result.requests
     run.results.retries += result.retries
+    if others != await lease.read(lambda orders: orders.made_by_others(names)):
+        return []
     wanted = {each.index for each in page}
     found: dict[str, dict[int, Known]] = defaultdict(dict)
     for outcome in result:
@@ -83,7 +92,7 @@ def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known |
     return found if hold or found.state != OrderState.HELD else None
 
 
-def hold_for_a_person(job_order: "JobOrder") -> "Finding":
+def held_for_a_person(job_order: "JobOrder") -> "Finding":
     """Return that an unknown order is held which no look-up shows: a payout, or a review."""
     operation = job_order.operation
     name = getattr(job_order.order, operation.identity_field)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.alike import ClaimedRefunds
+from gateway_async.batching.alike import ClaimedRefunds, guards_of
 from gateway_async.batching.chunks import Chunk, FailedChunk
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
@@ -24,7 +24,7 @@ from gateway_async.errors import (
 )
 from gateway_async.jobs.orders import NewOrders
 from gateway_async.jobs.recorder import JournalRecorder
-from gateway_async.jobs.unknown import hold_for_a_person, look_up
+from gateway_async.jobs.unknown import held_for_a_person, look_up
 from gateway_async.journal import Job, OrderState
 from gateway_async.journal.orders import Orders
 from gateway_async.journal.rows import Merchant, StoredChunk
@@ -244,12 +244,13 @@ class JobWork:
         is_open = self._policy.duplicates == "allow"
         policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
         recorder = JournalRecorder(self._lease, self._operation)
-        claimed, is_marked = ClaimedRefunds(), self._session.recovery.refund_evidence == "marker"
+        guards = guards_of(self._operation, self._session.recovery, policy, is_job=True)
+        claimed = ClaimedRefunds()
         try:
             await self._recover(hold=False)
             async for page in self._lease.pages(FINAL):  # by earlier processes
                 for each in page:
-                    if each.known.reference and self._operation.is_repeatable and not is_marked:
+                    if guards.claims and each.known.reference:
                         claimed.claim({each.order.transaction_id: each.known.reference})
                 await self._yield(StoredChunk(page), known=True)
             for _ in range(self._session.retry.attempts):
@@ -301,10 +302,12 @@ class JobWork:
         """
         again, lease = 0, self._lease
         async for page in lease.pages((OrderState.UNKNOWN,)):
-            findings: list[Finding] | None = list(map(hold_for_a_person, page))
-            if self._operation.recovered_by:
-                if self._run.is_leaving or self._gate.is_too_late or lease.lost:
-                    break
+            findings: list[Finding] | None
+            if not self._operation.recovered_by:
+                findings = [held_for_a_person(each) for each in page]
+            elif self._run.is_leaving or self._gate.is_too_late or lease.lost:
+                break
+            else:
                 findings = await self._until_left(look_up(self._run, lease, page, hold=hold))
             if findings is None:
                 break

@@ -25,6 +25,7 @@ from gateway_async.journal.rows import (
     written,
 )
 from gateway_async.journal.states import TRANSITIONS, OrderState, Proof, Transition, sources
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
 from gateway_async.operations import OperationClass
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _CHUNKS_AT_ONCE = 200
 _KEYS_AT_ONCE = 5000
 _ORDERS_AT_ONCE = 1000
+_CLOCKS_DIFFER_SECONDS = 3600
 # All positions.
 ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
@@ -78,6 +80,16 @@ _JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name
 # As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
 OF_MERCHANT = """
 j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')"""
+
+# The other jobs that may have sent something since: a chunk whose orders differ keeps their times
+# in its exceptions.
+_JOBS_SINCE = f"""
+SELECT {", ".join(f"j.{name}" for name in JobRow._fields)} FROM gateway_jobs j
+WHERE j.id <> :job AND j.operation = :operation AND {OF_MERCHANT} AND EXISTS (
+    SELECT 1 FROM gateway_chunks c WHERE c.job_id = j.id AND (
+        c.ended_at >= :since OR c.exceptions <> '' OR c.state IN ('intent', 'unknown', 'held')
+    )
+) ORDER BY j.id"""
 
 # A chunk whose orders are alike, and no person decided on: changed by one statement.
 _WHOLE = """ WHERE job_id = :job AND first = :first AND last = :last AND slice = :slice
@@ -191,6 +203,25 @@ class Orders:
             last = found[-1][0]
         made = self._with_orders(list(pick_known(self._chunks_at(positions), positions).items()))
         return [each for each in made if identity(each.order) in asked]
+
+    def made_by_others(self, identities: "Collection[str]") -> list[JobOrder]:
+        """Return orders of these transactions that other jobs may have made beside this one's.
+
+        A refund that is listed may be theirs. What they had made before this job began, its own
+        look-ups list as earlier refunds.
+        """
+        if not self.codec.operation.is_repeatable:
+            return []
+        job = self.job
+        merchant = (job.merchant_id, job.account_id, job.gateway)
+        whose = dict(zip(("merchant_id", "account_id", "gateway"), merchant, strict=True))
+        since = job.created_at - _CLOCKS_DIFFER_SECONDS
+        rows = self._run(_JOBS_SINCE, operation=job.operation, **whose, since=since).fetchall()
+        others = [Orders(self.transaction, JobRow(*row)) for row in rows]
+        made = (OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN)
+        return [
+            each for other in others for each in other.orders_of(identities) if each.status in made
+        ]
 
     def control_refund(self) -> JobOrder | None:
         """Return an order of any slice that succeeded with a reference; None if there is none."""

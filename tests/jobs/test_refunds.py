@@ -64,6 +64,23 @@ async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: 
     assert sum(asked.operation.name == "refund" for asked in transport.asked) == 4
 
 
+@pytest.mark.parametrize("lost", [None, DropReply(times=1), ResetBeforeEffect(times=1)])
+async def test_a_refund_that_another_job_made_is_no_success_of_this_one(
+    sandbox: Sandbox, make: Make, journal: Journal, lost: Any
+) -> None:
+    """Two jobs mean a refund each, alike; the second is made, and its reply may be lost."""
+    orders = seeded(sandbox, 2)
+    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+    gateway = make(recovery=AT_ONCE)
+    assert not (await gateway.refund(orders[:1], job=journal.job("first"))).succeeded
+    if lost is not None:
+        sandbox.faults.add("refund", lost)
+    second = await gateway.refund(orders, job=journal.job("second"))
+    again = await gateway.resume(journal.job("first"))
+    found = [again[0].status, second[0].status]
+    assert found.count(SUCCEEDED) == effects(sandbox, orders)[0]
+
+
 @on_a_file
 @pytest.mark.parametrize("recovery", [RESENDING, attrs.evolve(RESENDING, refund_evidence="marker")])
 async def test_lost_refunds_are_found_and_absent_ones_sent_again_once_where_that_is_asked(
