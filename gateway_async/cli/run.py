@@ -44,11 +44,14 @@ class Stop:
 
     Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
     not wait. Outside, it is only counted, so that what is known is written whatever happens.
+
+    Attributes:
+        count: How many came.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._count = 0
+        self.count: int = 0
         self._task: asyncio.Task[Any] | None = None
         console.has_begun = True
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -68,13 +71,13 @@ class Stop:
                 task.uncancel()  # it goes on: what is known is still to be written
 
     def _count_one(self, number: int) -> None:
-        if number != signal.SIGHUP or not self._count:  # a shell passes on what the terminal sent
-            self._count += 1
+        if number != signal.SIGHUP or not self.count:  # a shell passes on what the terminal sent
+            self.count += 1
             self._cancel()
 
     def _cancel(self) -> None:
-        if self._task is not None and self._count:
-            self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
+        if self._task is not None and self.count:
+            self._console.say(_SAID[min(self.count, len(_SAID)) - 1])
             self._task.cancel()
 
 
@@ -181,7 +184,7 @@ class Run:
             needs_secret: Whether anything is signed.
 
         Raises:
-            ConfigurationError: If a file is missing, or is the journal, or who speaks is not known.
+            ConfigurationError: If a file is missing or has another use, or who speaks is not known.
         """
         if needs_secret:
             self.credentials  # noqa: B018  # they are read here
@@ -191,9 +194,11 @@ class Run:
             raise ConfigurationError(
                 f"--out: name the file for the outcomes, such as --out outcomes.csv{other}"
             )
+        taken = {"the journal": journal, "the file of orders": self.source}
         for option, path in (("--out", files.out), ("--report", files.report)):
-            if path and journal and path.resolve() == journal.resolve():
-                raise ConfigurationError(f"{option}: {path} is the journal; name another file")
+            for what, there in taken.items():
+                if path and there and path != STDIO and path.resolve() == there.resolve():
+                    raise ConfigurationError(f"{option}: {path} is {what}; name another file")
 
     async def carry_out(self, work: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
         """Do the work, say what it came to, and return the exit code.
@@ -304,7 +309,10 @@ class Run:
             "OUTCOME is not_sent (the next run sends it, perhaps a second time), or declined or "
             "succeeded (it is never sent)"
         )
+        is_stuck = new > 0 and new == sum(self.states.values()) and not self.stop.count
+        check = line("check", taken=Journaled)
         advice = (
+            (is_stuck, "no order was sent; find out why with", check),
             (is_open, rest, go_on),
             (held or unknown, doubt, show),
             (held, how, decide),

@@ -39,7 +39,8 @@ _OTHER_REASONS = "other reasons"
 _LONGEST_TEXT = 600
 # What HTML does not allow, and halves of surrogate pairs.
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
-_CURRENCY = re.compile(r"([A-Z]{3})?")
+_CURRENCIES = 100
+_OTHER_CURRENCIES = "other currencies"
 # An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons.
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)+|\d{4,}")
 _NOUNS = {
@@ -354,10 +355,11 @@ class Report:
         return step
 
     def _add_amount(self, step: Step, currency: str | None, amount: Decimal | None) -> None:
-        """Add an amount of a currency that can be one: that bounds their number."""
+        """Add an amount, beyond so many currencies without the name of its own."""
         code = (currency or "").upper()
-        is_known = code in step.sums or code in self.dialect.currency_places
-        if amount is not None and (is_known or _CURRENCY.fullmatch(code)):
+        if code not in step.sums and len(step.sums) >= _CURRENCIES:
+            code = _OTHER_CURRENCIES
+        if amount is not None:
             step.add_sum(code, Sum(1, amount))
 
     def _advise(self, status: str, error: Exception | None) -> str:

@@ -225,7 +225,8 @@ async def test_what_is_left_of_a_job_is_asked_about_and_planned(shell: Shell) ->
 async def test_a_job_that_sent_nothing_is_not_named_beside_another(shell: Shell) -> None:
     shell.refunds(3)
     line = f"refund orders.csv --yes --out out.csv --job night {KEPT}"
-    await shell(line, 3, env={"GATEWAY_SECRET": "wrong"})
+    refused = await shell(line, 3, env={"GATEWAY_SECRET": "wrong"})
+    assert "no order was sent; find out why with:\n  gateway-async check" in refused.stderr
     assert [(row["status"], row["state"]) for row in shell.rows()] == [("not_sent", "new")] * 3
     planned = await shell(f"refund orders.csv --dry-run {KEPT}")
     assert "night" not in planned.stdout
