@@ -49,7 +49,9 @@ async def look_up(
     if (control := await lease.read(Orders.control_refund)) is not None:
         known[control.index] = control
     others = await lease.read(lambda orders: orders.made_by_others(names))
-    known |= {ANYWHERE.stop + number: each for number, each in enumerate(others)}
+    made = [each for each in others if each.state is OrderState.SUCCEEDED]
+    rivals = [each.order for each in others if each.state is not OrderState.SUCCEEDED]
+    known |= {ANYWHERE.stop + number: each for number, each in enumerate(made)}
     listed = ListedOutcomes(
         tuple(
             attrs.evolve(known[index].outcome(taken_at=lease.taken_at), index=index)
@@ -60,7 +62,7 @@ async def look_up(
     # The job resends by itself: it records an intent first.
     recovery = run.session.recovery
     session = attrs.evolve(run.session, recovery=attrs.evolve(recovery, resend_absent=False))
-    result = await Recovery(session, run.policy).recover(given)
+    result = await Recovery(session, run.policy, rivals).recover(given)
     run.results.requests += result.requests
     run.results.retries += result.retries
     if others != await lease.read(lambda orders: orders.made_by_others(names)):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gateway_async.dialect import Dialect
+    from gateway_async.models.orders import RefundOrder
     from gateway_async.models.records import RefundRecord
     from gateway_async.operations import Operation
     from gateway_async.outcomes import ChunkResult
@@ -127,6 +128,7 @@ class PaymentOrders:
         unknown: The outcomes that were unknown.
         succeeded: The outcomes beside them that succeeded.
         claimed: The references of its refunds that belong to one of these.
+        rivals: Refunds that others may have made meanwhile, of whose outcomes nothing is given.
     """
 
     operation: "Operation"
@@ -135,6 +137,7 @@ class PaymentOrders:
     unknown: list[Unsettled] = attrs.field(factory=list)
     succeeded: "list[Outcome[Any, Any]]" = attrs.field(factory=list)
     claimed: set[str] = attrs.field(factory=set)
+    rivals: "Sequence[RefundOrder]" = ()
 
     def add_unknown(self, outcome: "Outcome[Any, Any]", place: tuple[int, int]) -> None:
         """Note an outcome that is unknown, or one more place of it."""
@@ -275,7 +278,8 @@ def _by_reference(
         for record, item in unexplained
         if reference_of(record) not in {*known, ""} and unsettled.is_shown_by(record, dialect)
     }
-    if len(own) <= others:
+    rivals = sum(rival.refund_amount == order.refund_amount for rival in transaction.rivals)
+    if len(own) <= others + rivals:
         reason = "a refund is listed that may be this one, or another order's"
         return Evidence(_UNKNOWN, reason, unexplained[0][1])
     reason = "a refund of this amount is listed that was not there before its request"

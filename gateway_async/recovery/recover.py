@@ -38,6 +38,7 @@ from gateway_async.wire.decode import decode_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gateway_async.models.orders import RefundOrder
     from gateway_async.operations import Operation
     from gateway_async.outcomes import Outcome
     from gateway_async.recovery.evidence import PaymentOrders, Unsettled
@@ -61,10 +62,17 @@ _BEFORE = "; before: "
 
 @attrs.define(eq=False, repr=False)
 class Recovery:
-    """One recovery: what is unknown, and what the look-ups have proved so far."""
+    """One recovery: what is unknown, and what the look-ups have proved so far.
+
+    Attributes:
+        session: The way to the gateway.
+        batch: How it is reported, and how what is absent is sent again.
+        rivals: Refunds that others may have made meanwhile: what is listed may be theirs.
+    """
 
     _session: "Session"
     _batch: BatchPolicy
+    _rivals: "Sequence[RefundOrder]" = ()
     _transactions: "list[PaymentOrders]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
     _requests: int = attrs.field(default=0, init=False)
@@ -79,6 +87,8 @@ class Recovery:
             result = given if isinstance(given, BatchResult) else as_result(given)
             all_known = is_whole_batch(result)  # outcomes that were put together are none
             self._transactions = find_transactions(result.chunks, all_known=all_known)
+            for each in self._transactions:
+                each.rivals = [one for one in self._rivals if one.transaction_id == each.name]
             self._control = find_control(result.chunks)
             changed = await self._change(result)
         except BaseException as error:
