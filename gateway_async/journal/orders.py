@@ -220,7 +220,10 @@ class Orders:
         others = [Orders(self.transaction, JobRow(*row)) for row in rows]
         made = (OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN)
         return [
-            each for other in others for each in other.orders_of(identities) if each.status in made
+            each
+            for other in others
+            for each in other.orders_of(identities)
+            if each.status in made and (each.known.ended_at or since) >= since
         ]
 
     def control_refund(self) -> JobOrder | None:
