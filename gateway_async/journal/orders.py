@@ -298,7 +298,7 @@ class Orders:
         found = pick_known(self._chunks_at(indices, lock=True), indices).values()
         for known in found:
             if known.proof == Proof.NEVER_SENT:
-                return known.text
+                return known.text or "it is held"
         self._change(Transition.INTEND, indices, change)
         return ""
 

@@ -63,8 +63,6 @@ _DROP = (
     "DELETE FROM gateway_orders WHERE job_id = :job",
     "DELETE FROM gateway_payout_keys WHERE job_id = :job",
 )
-_DROP_JOB = "DELETE FROM gateway_jobs WHERE id = :job AND NOT imported"
-_DROP_SLICE = "DELETE FROM gateway_slices WHERE job_id = :job"
 # A payout is a chunk of its own; one that the gateway declined there was not paid.
 _PAID_ELSEWHERE = f"""
 SELECT mine.position, mine.request_id, j.name, theirs.position, c.state
@@ -158,8 +156,8 @@ class Submission:
             await self._add_chunks(lease, keys)
             await lease.run(_SUBMIT, lambda tx: self._finish(tx, lease, len(keys)))
         except (InvalidOrderError, JobConflictError):
-            with contextlib.suppress(JournalError):  # else the next import drops its orders
-                await lease.run(_SUBMIT, lambda tx: _forget(tx, lease))
+            with contextlib.suppress(JournalError):  # else the next import drops it
+                await lease.run(_SUBMIT, lambda tx: _drop(tx, lease))
             raise
         return len(keys)
 
@@ -272,17 +270,13 @@ def _add(lease: Lease, statement: str, rows: "list[dict[str, Any]]") -> "asyncio
 
 
 def _drop(transaction: "Transaction", lease: Lease) -> None:
-    """Drop what an import left."""
+    """Drop what an import left.
+
+    Job and slice stay: SQLite would give their number to another job, which an old lease fits.
+    """
     lease.extend(transaction)
     for statement in _DROP:
         transaction.run(statement, job=lease.job.id)
-
-
-def _forget(transaction: "Transaction", lease: Lease) -> None:
-    """Drop a job that was refused, with its name."""
-    transaction.run(_DROP_JOB, job=lease.job.id)  # locked before the lease, as in an import
-    _drop(transaction, lease)
-    transaction.run(_DROP_SLICE, job=lease.job.id)
 
 
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":

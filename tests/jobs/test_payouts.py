@@ -117,7 +117,7 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
         return_exceptions=True,
     )
     (refused,) = (each for each in ended if isinstance(each, JobConflictError))
-    (kept_by,) = [status.name for status in await journal.jobs()]
+    (kept_by,) = [status.name for status in await journal.jobs() if status.imported]
     assert f"which stands in job '{kept_by}'" in str(refused)
 
 
@@ -144,7 +144,7 @@ async def test_a_payout_of_another_job(
         return
     with pytest.raises(JobConflictError, match="its order 0 has the request_id"):
         await gateway.submit("payout", orders[1:3], job=job)
-    assert [status.name for status in await journal.jobs()] == ["first"]  # nothing was kept
+    assert not (await journal.status("second")).imported
     assert await gateway.submit("payout", orders[3:], job=job) == 1  # the name is free for others
 
 
