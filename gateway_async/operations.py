@@ -117,7 +117,7 @@ class Operation:
         return self.takes_batch and not self.is_look_up
 
     @property
-    def is_repeatable(self) -> bool:
+    def allows_several(self) -> bool:
         """Whether a transaction may have several, told apart by their references: refunds."""
         return bool(self.recovered_by) and not self.done_state
 

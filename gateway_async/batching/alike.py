@@ -52,7 +52,7 @@ def guards_of(
     operation: "Operation", recovery: "RecoveryPolicy", policy: "BatchPolicy", *, is_job: bool
 ) -> RefundGuards:
     """Return which guards the refunds of a batch have; other operations have none."""
-    is_refund, may_repeat = operation.is_repeatable, policy.duplicates != "reject"
+    is_refund, may_repeat = operation.allows_several, policy.duplicates != "reject"
     is_marked = is_refund and recovery.refund_evidence == "marker"
     looks_up = is_refund and (recovery.record_baseline or (is_job and not is_marked))
     # Where markers tell refunds apart, references may not; and "allow" is to keep no memory.

@@ -309,7 +309,8 @@ class Run:
             "OUTCOME is not_sent (the next run sends it, perhaps a second time), or declined or "
             "succeeded (it is never sent)"
         )
-        is_stuck = new > 0 and new == sum(self.states.values()) and not self.stop.count
+        has_run = self.left is not None and not self.stop.count
+        is_stuck = has_run and 0 < new == sum(self.states.values())
         check = line("check", taken=Journaled)
         advice = (
             (is_stuck, "no order was sent; find out why with", check),

@@ -210,7 +210,7 @@ class Orders:
         A refund that is listed may be theirs. What they had made before this job began, its own
         look-ups list as earlier refunds.
         """
-        if not self.codec.operation.is_repeatable:
+        if not self.codec.operation.allows_several:
             return []
         job = self.job
         merchant = (job.merchant_id, job.account_id, job.gateway)

@@ -163,7 +163,7 @@ class PaymentOrders:
 
         What is shown to be done is settled by it, and no other order may claim the same refund.
         """
-        if self.operation.is_repeatable:
+        if self.operation.allows_several:
             evidence = self._judge_refunds(lookup, dialect)
         else:
             is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
@@ -350,7 +350,7 @@ def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> li
                 beside = found.get((operation.name, outcome.order.transaction_id))
                 if beside is not None:
                     beside.succeeded.append(outcome)
-                    if operation.is_repeatable:
+                    if operation.allows_several:
                         beside.claimed |= {_reference(outcome)} - {""}
     return list(found.values())
 
@@ -359,7 +359,7 @@ def find_control(chunks: "Sequence[ChunkResult]") -> ControlRefund | None:
     """Find a refund that the gateway said it did, with its reference."""
     for chunk in chunks:
         for _, operation, outcome in _outcomes_of(chunk, _DONE):
-            if operation.is_repeatable and (reference := _reference(outcome)):
+            if operation.allows_several and (reference := _reference(outcome)):
                 transaction_id = outcome.order.transaction_id
                 return ControlRefund(transaction_id, reference, own_marker(outcome))
     return None

@@ -182,7 +182,7 @@ class Recovery:
         self, operation: "Operation", names: "Sequence[str]"
     ) -> "dict[str, LookupResult]":
         """Make one look-up, with the control; where its reply had to be split, ask in halves."""
-        is_refund = operation.is_repeatable
+        is_refund = operation.allows_several
         control = self._control if is_refund else None
         asked = dict.fromkeys([*([control.transaction_id] if control else []), *names])
         run = open_runner(
