@@ -42,15 +42,6 @@ def sign(fields: dict[str, str], secret: str = SECRET) -> str:
     return hmac.new(secret.encode(), message.encode(), hashlib.sha256).hexdigest()
 
 
-def as_json(fields: dict[str, Any], texts: dict[str, str]) -> str:
-    """Write JSON so that nested values are the very text that was signed."""
-    members = (
-        f"{json.dumps(n)}: {json.dumps(t) if isinstance(fields.get(n, ''), str) else t}"
-        for n, t in texts.items()
-    )
-    return "{" + ", ".join(members) + "}"
-
-
 @attrs.frozen(kw_only=True)
 class Merchant:
     sandbox: Sandbox
@@ -69,12 +60,12 @@ class Merchant:
     def post(
         self, operation: str, fields: dict[str, Any], *, form: bool = False
     ) -> "aiohttp.client._RequestContextManager":
-        texts = {"merchant_id": "M1", "account_id": "A1"}
-        texts |= {n: v if isinstance(v, str) else json.dumps(v) for n, v in fields.items()}
-        texts["encryption_data"] = sign(texts)
+        fields = {"merchant_id": "M1", "account_id": "A1", **fields}
+        texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in fields.items()}
+        signature = {"encryption_data": sign(texts)}
         if form:
-            return self.send(operation, urlencode(texts), "x-www-form-urlencoded")
-        return self.send(operation, as_json(fields, texts))
+            return self.send(operation, urlencode(texts | signature), "x-www-form-urlencoded")
+        return self.send(operation, json.dumps(fields | signature))
 
     async def ask(
         self, operation: str, fields: dict[str, Any] | None = None, *, form: bool = False

@@ -13,7 +13,6 @@ import pytest
 
 from gateway_async.cli import app
 from gateway_async.cli.settings import read_settings
-from gateway_async.cli.trying import how_to_reach
 from gateway_async.sandbox import Sandbox, faults
 from tests.cli.running import SCRIPT
 
@@ -47,13 +46,6 @@ def exported(said: str) -> dict[str, str]:
     shell = ("/bin/sh", "-c", f"{lines}\nexec env -0")
     done = subprocess.run(shell, env={}, check=True, capture_output=True, text=True)  # noqa: S603  # ours
     return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
-
-
-async def test_it_says_what_it_is_without_orders_and_which_secret() -> None:
-    async with Sandbox(secret="sandbox-secret") as made:
-        said = how_to_reach(made, Path("/a folder/config.toml"))
-    assert "export GATEWAY_SECRET=sandbox-secret" in said
-    assert "export GATEWAY_CONFIG='/a folder/config.toml'" in said
 
 
 @pytest.mark.slow

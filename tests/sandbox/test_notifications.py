@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 from urllib.parse import parse_qsl
 
 import attrs
@@ -51,15 +50,22 @@ async def shop() -> AsyncIterator[Shop]:
         yield shop
 
 
-async def test_a_payment_is_notified_by_a_signed_form(shop: Shop) -> None:
-    async with merchant_of() as merchant:
+async def test_payments_and_payouts_are_notified_by_signed_forms(shop: Shop) -> None:
+    async with merchant_of(deduplicate_payouts=True) as merchant:
+        wrong = {**PAYOUT, "payment_amount": "x", "notify_url": shop.url}
+        assert (await merchant.ask("payout", wrong))["status"] == "FAILED"
+        await merchant.pay({**DIRECT, "amount": "x", "notify_url": shop.url})
         await merchant.pay({**DIRECT, "order_no": NASTY, "notify_url": shop.url})
         assert await merchant.sandbox.deliver_notifications() == 1
-    fields = shop.fields()
-    signature = fields.pop("encryption_data")
-    assert signature == sign(fields)
+        for _ in range(2):
+            await merchant.ask("payout", {**PAYOUT, "notify_url": shop.url})
+        assert await merchant.sandbox.deliver_notifications() == 1
+    paid, paid_out = shop.fields(0), shop.fields(1)
+    for fields in (paid, paid_out):
+        signature = fields.pop("encryption_data")
+        assert signature == sign(fields)
     (transaction,) = merchant.sandbox.ledger
-    assert fields == {
+    assert paid == {
         "merchant_id": "M1",
         "account_id": "A1",
         "order_no": NASTY,
@@ -70,20 +76,7 @@ async def test_a_payment_is_notified_by_a_signed_form(shop: Shop) -> None:
         "result_info": "0000:success",
         "payment_status": "4100",
     }
-
-
-async def test_a_payout_is_notified_once_and_what_is_refused_is_not(shop: Shop) -> None:
-    async with merchant_of(deduplicate_payouts=True) as merchant:
-        wrong = {**PAYOUT, "payment_amount": "x", "notify_url": shop.url}
-        assert (await merchant.ask("payout", wrong))["status"] == "FAILED"
-        await merchant.pay({**DIRECT, "amount": "x", "notify_url": shop.url})
-        for _ in range(2):
-            await merchant.ask("payout", {**PAYOUT, "notify_url": shop.url})
-        assert await merchant.sandbox.deliver_notifications() == 1
-    fields = shop.fields()
-    signature = fields.pop("encryption_data")
-    assert signature == sign(fields)
-    assert (fields["request_id"], fields["status"]) == (PAYOUT["request_id"], "COMPLETED")
+    assert (paid_out["request_id"], paid_out["status"]) == (PAYOUT["request_id"], "COMPLETED")
 
 
 @pytest.mark.parametrize(
@@ -110,14 +103,11 @@ async def test_it_is_tried_again_with_the_same_bytes_which_you_may_send_yourself
     ("url", "attempts"),
     [
         ("http://localhost:1/n", 2),
-        ("http://127.9.9.9:1/n", 2),
         ("https://[::1]:1/n", 2),
         ("http://192.0.2.1/n", 0),
         ("http://localhost.example.com/n", 0),
-        ("ftp://127.0.0.1/n", 0),
         ("http://127.0.0.1@192.0.2.1/n", 0),
         ("http://192.0.2.1\\@127.0.0.1:1/n", 0),
-        ("http://[::1/n", 0),
         ("nonsense\r\n", 0),
     ],
 )
@@ -129,41 +119,28 @@ async def test_only_this_machine_is_called(merchant: Merchant, url: str, attempt
     assert (sent.delivered, sent.status, sent.attempts) == (False, None, attempts)
 
 
-# Faults
-
-
 async def pay_each(merchant: Merchant, shop: Shop, *order_nos: str) -> None:
     for order_no in order_nos:
         await merchant.pay({**DIRECT, "order_no": order_no, "notify_url": shop.url})
 
 
-@pytest.mark.parametrize(
-    ("fault", "orders", "delivered"),
-    [
-        (faults.LostNotification(times=1), ["B"], [False, True]),
-        (faults.RepeatedNotification(copies=3, times=1), ["A", "A", "A", "B"], [True] * 4),
-    ],
-)
-async def test_a_notification_is_lost_or_repeated(
-    merchant: Merchant, shop: Shop, fault: Any, orders: list[str], delivered: list[bool]
-) -> None:
-    merchant.sandbox.faults.add("pay_direct", fault)
-    await pay_each(merchant, shop, "A", "B")
-    await merchant.sandbox.deliver_notifications()
-    assert sorted(shop.orders) == orders
-    assert [one.delivered for one in merchant.sandbox.notifications] == delivered
-    assert merchant.sandbox.faults.struck == {type(fault).__name__: 1}
-
-
-async def test_late_ones_are_overtaken_go_when_asked_for_and_end_with_it(shop: Shop) -> None:
+async def test_a_notification_is_lost_repeated_or_late(shop: Shop) -> None:
     late = faults.LateNotification(3600.0, times=1)
     async with merchant_of() as merchant:
-        merchant.sandbox.faults.add("*", late)
-        await pay_each(merchant, shop, "A", "B")
+        sandbox = merchant.sandbox
+        sandbox.faults.add("pay_direct", faults.LostNotification(times=1))
+        await pay_each(merchant, shop, "lost")
+        sandbox.faults.add("pay_direct", faults.RepeatedNotification(copies=3, times=1))
+        await pay_each(merchant, shop, "repeated")
+        await sandbox.deliver_notifications()
+        assert shop.orders == ["repeated"] * 3
+        sandbox.faults.add("*", late)
+        shop.heard.clear()
+        await pay_each(merchant, shop, "late", "next")
         await shop.heard.wait()
-        assert shop.orders == ["B"]
-        await merchant.sandbox.deliver_notifications()
-        merchant.sandbox.faults.add("*", late)
-        await pay_each(merchant, shop, "C")
-    assert shop.orders == ["B", "A"]
-    assert [one.delivered for one in merchant.sandbox.notifications][-1:] == [False]
+        assert shop.orders[3:] == ["next"]
+        await sandbox.deliver_notifications()
+        sandbox.faults.add("*", late)
+        await pay_each(merchant, shop, "too late")  # it ends with the sandbox
+    assert shop.orders[3:] == ["next", "late"]
+    assert [one.delivered for one in sandbox.notifications] == [False, *[True] * 5, False]

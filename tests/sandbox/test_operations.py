@@ -10,7 +10,7 @@ import pytest
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction
 from tests.interface_fields import FIELDS
-from tests.sandbox.conftest import CARD, DIRECT, PAYMENT, PAYOUT, Merchant, item, merchant_of, sign
+from tests.sandbox.conftest import CARD, DIRECT, PAYOUT, Merchant, item, merchant_of, sign
 
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
 
@@ -47,10 +47,8 @@ REFUNDS: list[tuple[dict[str, str], str]] = [
     ({"transaction_id": "1"}, "2001:"),
     ({"order_no": "other"}, "2002:"),
     ({"currency": "USD"}, "2003:"),
-    ({"amount": "ten"}, "2005:"),
     ({"amount": "9.99"}, "2005:"),
     ({"refund_amount": "0.00"}, "2202:"),
-    ({"refund_amount": "1e1"}, "2202:"),
     ({"refund_amount": "10.01"}, "2203:"),
 ]
 
@@ -63,8 +61,6 @@ REFUNDS: list[tuple[dict[str, str], str]] = [
         ("authorised", [("capture", {"amount": "10.01"}, "amount is not")], "AUTHORISED", "0"),
         ("authorised", [("cancel", {}, ""), ("capture", {}, "already canc")], "CANCELLED", "0"),
         ("authorised", [("refund", {}, "2201:")], "AUTHORISED", "0"),
-        ("captured", [("cancel", {}, "already captured")], "CAPTURED", "10"),
-        ("declined", [("capture", {}, "not authorised")], "DECLINED", "0"),
         ("captured", [("review", {"review_flag": "2"}, "")], "CAPTURED", "10"),
         *(("captured", [("refund", *wrong)], "CAPTURED", "10") for wrong in REFUNDS),
     ],
@@ -79,8 +75,6 @@ async def test_an_order_goes_from_state_to_state_or_is_refused(
         text = record["refund_message" if operation == "refund" else "error_message"]
         assert text.startswith(refusal)
         assert bool(text) == bool(refusal)
-        assert record.get("review_flag", "") == changes.get("review_flag", "")
-        assert record.get("refund_reference_id", "") == ""
     transaction = merchant.sandbox.ledger.transaction(order.transaction_id)
     assert (transaction.status.name, transaction.captured_amount) == (then, Decimal(captured))
     assert transaction.effects.total() == sum(not refusal for *_, refusal in steps)
@@ -94,21 +88,15 @@ async def test_too_many_orders_are_refused(merchant: Merchant, operation: str, l
     assert {*merchant.effects(*orders, operation=operation)} == {0}
     allowed = await merchant.order(operation, *orders[1:])
     assert [record[f"{operation}_status"] for record in allowed] == ["1"] * limit
-    assert merchant.sandbox.requests == {operation: 2}
-
-
-# Who asks, and how
 
 
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
         ("json", {"merchant_id": "M2"}, "unknown merchant_id"),
-        ("json", {"account_id": "A2"}, "unknown account_id"),
         ("json", {"encryption_data": "0" * 64}, "encryption_data does not match"),
         ("json", {"encryption_data": "ü"}, "encryption_data does not match"),
         ("plain", {}, "content type"),
-        ("json", {"refund_orders": "[]"}, ""),
         ("json", {"refund_orders": "[1]"}, ""),
         ("json", {"refund_orders": "x"}, ""),
     ],
@@ -129,19 +117,12 @@ async def test_a_stranger_gets_nothing_done(
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        *("", "[]", "{}", '{"a": 1', '{"a": "1"} x', '{"a": "1", "a": "2"}', '{"a": 1,}'),
-        *('{"a": "\\ud800"}', "[" * 100_000, '{"a": ' + "[" * 100_000),
-    ],
+    "body", ["", "[]", '{"a": "1"} x', '{"a": "1", "a": "2"}', '{"a": "\\ud800"}', "[" * 100_000]
 )
 async def test_an_unreadable_body_is_refused(merchant: Merchant, body: str) -> None:
     async with merchant.send("refund", body) as response:
         assert response.status == 200
         assert (await response.json())["return_status"] == "0"
-
-
-# Look-ups
 
 
 @pytest.mark.parametrize(("field", "form"), [("order_no", True), ("transaction_id", False)])
@@ -155,23 +136,11 @@ async def test_orders_are_selected(merchant: Merchant, field: str, form: bool) -
     assert (records[0]["query_result"], records[0]["payment_status"]) == ("1", "3000")
     assert re.fullmatch(r"\d{14}", records[0]["transaction_date"])
     assert "encryption_data" not in reply
-
-
-async def test_no_reply_lists_more_than_a_hundred(merchant: Merchant) -> None:
-    orders = merchant.sandbox.seed(130, status="captured")
-    reply = await merchant.ask("query", form=True)
-    newest = [order.order_no for order in reversed(orders[30:])]
-    assert [record["order_no"] for record in reply["orders_list"]] == newest
-    refused = await merchant.ask("query", {"order_no": ",".join(map(str, range(101)))}, form=True)
+    refused = await merchant.ask("query", {field: ",".join(map(str, range(101)))}, form=form)
     assert (refused["return_status"], refused["orders_list"]) == ("0", [])
-    for _ in range(3):
-        await merchant.order("refund", *orders[:40], refund_amount="1.00")
-    asked = ",".join(order.transaction_id for order in orders[:40])
-    reply = await merchant.ask("search_refunds", {"transaction_id": asked}, form=True)
-    assert len(reply["refund_orders"]) == 100
 
 
-# Card payments
+# Payments and payouts
 
 
 async def test_a_card_payment_is_authorised_each_time(merchant: Merchant) -> None:
@@ -180,10 +149,9 @@ async def test_a_card_payment_is_authorised_each_time(merchant: Merchant) -> Non
     assert (result["order_status"], result["result_info"]) == ("1", "0000:success")
     assert (result["card"], result["note"]) == ("411111******1111", "<&> 🎉")
     await merchant.pay(DIRECT, form=False)
-    payments = merchant.sandbox.ledger.payments_of("N-1")
-    paid = [(payment.amount, payment.status) for payment in payments]
-    assert paid == [(Decimal("12.30"), PaymentStatus.AUTHORISED)] * 2
     sandbox = merchant.sandbox
+    paid = [(payment.amount, payment.status) for payment in sandbox.ledger.payments_of("N-1")]
+    assert paid == [(Decimal("12.30"), PaymentStatus.AUTHORISED)] * 2
     kept = repr((sandbox, list(sandbox.ledger), sandbox.requests, sandbox.faults))
     kept += await merchant.page("checkout", DIRECT)
     assert CARD not in kept
@@ -194,12 +162,10 @@ async def test_a_card_payment_is_authorised_each_time(merchant: Merchant) -> Non
 @pytest.mark.parametrize(
     ("changes", "info"),
     [
-        ({"card": "4000000000000002"}, "2001:declined"),
         ({"card": "4000 0000 0000 9995"}, "2011:insufficient funds"),
         ({"card": "4100000000000019"}, "2015:blocked by the fraud check"),
         ({"card": "not a card"}, "2000:not a card number"),
         ({"amount": "x"}, "1000:missing or wrong: amount"),
-        ({"order_no": ""}, "1000:missing or wrong: order_no"),
     ],
 )
 async def test_a_payment_is_declined_or_refused(
@@ -212,37 +178,22 @@ async def test_a_payment_is_declined_or_refused(
     assert [payment.status for payment in merchant.sandbox.ledger] == declined
 
 
-async def test_a_token_stands_for_the_card_it_was_given_for(merchant: Merchant) -> None:
-    token = (await merchant.pay({**DIRECT, "token_flag": "YES"}))["token_id"]
-    said = {token: "0000:success", token[1:]: "2016:unknown token", "T1": "2016:unknown token"}
-    for given, info in {**said, "": "2000:not a card number"}.items():
-        assert (await merchant.pay({**PAYMENT, "token_id": given}))["result_info"] == info
-
-
-# Payouts
-
-
 @pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])
 async def test_a_payout_is_paid_again_unless_deduplicated(deduplicates: bool, paid: int) -> None:
     async with merchant_of(deduplicate_payouts=deduplicates) as merchant:
         first, second = [await merchant.ask("payout", PAYOUT) for _ in range(2)]
         assert (first == second) is deduplicates
         assert len(merchant.sandbox.ledger.payouts_of(PAYOUT["request_id"])) == paid
-        bank = first["beneficiary"]["bank_details"]
-        assert bank == {"account_number": "1", "local_clearing_system": "SANDBOX"}
-        assert (first["payer"], first["status"]) == ({"company_name": "Ünlü"}, "COMPLETED")
-        assert first["request_id"] == PAYOUT["request_id"]
-        assert (first["amount_beneficiary_receives"], first["amount_payer_pays"]) == (100.0, 98.1)
-        source = {n: v for n, v in PAYOUT.items() if not n.startswith("payment_")}
-        other = await merchant.ask("payout", {**source, "request_id": "another"}, form=True)
-    assert "payment_amount" not in other
-    assert (other["amount_beneficiary_receives"], other["amount_payer_pays"]) == (93.1, 98.1)
+    bank = first["beneficiary"]["bank_details"]
+    assert bank == {"account_number": "1", "local_clearing_system": "SANDBOX"}
+    assert (first["payer"], first["status"]) == ({"company_name": "Ünlü"}, "COMPLETED")
+    assert first["request_id"] == PAYOUT["request_id"]
+    assert (first["amount_beneficiary_receives"], first["amount_payer_pays"]) == (100.0, 98.1)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"request_id": ""}, "request_id"),
         ({"payment_amount": "0"}, "payment_amount"),
         ({"beneficiary": "x"}, "bank_details"),
         ({"beneficiary": {"bank_details": {"account_number": "000000000"}}}, "closed"),
@@ -273,23 +224,9 @@ async def test_it_listens_on_this_machine_only_and_once() -> None:
                 await Sandbox(port=port).__aenter__()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("merchant_id", ""),
-        ("account_id", None),
-        ("secret", b"a secret"),
-        ("return_url", "javascript:x"),
-    ],
-)
-def test_a_wrong_setting_is_named_at_once(name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=rf"^\w+\.{name}: ") as refusal:
-        Sandbox(**{name: value})
-    assert "a secret" not in str(refusal.value)
-
-
-def test_seeding_knows_its_statuses_and_amounts() -> None:
-    with pytest.raises(ConfigurationError, match="authorised"):
-        Sandbox().seed(1, status="paid")
-    assert Sandbox().seed(0) == []
-    assert [Sandbox().seed(1, amount=ten)[0].amount for ten in (10, "10")] == [10, 10]  # type: ignore[arg-type]  # as an order's
+def test_a_wrong_setting_is_named_at_once() -> None:
+    settings: dict[str, Any] = {"secret": b"a secret", "return_url": "javascript:x"}
+    for name, value in settings.items():
+        with pytest.raises(ConfigurationError, match=rf"^\w+\.{name}: ") as refusal:
+            Sandbox(**{name: value})
+        assert "a secret" not in str(refusal.value)

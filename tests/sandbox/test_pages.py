@@ -11,20 +11,6 @@ from gateway_async.sandbox import PaymentStatus
 from tests.interface_fields import FIELDS, PAGE_INPUTS
 from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, merchant_of, sign
 
-_OTHER_NAMES = """
-    orderNo=order_no orderAmount=amount orderCurrency=currency merNo=merchant_id
-    signInfo=encryption_data firstName=first_name lastName=last_name email=shopper_email
-    phone=shopper_phone country=billing_country state=billing_state city=billing_city
-    zip=billing_postal_code address=billing_address shipFirstName=delivery_firstname
-    shipLastName=delivery_lastname shipCountry=delivery_country shipState=delivery_state
-    shipCity=delivery_city shipZip=delivery_postal_code shipAddress=delivery_address
-    shipFee=shipping itemTotal=item_total taxTotal=tax_total shippingDiscount=shipping_discount
-    goodsInfo=items remark=note notifyUrl=notify_url source_notify_url=notify_url
-    paymentToken=token_id token=token_id shopperId=shopper_id shopperLevel=shopper_level
-    isOpen3D=open3d
-"""
-OTHER_NAMES = dict(pair.split("=") for pair in _OTHER_NAMES.split())
-OF_NO_REDIRECT = ("cardType", "card_type", "APMType", "payment_method")
 SHOP = "http://127.0.0.1:1"
 
 
@@ -56,9 +42,7 @@ async def test_the_loading_page_has_every_input_and_leads_to_payment(merchant: M
     sent = {**fields, "merchant_id": "M1", "account_id": "A1"}
     sent["encryption_data"] = sign(sent)
     assert [inputs[name] for name in sent] == [*sent.values()]
-    assert [inputs[name] for name in OTHER_NAMES] == [sent[of] for of in OTHER_NAMES.values()]
-    assert {inputs[name] for name in OF_NO_REDIRECT} == {""}
-    assert inputs["webSite"] == sent["website"]
+    assert (inputs["orderNo"], inputs["remark"]) == (NASTY, NASTY)
     assert {*inputs} >= PAGE_INPUTS
     assert all(f"{name}={text}" in inputs["allParams"] for name, text in sent.items())
     assert merchant.sandbox.requests["checkout"] == 1
@@ -116,11 +100,9 @@ async def test_a_payment_without_a_way_back_takes_the_merchants() -> None:
 @pytest.mark.parametrize(
     ("url", "location"),
     [
-        ("http://shop.example/a?b=c&d=%20#e", "http://shop.example/a?b=c&d=%20#e"),
-        ("https://shop.example/zurück/中文", "https://shop.example/zur%C3%BCck/%E4%B8%AD%E6%96%87"),
+        ("http://shop.example/zurück?b=%20#e", "http://shop.example/zur%C3%BCck?b=%20#e"),
         ('https://shop.example/"><script>', "https://shop.example/%22%3E%3Cscript%3E"),
-        *((url, "") for url in ("javascript:alert(1)", "//shop.example/", "/orders", "http:///a")),
-        *((url, "") for url in ("http:\\\\shop.example", "http://[::1/", " http://shop.example/")),
+        *((url, "") for url in ("javascript:alert(1)", "//shop.example/", "http://[::1/")),
         ("http://shop.example/\r\nSet-Cookie: a=b", ""),
     ],
 )
@@ -132,21 +114,13 @@ async def test_only_a_web_address_leads_back(merchant: Merchant, url: str, locat
     assert ("<a " in await read_page(merchant, result["issuer_url"])) == bool(location)
 
 
-@pytest.mark.parametrize("name", ["1", "%C3%BC"])
-async def test_there_is_no_page_without_a_payment(merchant: Merchant, name: str) -> None:
-    merchant.sandbox.seed(1, status="waiting")
-    url = f"{merchant.sandbox.base_url}/pay/{name}"
-    assert await merchant.decide(url, "pay") == (404, "")
-    assert merchant.status is PaymentStatus.WAITING
-    async with merchant.http.post(
-        f"{merchant.sandbox.base_url}/v1/checkout", data={"gbc_id": "../" * 10_000}
-    ) as response:
-        assert response.status == 404
-        assert "no such payment" in await response.text()
-
-
-async def test_a_wrong_checkout_is_a_page_without_a_form(merchant: Merchant) -> None:
+async def test_there_is_no_page_without_a_payment(merchant: Merchant) -> None:
     page = await merchant.page("checkout", {**PAYMENT, "amount": "<b>"})
     assert "amount" in page
     assert "<form" not in page
+    url = merchant.sandbox.base_url
+    assert await merchant.decide(f"{url}/pay/1", "pay") == (404, "")
+    made_up = {"gbc_id": "../" * 10_000}
+    async with merchant.http.post(f"{url}/v1/checkout", data=made_up) as response:
+        assert (response.status, "no such payment" in await response.text()) == (404, True)
     assert len(merchant.sandbox.ledger) == 0
