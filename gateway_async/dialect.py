@@ -18,7 +18,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.models.values import to_integer, to_objects, to_text, to_texts
-from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat, Operation, OperationClass
+from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat, Operation
 from gateway_async.settings import (
     FLAG,
     NAME,
@@ -240,7 +240,7 @@ class Dialect:
 
     def must_send_once(self, operation: Operation) -> bool:
         """Say whether a payout may never be sent twice: the gateway would pay it twice."""
-        return operation.kind is OperationClass.KEYED and not self.payout_deduplicates
+        return operation.is_keyed and not self.payout_deduplicates
 
     def places(self, currency: str) -> int:
         """Return the decimal places of an amount in this currency."""

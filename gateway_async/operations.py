@@ -85,8 +85,8 @@ class Operation:
     body: BodyFormat = BodyFormat.JSON
     reply: ReplyFormat = ReplyFormat.JSON
     limit: int | None = None
-    list_field: str | None = None
-    status_field: str | None = None
+    list_field: str = ""
+    status_field: str = ""
     identity_field: str = "transaction_id"
     _order_class: str = "builtins.object"
     _record_class: str = "builtins.object"
@@ -107,9 +107,14 @@ class Operation:
         return self.kind is OperationClass.READ
 
     @property
+    def is_keyed(self) -> bool:
+        """Whether each order carries a key of the merchant's, and is a request of its own."""
+        return self.kind is OperationClass.KEYED
+
+    @property
     def takes_batch(self) -> bool:
-        """Whether it takes any number of orders: for a list, or, as payouts are, one a request."""
-        return self.list_field is not None or self.kind is OperationClass.KEYED
+        """Whether it takes any number of orders."""
+        return bool(self.list_field) or self.is_keyed
 
     @property
     def takes_jobs(self) -> bool:
@@ -143,7 +148,7 @@ def identity_of(operation: Operation) -> "Callable[[Any], Any]":
     """Return what names an order of an operation: two of the same identity are duplicates."""
     if operation.is_look_up:
         return attrgetter("kind", "value")
-    if operation.kind is OperationClass.KEYED:
+    if operation.is_keyed:
         return lambda order: getattr(order, operation.identity_field).lower()  # a UUID
     return attrgetter(operation.identity_field)
 
@@ -249,7 +254,7 @@ SEARCH_REFUNDS = attrs.evolve(
     name="search_refunds",
     path="/v1/retrievalRefund",
     list_field="refund_orders",
-    status_field=None,
+    status_field="",
     record_class=f"{_RECORDS}.RefundRecord",
 )
 PAYOUT = Operation(

@@ -158,7 +158,7 @@ class EchoingReply:
     ) -> None:
         self.place: Callable[[int], int] = indices.index
         self._reply = reply
-        self._list_field = operation.list_field or ""
+        self._list_field = operation.list_field
         self._record_class = operation.record_class
         # What was proved at a glance adds nothing but texts, so no integer that orjson would round.
         self._load = orjson.loads if is_glanced else decode_json

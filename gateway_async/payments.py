@@ -125,7 +125,7 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
         operation=operation,
         fields=encode_fields(sent, dialect),
         decode=read,
-        find_refusal=find_refusal if operation.kind is OperationClass.KEYED else None,
+        find_refusal=find_refusal if operation.is_keyed else None,
         is_verbatim=operation.reply is ReplyFormat.PAGE,
     )
 
@@ -165,7 +165,7 @@ def recent_request(operation: "Operation", session: "Session") -> Request[Page[A
             )
         if listed_items(operation, payload) is None:
             raise ReplyUnreadableError("the reply has no list of records")
-        return read_page(operation.record_class, payload, operation.list_field or "")
+        return read_page(operation.record_class, payload, operation.list_field)
 
     return Request(operation=operation, fields={}, decode=read)
 

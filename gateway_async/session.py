@@ -528,8 +528,8 @@ class Attempts(Generic[T]):
         error, operation = self._error, self._request.operation
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
-        is_keyed, dialect = operation.kind is OperationClass.KEYED, self._session.dialect
-        is_deduplicated = is_keyed and not dialect.must_send_once(operation)  # by the gateway
+        must_send_once = self._session.dialect.must_send_once(operation)
+        is_deduplicated = operation.is_keyed and not must_send_once  # by the gateway
         is_safe = is_deduplicated or operation.kind is OperationClass.READ
         return (
             is_safe

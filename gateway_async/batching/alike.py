@@ -72,16 +72,13 @@ class ClaimedRefunds:
     def __init__(self) -> None:
         self._hashes: set[int] = set()
 
-    def claim(self, named: "Mapping[str, str]") -> dict[str, str]:
-        """Claim the references of refunds that succeeded, and return those claimed before.
+    def add(self, named: "Mapping[str, str]") -> None:
+        """Claim references, each by its transaction."""
+        self._hashes.update(map(hash, named.items()))
 
-        Args:
-            named: By transaction, the reference.
-        """
-        hashes = {name: hash(pair) for name, pair in zip(named, named.items(), strict=True)}
-        earlier = {name: named[name] for name, one in hashes.items() if one in self._hashes}
-        self._hashes.update(hashes.values())
-        return earlier
+    def among(self, named: "Mapping[str, str]") -> dict[str, str]:
+        """Return which of these were claimed before."""
+        return {name: one for name, one in named.items() if hash((name, one)) in self._hashes}
 
 
 def problem_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:

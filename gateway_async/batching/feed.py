@@ -14,7 +14,7 @@ from gateway_async.batching.chunks import Chunk, FailedChunk
 from gateway_async.errors import DuplicateOrderError, GatewayError, InvalidOrderError, NotSentError
 from gateway_async.models.orders import OutcomeStatus, count_status
 from gateway_async.models.values import describe
-from gateway_async.operations import OperationClass, identity_of
+from gateway_async.operations import identity_of
 from gateway_async.wire.encode import check_amounts, selection_fields
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class OrderChecker:
         self._dialect = dialect
         self._identity = identity_of(operation)
         self._order_classes = {operation.order_class}
-        self._is_payout = operation.kind is OperationClass.KEYED
+        self._is_payout = operation.is_keyed
         refuses = self._is_payout or policy.duplicates == "reject"
         self._seen: set[int] | None = set() if refuses and not are_stored else None
 
@@ -303,7 +303,7 @@ class OrderFeed:
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
         self._separator = dialect.selection_separator if operation.recovered_by else None
-        is_payout = operation.kind is OperationClass.KEYED
+        is_payout = operation.is_keyed
         self.is_serial: bool = policy.duplicates == "serialize" and not is_payout
         self._pulled = 0
         self.refused: list[FailedChunk] = []

@@ -19,7 +19,6 @@ from gateway_async.errors import (
 )
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus
 from gateway_async.models.values import WrongValueError, to_number
-from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import MESSAGES, identifier, message, shown
 
 if TYPE_CHECKING:
@@ -88,7 +87,7 @@ def judge(  # noqa: PLR0913  # what a reply is held against
     """
     if operation.is_look_up:
         return _judge_look_up(operation, orders, payload, dialect)
-    if operation.list_field is None:
+    if operation.is_keyed:
         return _judge_result(operation, orders[0], payload, dialect)
     judgement = _judge_money(operation, orders, payload, dialect, references or {})
     return _without_others(judgement, markers) if markers else judgement
@@ -100,7 +99,7 @@ def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
     Raises:
         ReplyUnreadableError: If it has over 10,000 items, which would take seconds to match.
     """
-    value = payload.get(operation.list_field or "", "missing")
+    value = payload.get(operation.list_field, "missing")
     if isinstance(value, list):
         if len(value) > _MOST_ITEMS:
             raise ReplyUnreadableError(f"the reply lists {len(value)} items")
@@ -148,7 +147,7 @@ def _judge_money(
         verdicts,
         found,
         unexpected,
-        all_echoed=payload.get(operation.list_field or "") is listed
+        all_echoed=payload.get(operation.list_field) is listed
         and len(listed) == len(orders)
         and all(verdict is SUCCEEDED for verdict in verdicts)
         and all(items[0] is item for items, item in zip(found, listed, strict=True)),
@@ -191,7 +190,7 @@ def _find_denial(payload: "Item", dialect: "Dialect") -> RejectedError | None:
 
 def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
     """Judge an item of success in a reply whose overall result means that nothing was done."""
-    field = operation.status_field or ""
+    field = operation.status_field
     return _unreadable(
         f"the reply contradicts itself: {field} {message(item.get(field))!r} means done, and "
         f"{_shown_overall(payload)} is listed in Dialect.nothing_done_return_statuses"
@@ -259,7 +258,7 @@ def _judge_items(
 
 
 def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":
-    field = operation.status_field or ""
+    field = operation.status_field
     status = message(item.get(field))
     complaint = _failure_message(item, dialect)
     done, declined, fields = _meanings(operation, dialect)
@@ -292,7 +291,7 @@ def _meanings(
     operation: "Operation", dialect: "Dialect"
 ) -> "tuple[Collection[str], Collection[str], str]":
     """Return the statuses of success, those of refusal, and the names of their Dialect fields."""
-    if operation.kind is OperationClass.KEYED:
+    if operation.is_keyed:
         done, declined = dialect.payout_done_statuses, dialect.payout_declined_statuses
         prefix = "payout_"
     else:
@@ -406,7 +405,7 @@ def explain(
 
 
 def _advice(error: OutcomeUnknownError, operation: "Operation", dialect: "Dialect") -> str:
-    if operation.kind is not OperationClass.KEYED:
+    if not operation.is_keyed:
         return (
             f"the payment of order_no {error.order_no!r} may have been made: look it up with "
             f"query([OrderRef(order_no={error.order_no!r})]), and {_NEVER_BLINDLY}"

@@ -214,28 +214,40 @@ class Sender:
         if chunk.encoded is None:
             dialect = self._session.dialect
             chunk.encoded = chunk.encode(self._operation, dialect, self._marker_prefix)
-        is_keyed = self._operation.kind is OperationClass.KEYED
         return Request(
             operation=self._operation,
             fields=chunk.encoded.fields,
             decode=functools.partial(self._read, chunk, references),
-            find_refusal=_find_refusal if is_keyed else None,
+            find_refusal=_find_refusal if self._operation.is_keyed else None,
         )
 
     def _read(self, chunk: "Chunk", references: "References", response: "HttpResponse") -> Reading:
         """Prove success of every order at a glance, or else decode the reply and judge it."""
-        operation, dialect, glance = self._operation, self._session.dialect, self._glance
-        body = response.body
         sent = b"" if chunk.encoded is None else chunk.encoded.array
-        claimed: dict[str, str] = {}
-        if glance is not None and not any(references.values()):
-            proof = glance.prove(body, sent, len(chunk.orders))
-            if proof is not None and self._claimed is None:
-                return Reading(*proof, None, references)
-            if proof is not None:
-                proved = echoed_judgement(orjson.loads(proof[0])[operation.list_field])
-                if not (claimed := self._claim(chunk, proved)):
-                    return Reading(*proof, proved, references)
+        reading = self._read_at_a_glance(chunk, references, response.body, sent)
+        return reading or self._judge(chunk, references, response.body, sent)
+
+    def _read_at_a_glance(
+        self, chunk: "Chunk", references: "References", body: bytes, sent: bytes
+    ) -> Reading | None:
+        """Return the reading of the usual reply; None if it has to be judged."""
+        if self._glance is None or any(references.values()):
+            return None
+        proof = self._glance.prove(body, sent, len(chunk.orders))
+        if proof is None:
+            return None
+        if self._claimed is None:
+            return Reading(*proof, None, references)
+        judgement = echoed_judgement(orjson.loads(proof[0])[self._operation.list_field])
+        named = self._named(chunk, judgement)
+        if self._claimed.among(named):
+            return None
+        self._claimed.add(named)
+        return Reading(*proof, judgement, references)
+
+    def _judge(self, chunk: "Chunk", references: "References", body: bytes, sent: bytes) -> Reading:
+        """Decode and judge a reply; what an earlier refund has claimed proves none of these."""
+        operation, dialect, glance = self._operation, self._session.dialect, self._glance
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
         markers = markers_of(self._marker_prefix, chunk.indices)
@@ -243,31 +255,29 @@ class Sender:
             judge, operation, chunk.orders, payload, dialect, markers=markers
         )
         judgement = judge_by(references)
-        if claimed := claimed or self._claim(chunk, judgement):
-            nothing: frozenset[str] = frozenset()
-            known = {name: references.get(name, nothing) | {one} for name, one in claimed.items()}
-            references = {**references, **known}
-            judgement = judge_by(references)
+        if self._claimed is not None:
+            named = self._named(chunk, judgement)
+            if earlier := self._claimed.among(named):
+                nothing: frozenset[str] = frozenset()
+                added = {name: references.get(name, nothing) | {earlier[name]} for name in earlier}
+                references = {**references, **added}
+                judgement = judge_by(references)
+            self._claimed.add(named)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, sent, overall)
         return Reading(reply, overall, judgement, references)
 
-    def _claim(self, chunk: "Chunk", judgement: Judgement) -> dict[str, str]:
-        """Claim the references of what succeeded.
-
-        Returns:
-            By transaction, those that an earlier refund of the batch or job has claimed.
-        """
-        if self._claimed is None:
-            return {}
-        field, named = self._operation.reference_field, {}
-        for order, verdict, items in zip(
-            chunk.orders, judgement.verdicts, judgement.items, strict=True
-        ):
-            if verdict is SUCCEEDED and (reference := identifier(items[0].get(field))):
-                named[order.transaction_id] = reference
-        return self._claimed.claim(named)
+    def _named(self, chunk: "Chunk", judgement: Judgement) -> dict[str, str]:
+        """Return the references of what succeeded, by transaction."""
+        return {
+            order.transaction_id: reference
+            for order, verdict, items in zip(
+                chunk.orders, judgement.verdicts, judgement.items, strict=True
+            )
+            if verdict is SUCCEEDED
+            and (reference := identifier(items[0].get(self._operation.reference_field)))
+        }
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Ask again in two requests, since the reply was full and may have been cut."""
@@ -286,7 +296,7 @@ class Sender:
     ) -> FailedChunk:
         """Return the outcomes of a chunk whose request failed as a whole."""
         problem = attempts.error or ReplyUnreadableError("the reply could not be judged")
-        if self._operation.list_field is None:
+        if self._operation.is_keyed:
             explain(problem, self._operation, chunk.orders[0], self._session.dialect)
         envelope = None
         if isinstance(problem, RejectedError):  # its HTTP status means that nothing was done

@@ -24,7 +24,7 @@ from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalEr
 from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.journal.rows import JobOrder
 from gateway_async.journal.states import IN_DOUBT, Proof
-from gateway_async.operations import OPERATIONS, Operation, OperationClass
+from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.report.report import Step, Totals, example_of
 
 _DIGITS = 16
@@ -246,7 +246,7 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
     """
     run.job = known.name
     if run.again and known.status is None:  # neither alike refunds nor paid payouts are held
-        settings, is_keyed = run.settings, known.operation.kind is OperationClass.KEYED
+        settings, is_keyed = run.settings, known.operation.is_keyed
         recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
         duplicates = "allow" if is_keyed else settings.policy.duplicates
         policy = attrs.evolve(settings.policy, duplicates=duplicates)
@@ -357,8 +357,7 @@ async def show(
                 steps[each.state].keep("", example)
                 in_doubt += [each][: _SHOWN - len(in_doubt)]
     operation, count = OPERATIONS[status.operation], sum(steps[one].orders for one in IN_DOUBT)
-    is_keyed = operation.kind is OperationClass.KEYED
-    naming = (operation.identity_field,) if is_keyed else ("transaction_id", "order_no")
+    naming = (operation.identity_field,) if operation.is_keyed else ("transaction_id", "order_no")
     rows: list[tuple[Any, ...]] = [
         (
             each.index,

@@ -132,7 +132,7 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
 def _written(operation: Operation, chunk: Sequence[Any], dialect: Dialect) -> dict[str, str]:
     """Write the orders of one request, masked as in a repr."""
     orders = tuple(map(_masked, chunk))
-    if operation.list_field is None:
+    if operation.is_keyed:
         fields: Mapping[str, str] = encode_fields(orders[0], dialect)
     else:
         fields = encode_chunk(operation, orders, dialect).fields

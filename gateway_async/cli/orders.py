@@ -239,8 +239,9 @@ class OrderFile:
         at = len(self.lines) - 1
         first = self._first.setdefault(hash(identity), at)
         if first != at and not self._repeats:
-            is_keyed = operation.kind is OperationClass.KEYED
-            advice = "" if is_keyed else "; if both are meant, give --duplicates serialize"
+            advice = (
+                "" if operation.is_keyed else "; if both are meant, give --duplicates serialize"
+            )
             reason = f"the same order as in line {self.lines[first]}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
 
@@ -255,7 +256,7 @@ def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[Orde
     """
     row, policy = OPERATIONS[operation], settings.policy
     check_size(row, policy)
-    repeats = policy.duplicates != "reject" and row.kind is not OperationClass.KEYED
+    repeats = policy.duplicates != "reject" and not row.is_keyed
     with open_table(path) as table:
         yield OrderFile(table, row, settings.dialect, repeats=repeats)
 

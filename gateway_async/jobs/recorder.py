@@ -18,7 +18,6 @@ from gateway_async.errors import DuplicateOrderError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import DONE, Known, known_of, noted
 from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
-from gateway_async.operations import OperationClass
 from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
 
@@ -208,7 +207,7 @@ class JournalIntent(ChunkIntent):
             if field := operation.reference_field:
                 listed = (items[0].get(field) if items else None for items in judgement.items)
                 references = [identifier(one) or "" for one in listed]
-            if operation.kind is OperationClass.KEYED and (items := judgement.items[0]):
+            if operation.is_keyed and (items := judgement.items[0]):
                 item = storable_item(operation.record_class, items[0])
                 # An integer may have more digits than orjson takes.
                 known = [known[0]._replace(item=json.dumps(item))]

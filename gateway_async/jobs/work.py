@@ -251,7 +251,7 @@ class JobWork:
             async for page in self._lease.pages(FINAL):  # by earlier processes
                 for each in page:
                     if guards.claims and each.known.reference:
-                        claimed.claim({each.order.transaction_id: each.known.reference})
+                        claimed.add({each.order.transaction_id: each.known.reference})
                 await self._yield(StoredChunk(page), known=True)
             for _ in range(self._session.retry.attempts):
                 if self._run.is_leaving or self._lease.lost is not None:

@@ -27,7 +27,6 @@ from gateway_async.journal.rows import (
 from gateway_async.journal.states import TRANSITIONS, OrderState, Proof, Transition, sources
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
-from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -258,7 +257,7 @@ class Orders:
             if not 0 <= order < self.job.total:
                 raise JournalError(f"job {job!r} has no order {order}", job=job)
             return order
-        is_key = isinstance(order, str | UUID) and codec.operation.kind is OperationClass.KEYED
+        is_key = isinstance(order, str | UUID) and codec.operation.is_keyed
         if is_key:
             identity, shown = str(order).lower(), f"of request_id {str(order)!r}"
         else:

@@ -24,7 +24,6 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import UNFINISHED, OrderState, Proof, status_of
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
-from gateway_async.operations import OperationClass
 from gateway_async.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 
 if TYPE_CHECKING:
@@ -271,7 +270,7 @@ def _unsent_error_of(job_order: JobOrder) -> GatewayError:
     if known.proof == Proof.NOT_DONE:
         default = "it was looked up, and was not done"
         return NotDoneError(text or default, code=known.code, text=known.said)
-    if job_order.operation.kind is OperationClass.KEYED:
+    if job_order.operation.is_keyed:
         return DuplicateOrderError(text)
     date = datetime.fromisoformat(known.listed_date) if known.listed_date else None
     return AlikeRefundError(text, reference=known.listed_reference, refund_date=date)

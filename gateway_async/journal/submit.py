@@ -20,7 +20,6 @@ from gateway_async.journal.orders import OF_MERCHANT, Orders, find_job
 from gateway_async.journal.rows import JobRow, Known
 from gateway_async.journal.states import OrderState, Proof
 from gateway_async.models.values import describe
-from gateway_async.operations import OperationClass
 
 if TYPE_CHECKING:
     import asyncio
@@ -124,10 +123,6 @@ class Submission:
         await self._compare(job, pages)
         return job.total
 
-    @property
-    def _is_keyed(self) -> bool:
-        return self.operation.kind is OperationClass.KEYED
-
     # An import
 
     def _begin(self, transaction: "Transaction", lease: Lease) -> JobRow:
@@ -178,7 +173,7 @@ class Submission:
                 blocks.append({"job": job, "first": first, "keys": packed, "bodies": bodies})
                 payouts += [
                     {"request_id": name, "job": job, "position": position}
-                    for position, name in enumerate(names if self._is_keyed else (), first)
+                    for position, name in enumerate(names if self.operation.is_keyed else (), first)
                 ]
             await _add(lease, _ADD_ORDERS, blocks)
             if payouts:
@@ -211,7 +206,7 @@ class Submission:
         transaction.run(_FINISH, job=job.id, total=total)  # locks the job before the lease
         lease.extend(transaction)
         lease.end(transaction)
-        if self._is_keyed:
+        if self.operation.is_keyed:
             # Of two jobs at the same time, the second to ask sees the first.
             transaction.lock(_LOCK_OF_PAYOUTS)
             merchant = self.merchant._asdict()

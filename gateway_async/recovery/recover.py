@@ -276,7 +276,7 @@ def _is_conclusive(result: "BatchResult[Any, Any]") -> bool:
     if not isinstance(chunk, AnsweredChunk) or result.unexpected or result.unknown:
         return False
     operation = chunk.operation
-    listed = decode_json(chunk.reply).get(operation.list_field or "") or ()
+    listed = decode_json(chunk.reply).get(operation.list_field) or ()
     return chunk.is_accepted and len(listed) < (operation.limit or 0)
 
 

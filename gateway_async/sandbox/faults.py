@@ -327,7 +327,7 @@ class ReturnStatus(AnswerFault):
 
     def distort(self, answer: Answer) -> Answer:
         """Return what is said instead."""
-        if answer.operation.list_field is None:
+        if not answer.operation.list_field:
             return answer
         said = {"return_status": self.code, "return_message": self.message}
         return answer.with_records(answer.records[: self.listed], **said)

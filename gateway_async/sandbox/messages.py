@@ -71,13 +71,13 @@ class Answer:
     @property
     def records(self) -> list[Record]:
         """The elements of the list; without a list, the fields themselves as the one record."""
-        if self.operation.list_field is None:
+        if not self.operation.list_field:
             return [self.fields]
         return self.fields.get(self.operation.list_field) or []
 
     def with_records(self, records: list[Record] | None, **fields: object) -> "Answer":
         """Return the answer with other records, and other fields; without a list, one record."""
-        if self.operation.list_field is not None:
+        if self.operation.list_field:
             fields = {**self.fields, self.operation.list_field: records, **fields}
         elif records and len(records) == 1:
             fields = {**records[0], **fields}

@@ -103,12 +103,12 @@ class Service:
             found = self._batch(operation, fields, now)
         if isinstance(found, str):
             return self.refuse(operation, fields, found)
-        said = {"return_status": "1", "return_message": "OK", operation.list_field or "": found}
+        said = {"return_status": "1", "return_message": "OK", operation.list_field: found}
         return Answer(operation=operation, fields={**self.identity, **said})
 
     def _batch(self, operation: Operation, fields: Fields, now: "datetime") -> list[Record] | str:
         """Capture, cancel, review, refund, or do what else takes a list of orders."""
-        items = read_nested(fields.get(operation.list_field or ""))
+        items = read_nested(fields.get(operation.list_field))
         if not isinstance(items, list) or not items:
             return f"{operation.list_field}: missing, empty or not a list"
         if not all(isinstance(item, dict) for item in items):

@@ -93,7 +93,7 @@ def encode_chunk(
     """
     if operation.is_look_up:
         return EncodedChunk(selection_fields(orders, dialect))
-    if operation.list_field is None:
+    if not operation.list_field:
         return EncodedChunk(encode_fields(orders[0], dialect))
     if markers:
         orders = [

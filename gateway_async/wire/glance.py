@@ -62,8 +62,8 @@ class Glance:
     """
 
     def __init__(self, operation: "Operation") -> None:
-        self._list_field = operation.list_field or ""
-        self._status_field = operation.status_field or ""
+        self._list_field = operation.list_field
+        self._status_field = operation.status_field
         self._order_fields = attrs.fields_dict(operation.order_class)
         self._layout: _Layout | None = None
         self._learnt = 0
