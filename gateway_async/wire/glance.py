@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MOST_LAYOUTS = 16
-"""So many layouts are learnt at most: a gateway whose replies differ each time has none."""
+"""So many layouts are learnt in a row without a use: replies that differ each time have none."""
 
 _MOST_BYTES = 4096
 """A layout with more text around the orders is not learnt: its patterns compile too slowly."""
@@ -94,6 +94,7 @@ class Glance:
         items = layout.tail.split(view[head.end() - 1 : close + 1])
         if len(items) != orders + 1 or b"}".join(items) != spaced:
             return None
+        self._learnt = 0
         signed = head if head.groups() else end
         start, stop = signed.span(1) if signed.groups() else (0, 0)
         kept = reply if start == stop else b"".join((view[:start], view[stop:]))
