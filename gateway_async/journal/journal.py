@@ -178,6 +178,8 @@ class Journal:
     ) -> None:
         """Keep what a person decided on orders whose outcome is in doubt.
 
+        A decision that orders were not sent can be changed until the next run sends them.
+
         Args:
             name: The name of the job.
             order: The order, or its position in the job, from 0, or the `request_id` of a payout;
@@ -190,7 +192,8 @@ class Journal:
             ConfigurationError: For another status, or an empty note.
             JobNotFoundError: If there is no job of this name.
             InvalidOrderError: If `order` is neither an order of the job's operation nor a position.
-            JournalError: If there is no such order, more than one, or nothing to decide on it.
+            JournalError: If there is no such order, more than one, or nothing to decide on it; or
+                if the decision to send it is changed while the job runs.
 
         Whichever is raised, nothing was changed.
         """
@@ -207,9 +210,9 @@ class Journal:
             orders = Orders(transaction, find_job(transaction, name))
             positions = sorted({orders.find(each) for each in named})
             slices = [{"job": orders.job.id, "slice": each} for each in orders.slices(positions)]
-            for one in slices:  # before their orders, as a lease does
-                transaction.run(leases.LOCK, **one)
-            orders.resolve(positions, state, note)
+            # Before their orders, as a lease does.
+            locked = [transaction.run(leases.LOCK, **one).fetchone() for one in slices]
+            orders.resolve(positions, state, note, is_running=any(one for (one,) in locked))
             for one in slices:
                 transaction.run(_WAKE, **one, reopens=reopens)
 

@@ -59,7 +59,7 @@ due_at = NOW_SECONDS + :seconds, finished = FALSE {OF_SLICE} AND expires_at <= N
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {OF_SLICE}"""
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
-LOCK = f"SELECT slice FROM gateway_slices {OF_SLICE} FOR UPDATE"
+LOCK = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {OF_SLICE} FOR UPDATE"
 _FINISH = f"UPDATE gateway_slices SET finished = TRUE {OF_SLICE}"
 
 

@@ -24,7 +24,7 @@ from gateway_async.journal.rows import (
     storable,
     written,
 )
-from gateway_async.journal.states import TRANSITIONS, OrderState, Proof, Transition, sources
+from gateway_async.journal.states import FINAL, TRANSITIONS, OrderState, Proof, Transition, sources
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
 
@@ -55,6 +55,11 @@ _CLOCKS_DIFFER_SECONDS = 3600
 ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
+_NOTHING_TO_DECIDE = {
+    OrderState.NEW: "nothing of it was sent, and the next run sends it",
+    OrderState.INTENT: "run the job again first",
+    **dict.fromkeys(FINAL, "that is final"),
+}
 _TEXTS = ("code", "text", "said", "reference", "proof", "listed_reference", "listed_date")
 
 _CHUNK = f"""
@@ -370,10 +375,23 @@ class Orders:
             sent = [(at, known) for at, known in found if known.proof != Proof.NEVER_SENT]
             self._write([chunk], {at: _reopened(known) for at, known in sent})
 
-    def resolve(self, positions: "Sequence[int]", state: OrderState, note: str) -> None:
-        """Record what a person decided on unknown or held orders."""
-        text = f"decided by a person: {note}"
-        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=storable(note))
+    def resolve(
+        self, positions: "Sequence[int]", state: OrderState, note: str, *, is_running: bool
+    ) -> None:
+        """Record what a person decided on unknown or held orders, or anew on new ones.
+
+        A process that runs the slice may be about to send what is new: then that stays as it is.
+        """
+        name = self.job.name
+        found = pick_known(self._chunks_at(positions), positions) if is_running else {}
+        if any(known.state == OrderState.NEW for known in found.values()):
+            raise JournalError(
+                f"job {name!r} is running, and may send what is new: stop it, or wait until it has "
+                "ended, and then decide; nothing was changed",
+                job=name,
+            )
+        text, note = storable(_decided_text(note)), storable(note)
+        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=note)
         self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
     # Chunks
@@ -447,16 +465,19 @@ class Orders:
         for at in positions:
             found = known.get(at, Known("not there"))
             new[at] = change(found, at)
-            if found.state in sources(transition, OrderState(new[at].state)):
+            is_resolved = transition is Transition.RESOLVE
+            if found.state in sources(transition, OrderState(new[at].state)) and not (
+                is_resolved and found.state == OrderState.NEW and not _was_decided(found)
+            ):
                 continue
             name = self.job.name
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
-            is_early = transition is Transition.RESOLVE and found.state == OrderState.INTENT
-            advice = ": run the job again first" if is_early else ""
+            advice = f"expected {wanted}"
+            if is_resolved:
+                advice = _NOTHING_TO_DECIDE.get(found.state, advice)
             raise JournalError(
-                f"job {name!r}: cannot {transition} orders {min(positions)} to {max(positions)}: "
-                f"expected {wanted}, but order {at} is {str(found.state)!r}{advice}; "
-                "nothing was changed",
+                f"job {name!r}: cannot {transition} order {at}, which is {str(found.state)!r}: "
+                f"{advice}; nothing was changed",
                 job=name,
             )
         self._write(own, new)
@@ -480,6 +501,16 @@ def pick_known(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> di
         for at, known in zip(chunk.span, chunk.known, strict=True)
         if at in wanted
     }
+
+
+def _decided_text(note: str) -> str:
+    return f"decided by a person: {note}"
+
+
+def _was_decided(known: Known) -> bool:
+    """Say whether a person let a new order be sent, and nothing of it was sent since."""
+    # `intend` and `retract` leave the note alone; a look-up that makes it new says why.
+    return bool(known.note) and known.text in {"", _decided_text(known.note)}
 
 
 def _reopened(known: Known) -> Known:

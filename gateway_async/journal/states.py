@@ -125,7 +125,7 @@ class Transition(StrEnum):
     """It was looked up."""
 
     RESOLVE = "resolve"
-    """A person decided."""
+    """A person decided; on a new order, only to change the decision to send it."""
 
 
 _DECIDED = frozenset(DECISIONS.values())
@@ -141,7 +141,9 @@ TRANSITIONS: Mapping[Transition, Mapping[OrderState, frozenset[OrderState]]] = M
             OrderState.HELD: frozenset({OrderState.UNKNOWN}),
         },
         Transition.RECOVER: {OrderState.UNKNOWN: _DECIDED},
-        Transition.RESOLVE: {OrderState.UNKNOWN: _DECIDED, OrderState.HELD: _DECIDED},
+        Transition.RESOLVE: dict.fromkeys(
+            (OrderState.UNKNOWN, OrderState.HELD, OrderState.NEW), _DECIDED
+        ),
     }
 )
 """For each transition, what each state may become by it."""

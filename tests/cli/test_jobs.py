@@ -119,7 +119,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
 
     before = ["held"] * 50 + ["succeeded"] * 10
     for words, reason in (
-        ("declined 49 50 --note no", "order 50 is 'succeeded'"),
+        ("declined 49 50 --note no", "resolve order 50, which is 'succeeded': that is final"),
         ("declined 0 60 --note no", "job 'night' has no order 60"),
         ("declined 3 a-b --note no", "'a-b' is no index of an order, such as 17"),
         ("declined 0.6 --note no", "'0.6' is no index"),
@@ -137,7 +137,9 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     assert done == "job night: 6 orders declined\n"
     declined = {3, 7, 9, 11, 12, 13}
     assert await states() == ["declined" if i in declined else s for i, s in enumerate(before)]
-    await resolve(f"succeeded {' '.join(map(str, range(40, 50)))} --note seen")
+    await resolve(f"not_sent {' '.join(map(str, range(40, 50)))} --note mistyped")
+    done = await resolve(f"succeeded {' '.join(map(str, range(40, 50)))} --note seen")
+    assert done == "job night: 10 orders succeeded\n"  # a slip is taken back, as nothing was sent
     done = await resolve("declined --state held --state unknown --note no")
     assert done == "job night: 34 orders declined\n"
     none = await shell(f"jobs outcomes night --state held --out none.csv {CONFIGURED}")

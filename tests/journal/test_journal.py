@@ -219,6 +219,31 @@ async def test_an_operator_decides(journal: Journal, tables: Tables) -> None:
             assert getattr(outcomes[4].error, "text", "") == ""  # the gateway said nothing
 
 
+async def test_a_decision_to_send_is_changed_until_it_is_sent(
+    journal: Journal, tables: Tables
+) -> None:
+    await submitted(journal)
+    for after in ("succeeded", "declined", "held"):
+        tables.put(4, 5, state="held")
+        await journal.resolve("job", [4, 5], "not_sent", "mistyped")
+        lease = await journal.job("job").take()
+        with pytest.raises(JournalError, match="is running, and may send what is new: stop"):
+            await journal.resolve("job", 4, "declined", "seen")
+        await lease.release()
+        decided = {"held": "unknown"}.get(after, after)
+        await journal.resolve("job", 4, decided, "seen")
+        assert [tables.states()[at] for at in (4, 5)] == [after, "new"]
+        assert tables.known()[4].note == "seen"
+        tables.put(4, 5, state="new")
+    # It was sent since, and a look-up then proved that it was not done.
+    tables.put(4, state="new", note="mistyped", text="the gateway does not list it")
+    with pytest.raises(JournalError, match="order 4, which is 'new'"):
+        await journal.resolve("job", 4, "succeeded", "seen")
+    # It was about to be sent, and nothing was.
+    tables.put(4, state="new", note="mistyped", text="")
+    await journal.resolve("job", 4, "succeeded", "seen")
+
+
 async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tables) -> None:
     await submitted(journal, [*refunds(10), *refunds(1)])
     tables.put(*range(4), 10, state="unknown")
@@ -228,17 +253,17 @@ async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tabl
     known = tables.snapshot()
     (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
     refused: list[tuple[Any, type[Exception], str]] = [
-        (4, JournalError, "expected .unknown. or .held., but order 4 is .new."),
-        (7, JournalError, "is 'succeeded'"),
-        (8, JournalError, "is 'declined'"),
-        (6, JournalError, "order 6 is .intent.: run the job again first;"),
+        (4, JournalError, "cannot resolve order 4, which is 'new': nothing of it was sent, and"),
+        (7, JournalError, "which is 'succeeded': that is final"),
+        (8, JournalError, "which is 'declined': that is final"),
+        (6, JournalError, "order 6, which is 'intent': run the job again first; nothing was"),
         (refunds(1)[0], JournalError, "2 orders equal to .*T000000.*: name one by its index: 0, 1"),
         (unequal, JournalError, "0 orders equal to"),
         (99, JournalError, "has no order 99"),
         (-1, JournalError, "has no order -1"),
         (10**30, JournalError, "has no order 10"),
-        ([1, 9], JournalError, "order 9 is .new."),
-        (range(2, 7), JournalError, "order 4 is .new."),
+        ([1, 9], JournalError, "order 9, which is 'new'"),
+        (range(2, 7), JournalError, "order 4, which is 'new'"),
         ([1, 11], JournalError, "has no order 11"),
         ([], JournalError, "no order is named"),
         ("T000000", InvalidOrderError, "expected RefundOrder, got str"),

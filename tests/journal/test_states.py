@@ -40,7 +40,7 @@ async def test_orders_in_another_state_change_nothing(
 
     transport = MemoryTransport(answer)
     batch = client_over(transport, retry=QUICK).refund(refunds(3), job=journal.job("job"))
-    said = f"cannot {move} orders 0 to 2: expected '{WANTED[move]}', but order"
+    said = rf"cannot {move} order \d, which is '\w+': expected '{WANTED[move]}'; nothing"
     with pytest.raises(JournalError, match=said):
         await batch
     assert [one.operation.name for one in transport.asked].count("refund") <= 1
