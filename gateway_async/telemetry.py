@@ -357,12 +357,11 @@ class RequestSpan:
         problem = made.error
         orders = "" if self._orders is None else f" of {_count(self._orders, 'order')}"
         only_reads = operation.is_look_up and operation.name in OPERATIONS
+        what = "failed" if only_reads else "outcome unknown"
         if isinstance(problem, OutcomeUnknownError):
-            what = "found nothing out" if only_reads else "outcome unknown"
             _requests.warning("%s%s: %s: %s", operation, orders, what, problem)
         elif unknown:
-            what = "found nothing out about" if only_reads else "outcome unknown for"
-            _requests.warning("%s%s: %s %d", operation, orders, what, unknown)
+            _requests.warning("%s%s: %s for %d", operation, orders, what, unknown)
         else:
             seconds = ", ".join(f"{attempt.seconds:.3f} s" for attempt in made.history)
             answer = "answered" if problem is None else problem

@@ -76,7 +76,8 @@ def run(arguments: Sequence[str]) -> int:
     except (TableError, GatewayError) as error:  # it could not begin
         problem = str(error)
         if isinstance(error, JobNotFoundError):
-            problem += "; `gateway-async jobs list` names those that there are"
+            list_jobs = said.line("jobs", "list")
+            problem += f": {said.settings().place}; list those that there are with\n  {list_jobs}"
         code = Exit.UNSETTLED if isinstance(error, JobBusyError) else Exit.WRONG
     except KeyboardInterrupt:
         problem, code = "stopped before anything was sent", Exit.WRONG

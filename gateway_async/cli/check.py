@@ -85,7 +85,7 @@ async def check(
     Example: `gateway-async check --order-no A-1 --write config.toml`
 
     It makes both look-ups, and prints what it saw and what to do: address, TLS, proxy, reply, time,
-    credentials, signature, registered address, journal.
+    signature, credentials, registered address, journal.
 
     Exit codes: 0, all works; 1, something was refused, or does not fit the settings; 2, the
     command or a setting is wrong; 3, no reply came that can be read.
@@ -279,14 +279,15 @@ def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> 
     refusal = str(read[0].error) if read else ""
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
-    for check in ("credentials", "signature"):
+    for check in ("signature", "credentials"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
-    yield "credentials", is_accepted, OK, f"{who}: accepted"
-    yield "credentials", True, WRONG, f"{who}: {refusal}"
     yield "signature", is_accepted, OK, accepted
     yield "signature", query.is_for_others, SKIPPED, refusal
     yield "signature", True, WRONG, refusal
-    both = "both look-ups are refused, as they are with wrong credentials too"
+    yield "credentials", is_accepted, OK, f"{who}: accepted"
+    yield "credentials", query.is_for_others, WRONG, f"{who}: {refusal}"
+    yield "credentials", True, ASK, f"{who}: refused together with the signature"
+    both = "both look-ups are refused, as they are with a wrong signature too"
     yield _OWN, query.error is None, OK, f"{_QUERY} is answered"
     yield _OWN, query.is_for_others, SKIPPED, refusal
     yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"

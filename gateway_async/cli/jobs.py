@@ -15,12 +15,17 @@ import orjson
 from cyclopts import App
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, counted, listed, output, print_json
+from gateway_async.cli.console import counted, listed, output, print_json
 from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.outcomes import Kept, orders_of, places_in, write_job
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
-from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
+from gateway_async.errors import (
+    ConfigurationError,
+    JobConflictError,
+    JobNotFoundError,
+    JournalError,
+)
 from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.journal.rows import JobOrder
 from gateway_async.journal.states import IN_DOUBT, Proof
@@ -271,7 +276,14 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
                     batch = client.batch(run.operation, file.orders(), job=job)
                 else:
                     batch = client.resume(job)
-                await run.drive(batch, total=total, see=reasons.note)
+                try:
+                    await run.drive(batch, total=total, see=reasons.note)
+                except JobConflictError:
+                    places = () if file is None else await places_in(file, journal, known.name)
+                    if not places:
+                        raise
+                    # Another process kept the same orders meanwhile, as rows in another order.
+                    await run.drive(client.resume(job), total=total, see=reasons.note)
             async with run.settings.open_journal(create=False) as journal:
                 await write_job(run, journal, out, file=file, places=places, reasons=reasons)
 
@@ -399,6 +411,8 @@ async def outcomes(
 ) -> int:
     """Write the outcomes of the orders of a job, as the journal has them. Nothing is sent.
 
+    The exit code is that of the orders that are written.
+
     Example: `gateway-async jobs outcomes NAME --state held --out held.csv`
 
     Args:
@@ -412,8 +426,7 @@ async def outcomes(
         async with run.settings.open_journal(create=False) as journal:
             await write_job(run, journal, out, states=state)
 
-    await run.carry_out(write)
-    return Exit.UNSETTLED if run.misplaced or run.failure else Exit.DONE
+    return await run.carry_out(write)
 
 
 # Deciding

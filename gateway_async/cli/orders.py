@@ -5,10 +5,12 @@ Columns are the fields of orders and records; parts of objects have dots:
 """
 
 import contextlib
+import functools
 import hashlib
+import itertools
 import re
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -41,6 +43,8 @@ OUTCOME_COLUMNS = ("status", "code", "error")
 _MAY_BE_DONE = ("succeeded", "unknown")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
+_SLIP = 0.9
+"""How alike a column is to a field that it is not, where it must be a slip of the pen."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
@@ -122,6 +126,12 @@ class OrderFile:
         self.table = table
         self.operation = operation
         self._inputs = dict(input_columns(operation.order_class))
+        self._columns = [
+            (name, name.split("."), currency_field(field), IS_LIST in field.metadata)
+            for name, field in self._inputs.items()
+            if name in table.header
+        ]
+        self._may_be_outcomes = operation.takes_jobs and {IN_JOB, "status"} & {*table.header}
         self.totals: Totals = Totals(dialect=dialect or Dialect())
         self.lines: array[int] = array("L")
         self._dialect = dialect
@@ -144,8 +154,8 @@ class OrderFile:
     def _unknown(self) -> list[str]:
         return [name for name in self.table.header if name not in {*self._inputs, *_WRITTEN}]
 
-    def _nearest(self, name: str) -> str:
-        return nearest(name, [one for one in self._inputs if one not in self.table.header])
+    def _nearest(self, name: str, cutoff: float = 0.6) -> str:
+        return nearest(name, [one for one in self._inputs if one not in self.table.header], cutoff)
 
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
@@ -162,25 +172,27 @@ class OrderFile:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
         tree, model = dict[str, Any](), self.operation.order_class
-        if self.operation.takes_jobs:
+        if self._may_be_outcomes:
             _check_not_sent(row.cells)
-        for column, cell in row.cells.items():
-            if not cell or column not in self._inputs:
+        for column, (*parents, name), is_amount, is_list in self._columns:
+            if not (cell := row.cells[column]):
                 continue
-            if _CUT_OFF.fullmatch(cell):
+            if "+" in cell and _CUT_OFF.fullmatch(cell):
                 reason = (
                     "a number such as 2.02611E+21, whose last digits a spreadsheet cut off; write "
                     "the file again with this column as text"
                 )
                 raise _WrongCellError(column, reason)
-            if currency_field(self._inputs[column]) and not _AMOUNT.fullmatch(cell):
-                raise _WrongCellError(column, f"{cell!r:.60} is no amount; write it like '12.50'")
-            *parents, name = column.split(".")
+            value: Any = _listed(column, cell) if is_list else cell
+            if is_amount:
+                if not _AMOUNT.fullmatch(cell):
+                    reason = f"{cell!r:.60} is no amount; write it like '12.50'"
+                    raise _WrongCellError(column, reason)
+                value = Decimal(cell)  # an order of such values is made faster
             branch = tree
             for parent in parents:
                 branch = branch.setdefault(parent, {})
-            is_list = IS_LIST in self._inputs[column].metadata
-            branch[name] = _listed(column, cell) if is_list else cell
+            branch[name] = value
         if model is OrderRef and "transaction_id" in tree:
             tree.pop("order_no", None)  # as a ledger is looked up
         return _made(model, tree, "")
@@ -189,10 +201,11 @@ class OrderFile:
         """Yield every problem of the file; orders without one are added up."""
         wrong = [*self._column_problems()]
         yield from (Problem(1, column, reason) for column, reason in wrong)
+        takes_jobs, moved_by = self.operation.takes_jobs, self.operation.moved_by
         for row in () if wrong else self.table.rows():
             self.lines.append(row.line)
-            yield from row.problems
             if row.problems:
+                yield from self._decimal_commas(row) or row.problems
                 continue
             try:
                 order = self.order_of(row)
@@ -201,21 +214,45 @@ class OrderFile:
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
-            self.totals.add(self.operation.moved_by(order))
-            if self.operation.takes_jobs:
+            self.totals.add(moved_by(order))
+            if takes_jobs:
                 self.hashes.append(hash(order))
                 digest = hashlib.sha256(orjson.dumps(_plain(order))).digest()
                 self._digests_sum += int.from_bytes(digest)
         if not self.lines and not wrong:
             yield Problem(1, None, "there is no row below it")
 
+    def _decimal_commas(self, row: Row) -> list[Problem]:
+        """Name the amounts whose comma may be why a row has more cells than columns."""
+        count, columns = len(row.texts), self.table.header
+        pairs = [
+            whole.isdigit() and len(part) == 2 and part.isdigit()  # noqa: PLR2004  # as in 12,50
+            for whole, part in itertools.pairwise(row.texts)
+        ]
+        amounts = {name for name, _, is_amount, _ in self._columns if is_amount}
+        found = [
+            name
+            for at, name in enumerate(columns)
+            if name in amounts and any(pairs[at : at + count - len(columns)])
+        ]
+        reason = (
+            f"{count} cells where the header has {len(columns)}: an amount with a comma is two "
+            "cells; write it like '12.50'"
+        )
+        return [Problem(row.line, " or ".join(found), reason)] if found else []
+
     def _column_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Name columns that must be there and are not, and those of parts that no order has."""
+        """Name columns that must be there and are not, and those that must be a slip.
+
+        What they hold would not be sent: without its account, a payout may go elsewhere.
+        """
         header = self.table.header
-        for name in self._unknown:  # without its account, a payout may go elsewhere
+        for name in self._unknown:
             if "." in name or any(one.endswith(f".{name}") for one in self._inputs):
                 hint = self._nearest(name) or "such as beneficiary.bank_details.iban"
                 yield name, f"not known; a part has columns of its own: {hint}"
+            elif hint := self._nearest(name, _SLIP):
+                yield name, f"not known; {hint} Rename the column, or take it out"
         there = f"there are: {', '.join(map(repr, header))}"
         fields = attrs.fields(self.operation.order_class)
         needed = [field.name for field in fields if field.default is attrs.NOTHING]
@@ -286,27 +323,33 @@ def _listed(column: str, cell: str) -> list[Any]:
 
 def _made(model: type, tree: Mapping[str, Any], path: str) -> Any:
     """Make an object of its fields, and first of all those that are objects."""
-    fields, given = attrs.fields_dict(model), dict[str, Any]()
+    (parts, needed), given = _parts_of(model), dict[str, Any]()
     for name, value in tree.items():
-        if name not in fields:
-            raise _WrongCellError(f"{path}{name}", f"not known; there are: {', '.join(fields)}")
-        part, column = fields[name].metadata.get(MODEL), f"{path}{name}"
-        if isinstance(value, Mapping) and part:
-            given[name] = _made(part, value, f"{column}.")
-        elif isinstance(value, list) and part:
+        if name not in parts:
+            raise _WrongCellError(f"{path}{name}", f"not known; there are: {', '.join(parts)}")
+        given[name], part = value, parts[name]
+        if part and isinstance(value, Mapping):
+            given[name] = _made(part, value, f"{path}{name}.")
+        elif part and isinstance(value, list):
             given[name] = [
-                _made(part, one, f"{column}[{number}].") if isinstance(one, Mapping) else one
+                _made(part, one, f"{path}{name}[{number}].") if isinstance(one, Mapping) else one
                 for number, one in enumerate(value)
             ]
-        else:
-            given[name] = value
-    for name, field in fields.items():
-        if field.default is attrs.NOTHING and not str(given.get(name, "")).strip():
+    for name in needed:
+        if not str(given.get(name, "")).strip():
             raise _WrongCellError(f"{path}{name}", "empty")
     try:
         return model(**given)
     except InvalidOrderError as error:
         raise _explained(error, model, path) from None
+
+
+@functools.cache
+def _parts_of(model: type) -> tuple[Mapping[str, type[Any] | None], Sequence[str]]:
+    """Return the fields of a model, with the model of each that is an object, and the needed."""
+    fields = attrs.fields(model)
+    needed = [field.name for field in fields if field.default is attrs.NOTHING]
+    return {field.name: field.metadata.get(MODEL) for field in fields}, needed
 
 
 def _explained(error: InvalidOrderError, model: type, path: str) -> _WrongCellError:
@@ -324,11 +367,22 @@ def _plain(value: Any) -> Any:
 
     What is as by default is left out: a field that a later version adds changes no job's name.
     """
-    if attrs.has(type(value)) and not isinstance(value, SensitiveText):
-        fields = ((field, getattr(value, field.name)) for field in attrs.fields(type(value)))
-        return {field.name: _plain(one) for field, one in fields if one != field.default}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+    kind: type = type(value)
+    if kind is str:  # as most are
+        return value
+    if isinstance(value, SensitiveText):
+        return value.reveal()
     if isinstance(value, Decimal):
         return format(value.normalize(), "f")
-    return value.reveal() if isinstance(value, SensitiveText) else str(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if defaults := _defaults_of(kind):
+        found = ((name, getattr(value, name), usual) for name, usual in defaults)
+        return {name: _plain(one) for name, one, usual in found if one != usual}
+    return str(value)
+
+
+@functools.cache
+def _defaults_of(kind: type) -> Sequence[tuple[str, object]]:
+    """Return the default of each field of a model; of no model, nothing."""
+    return [(one.name, one.default) for one in attrs.fields(kind)] if attrs.has(kind) else ()

@@ -214,7 +214,9 @@ class Run:
                     self.stop = Stop(self.console)
                     await work(out)
             except (OSError, GatewayError) as error:
-                if self.left is None and self.status is None:  # there is nothing to report
+                is_read = self.job is None or self.left is None  # this run moved no money
+                is_head = isinstance(error, BrokenPipeError) and is_read and page is None
+                if is_head or (self.left is None and self.status is None):  # nothing to report
                     raise
                 self.misplaced = str(getattr(error, "strerror", None) or error)
             head = self._head(started)
@@ -247,7 +249,7 @@ class Run:
                 return so_far.entries, so_far.differences
             return so_far.done, so_far.counts
 
-        started = time.monotonic()
+        started, self.failure = time.monotonic(), None
         async with progress(self.console, self.command, total, look):
             try:
                 with self.stop.cancelling(), contextlib.suppress(asyncio.CancelledError):

@@ -9,6 +9,7 @@ import functools
 import importlib
 import json
 import os
+import re
 import ssl
 import tomllib
 import traceback
@@ -435,9 +436,10 @@ def _described(error: BaseException, _: object) -> str:
     return f"{name}: not known; {nearest(name, known) or 'there are: ' + ', '.join(known)}"
 
 
-def nearest(name: str, known: Sequence[str]) -> str:
+def nearest(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
     """Ask whether the nearest of the known names was meant; empty where none is near."""
-    return "".join(f"did you mean {near}?" for near in get_close_matches(name, known, 1))
+    plain = re.sub(r"[ -]", "_", name.casefold())
+    return "".join(f"did you mean {near}?" for near in get_close_matches(plain, known, 1, cutoff))
 
 
 def _secret_of_file(path: Path) -> str:

@@ -69,11 +69,15 @@ class TableError(Exception):
 
 
 class Row(NamedTuple):
-    """One row of a file: the line that it begins in, its cells by column, and what is wrong."""
+    """One row of a file: the line that it begins in, its cells by column, and what is wrong.
+
+    It may have more texts than there are columns.
+    """
 
     line: int
     cells: Mapping[str, str]
     problems: Sequence[Problem] = ()
+    texts: Sequence[str] = ()
 
 
 class Table:
@@ -105,8 +109,11 @@ class Table:
                     if len(cells) <= 1 and not any(cell.strip() for cell in cells):
                         continue  # a blank line
                     if header:
-                        wrong = [*_problems(begins, header, cells)]
-                        yield Row(begins, dict(zip(header, cells, strict=False)), wrong)
+                        joined = "".join(cells)
+                        is_text = is_encodable(joined) and "\0" not in joined
+                        is_right = is_text and len(cells) == len(header)
+                        wrong = () if is_right else [*_problems(begins, header, cells)]
+                        yield Row(begins, dict(zip(header, cells, strict=False)), wrong, cells)
                     else:
                         if wrong := [*_header_problems(begins, cells)]:
                             raise TableError(wrong)

@@ -55,7 +55,7 @@ _CLOCKS_DIFFER_SECONDS = 3600
 ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
-_NOTHING_TO_DECIDE = {
+_NOTHING_TO_DECIDE: "Mapping[str, str]" = {
     OrderState.NEW: "nothing of it was sent, and the next run sends it",
     OrderState.INTENT: "run the job again first",
     **dict.fromkeys(FINAL, "that is final"),

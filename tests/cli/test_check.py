@@ -33,7 +33,7 @@ from tests.cli.running import Ended, Shell, names
 from tests.support.servers import Proxy, Trouble, bind, tls_of, with_body
 
 CHECKS = (
-    *("address", "proxy", "tls", "reply", "time", "credentials", "signature"),
+    *("address", "proxy", "tls", "reply", "time", "signature", "credentials"),
     *("registered address", "journal"),
 )
 
@@ -199,7 +199,7 @@ async def test_a_web_site_answers(shell: Shell) -> None:
     assert found["credentials"]["status"] == found["registered address"]["status"] == "skipped"
 
 
-REFUSED = {"credentials": "wrong", "signature": "wrong", "registered address": "ask"}
+REFUSED = {"signature": "wrong", "credentials": "ask", "registered address": "ask"}
 OTHERS = dict.fromkeys(("signature", "registered address"), "skipped")
 UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skipped")
 
@@ -207,7 +207,10 @@ UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skip
 @pytest.mark.parametrize(
     ("options", "faulty", "code", "statuses", "line", "seen", "advice"),
     [
-        ("--secret-file secret", "", 1, REFUSED, "signature", "return_status '0'", "[signer]"),
+        (
+            *("--secret-file secret", "", 1, REFUSED, "signature", "return_status '0'"),
+            "check the secret first: GATEWAY_SECRET, or what secret_file or keyring names. The",
+        ),
         (
             *("--merchant-id M9", "", 1, {"credentials": "wrong", **OTHERS}, "credentials"),
             *("for another merchant_id: expected 'M9'", "compare merchant_id and account_id"),

@@ -97,6 +97,8 @@ async def test_look_ups_find_what_there_is_and_exit_1_for_what_is_absent(shell: 
         for source, to in (("out.csv", "found.csv"), ("found.csv", "again.csv")):  # as input again
             await shell(f"{command} {source} --out {to}")
             assert [row[column] for row in shell.rows(to)] == [value] * 2
+    wrong = await shell("query orders.csv --out lost.csv", 3, env={"GATEWAY_SECRET": "wrong"})
+    assert "query of 2 orders: failed for 2\n" in wrong.stderr
     write(orders, ("order_no",), [("stranger",), *[(first,)] * 3])  # it does no harm to ask twice
     await shell("query orders.csv --out found.csv", 1)
     assert [(row["order_no"], row["status"]) for row in shell.rows("found.csv")] == [

@@ -110,8 +110,8 @@ def test_a_bad_cell_is_named_by_line_and_column(row: str, column: str, reason: s
     assert reason in found
 
 
-OUTCOME = f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,Unknown ,,"
 REVIEW = "transaction_id,order_no,currency,amount"
+OUTCOME = f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,Unknown ,,"
 UNUSABLE: list[tuple[str | bytes, str]] = [
     *((nothing, "line 1: the file is empty") for nothing in (b"", b"\xef\xbb\xbf", b" \r\n\n")),
     (HEADER, "line 1: there is no row below it"),
@@ -119,6 +119,17 @@ UNUSABLE: list[tuple[str | bytes, str]] = [
     (f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has no name"),
     (rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
     (rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
+    *(
+        (rows(f"T1,O1,EUR,{cells},late"), f"line 2, column {columns}: {count} cells where the")
+        for cells, columns, count in (
+            ("9,00,1", "amount", 7),
+            ("9.00,1,50", "refund_amount", 7),
+            ("9,00,1,50", "amount or refund_amount", 8),
+        )
+    ),
+    (rows("T1,O1,EUR,9,00,1,late"), "an amount with a comma is two cells; write it like '12.50'"),
+    (f"{REVIEW},refund_amount,refund_reson\nT1,O1,EUR,1,1,x", "refund_reson: not known; did you"),
+    (f"{REVIEW},refund_amount,Refund Reason\nT1,O1,EUR,1,1,x", "did you mean refund_reason? Ren"),
     (rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
     (rows("T1,Ö1,EUR,1,1,").encode("latin-1"), "line 2, column order_no: is not UTF-8"),
     (rows().replace(",", ";"), "line 1: columns are separated by ';'; expected commas"),
@@ -157,16 +168,15 @@ def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
     found = problems("transaction_id,order_no,curency\nT1,O1,EUR")
     names = ("currency", "amount", "refund_amount")
     there = "; there are: 'transaction_id', 'order_no', 'curency'"
-    assert found == [f"line 1, column {name}: missing{there}" for name in names]
+    assert found[0].startswith("line 1, column curency: not known; did you mean currency?")
+    assert found[1:] == [f"line 1, column {name}: missing{there}" for name in names]
 
 
 def test_columns_that_are_not_read_are_named() -> None:
     assert read(f"{HEADER},note,in_job\nT1,O1,EUR,1,1,,late,").unread == "'note'"
     assert read(f"{HEADER},Status\nT1,O1,EUR,1,1,,shipped").unread == "'Status'"
-    body = "request_id,payment_curency,hue\n" + str(uuid.UUID(int=1)) + ",EUR,red"
-    assert read(body, "payout").unread == (
-        "'payment_curency' (did you mean payment_currency?), 'hue'"
-    )
+    body = f"{REVIEW},refund_amount,reason,hue\nT1,O1,EUR,1,1,late,red"
+    assert read(body).unread == "'reason' (did you mean refund_reason?), 'hue'"
 
 
 def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:

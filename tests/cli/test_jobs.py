@@ -79,7 +79,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     resent = await shell("jobs resume night --out end.csv --config resending.toml", 2)
     assert "refund 50 orders, EUR 50.00 at" in resent.stderr
     await jobs("resolve night not_sent 7 --note 'seen in the portal'")
-    written = await jobs("outcomes night --state held --out -")
+    written = await jobs("outcomes night --state held --out -", 3)
     assert len(written.stdout.splitlines()) == 1 + 49
     refused = await jobs("resume night --out end.csv", 2)
     assert "jobs.db goes on: 10 succeeded, 49 held, 1 new: refund 1 order" in refused.stderr
@@ -99,7 +99,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     await held(shell)
     told = "jobs outcomes night --state held --out held.csv --report held.html"
     elsewhere = {"GATEWAY_BASE_URL": "http://me:hush/hush@gateway.example"}  # not that of the job
-    ended = await shell(f"{told} {CONFIGURED}", env=elsewhere)
+    ended = await shell(f"{told} {CONFIGURED}", 3, env=elsewhere)
     assert ended.stderr.startswith("jobs outcomes: 50 orders, 50 not_sent (EUR 50.00); 0.0 s\n")
     report = (shell.folder / "held.html").read_text(encoding="utf-8")
     assert f"<bdi>{shell.sandbox.base_url.partition('//')[2]}</bdi>" in report
@@ -114,7 +114,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
         return (await shell(f"jobs resolve night {words} {CONFIGURED}", code)).stderr
 
     async def states() -> list[str]:
-        await shell(f"jobs outcomes night --out states.csv {CONFIGURED}")
+        await shell(f"jobs outcomes night --out states.csv {CONFIGURED}", 3)
         return [row["state"] for row in shell.rows("states.csv")]
 
     before = ["held"] * 50 + ["succeeded"] * 10

@@ -87,7 +87,9 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
         assert f"its order 0 has the request_id {key(2).upper()!r}, {stands}" in refused.stderr
     listed = (await shell(f"jobs list {KEPT}")).stdout  # what was refused left no job
     wrong = await shell(f"jobs show nihgt {KEPT}", 2)
-    assert "no job 'nihgt'; `gateway-async jobs list` names" in wrong.stderr
+    place = f"{shell.folder}/j.db"
+    assert f"the journal has no job 'nihgt': {place}; list those that there are" in wrong.stderr
+    assert f"\n  gateway-async jobs list --journal sqlite:///{place}\n" in wrong.stderr
     assert (listed.count("payout-"), "december" in listed) == (1, False)
     assert paid(shell, 5) == [1, 1, 1, 0, 0]
     dead = (await shell(f"{LINE} --again", 3, env={"GATEWAY_PROXY": "http://127.0.0.1:9"})).stderr

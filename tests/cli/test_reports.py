@@ -33,7 +33,7 @@ async def test_a_job_says_how_to_go_on_and_is_told_again_from_its_journal(shell:
     assert f"gateway-async {line}" in read.texts["pre"]
     assert "Never send again; run the job again." in read.texts["strong"]
     shell.sandbox.faults.clear()
-    await shell(f"jobs outcomes november {job} {files}")
+    await shell(f"jobs outcomes november {job} {files}", 3)
     read = _read(shell)
     assert read.texts["h1"] == ["0 of 60 refunds done."]
     known = {row["transaction_id"]: row["index"] for row in shell.rows()}

@@ -189,7 +189,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 2
         assert "stopped before anything was sent" in stderr.read_text()
-        await shell(f"jobs outcomes night --out out.csv --journal {url}")
+        await shell(f"jobs outcomes night --out out.csv --journal {url}", 3)
     assert shell.statuses() == {"unknown": 60}
     assert "another process may send it" in out.read_text()
     assert shell.sandbox.requests["refund"] == 1
@@ -278,6 +278,26 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
     assert shell.statuses("outcomes.csv") == {"succeeded": 3}
     dry = await shell.installed("refund orders.csv --dry-run >/dev/full", 3)
     assert "gateway-async: it ended early: " in dry.stderr
+
+
+async def test_look_ups_end_quietly_where_nothing_reads_them(shell: Shell) -> None:
+    shell.refunds(3)
+    kept = "--journal sqlite:///j.db"
+    await shell(f"refund orders.csv --yes --out out.csv --job night {kept}")
+    for line in (
+        "query orders.csv --out -",
+        "reconcile orders.csv --out - -q",
+        f"jobs outcomes night --out - {kept}",
+    ):
+        (reading, writing), said = os.pipe(), shell.folder / "stderr"
+        os.close(reading)
+        with said.open("wb") as errors:
+            streams = (0, writing, errors.fileno())
+            process = nursery.start_with(
+                streams, main, line.split(), env=shell.environment, cwd=shell.folder
+            )
+        os.close(writing)
+        assert (await process.wait(), said.read_text()) == (3, "")
 
 
 def test_a_full_directory_for_temporary_files_ends_a_run_as_a_full_disk_does() -> None:
