@@ -27,7 +27,6 @@ from gateway_async.errors import (
     JournalError,
 )
 from gateway_async.journal import JobStatus, Journal, OrderState
-from gateway_async.journal.rows import JobOrder
 from gateway_async.journal.states import IN_DOUBT, Proof
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.report.report import Step, Totals, example_of
@@ -357,34 +356,26 @@ async def show(
     """
     settings = given.settings()
     async with settings.open_journal(create=False) as journal:
-        status, in_doubt = await journal.status(name), list[JobOrder]()
+        status, in_doubt = await journal.status(name), list[dict[str, Any]]()
+        operation = OPERATIONS[status.operation]
+        is_keyed, key = operation.is_keyed, operation.identity_field
+        naming = (key,) if is_keyed else ("transaction_id", "order_no")
         steps = {
             str(one): Step(kind=one, advice="", dialect=settings.dialect) for one in OrderState
         }
         async for each in orders_of(journal, name):
-            moved = each.operation.moved_by(each.order)
-            steps[each.state].add(moved)
+            order, step, reason = each.order, steps[each.state], each.known.text
+            step.add(moved := operation.moved_by(order))
             if each.state in IN_DOUBT:
-                example = example_of(each.order, each.index, None, moved, each.known.text)
-                steps[each.state].keep("", example)
-                in_doubt += [each][: _SHOWN - len(in_doubt)]
-    operation, count = OPERATIONS[status.operation], sum(steps[one].orders for one in IN_DOUBT)
-    naming = (operation.identity_field,) if operation.is_keyed else ("transaction_id", "order_no")
-    rows: list[tuple[Any, ...]] = [
-        (
-            each.index,
-            str(each.state),
-            *(getattr(each.order, one) for one in naming),
-            each.known.text,
-        )
-        for each in in_doubt
-    ]
+                step.keep("", example_of(order, each.index, None, moved, reason))
+                named = {one: getattr(order, one) for one in naming}
+                row = {"index": each.index, "state": each.state, **named, "reason": reason}
+                in_doubt += [row][: _SHOWN - len(in_doubt)]
     facts = _facts(status)
     if json:
-        columns = ("index", "state", *naming, "reason")
-        listing = [dict(zip(columns, cells, strict=True)) for cells in rows]
         facts["amounts"] = {str(state): one.amounts for state, one in steps.items() if one.orders}
-        print_json({**facts, "in_doubt": listing, "in_doubt_count": count})
+        count = sum(steps[one].orders for one in IN_DOUBT)
+        print_json({**facts, "in_doubt": in_doubt, "in_doubt_count": count})
         return
     facts["created_at"] = _date(status)
     facts["states"] = listed(steps) or "no orders"

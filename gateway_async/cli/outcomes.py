@@ -160,13 +160,8 @@ async def write_job(
                 line = file.lines[place]
             run.report.see(outcome, line)
             order = {name: to_text(_cell_at(each.order, name)) for name in fields}
-            of_job = {
-                INDEX: each.index,
-                STATE: each.state,
-                DECISION_NOTE: each.known.note,
-                IN_JOB: job,
-            }
-            cells = {**order, **result_cells(outcome, results), **of_job}
+            cells = {**order, **result_cells(outcome, results), INDEX: each.index, IN_JOB: job}
+            cells |= {STATE: each.state, DECISION_NOTE: each.known.note}
             kept[place] = orjson.dumps(cells)
         write_rows(kept, [*fields, *results], out, file)
 

@@ -137,23 +137,10 @@ async def sandbox(
             settings = Settings(journal=journal, dialect=made.dialect)
             with out_file(config, console.warn) as file:
                 file.write(write_config(settings))
-            output(how_to_reach(made, config))
+            names = ("base_url", "merchant_id", "account_id", "secret")
+            variables = {VARIABLES[name]: getattr(made, name) for name in names}
+            lines = [f"sandbox listening on {made.base_url}; in a second terminal, run:"]
+            for name, value in {**variables, "GATEWAY_CONFIG": str(config)}.items():
+                lines.append(f"export {name}={shlex.quote(value)}")
+            output("\n".join(lines))
             await ended.wait()
-
-
-def how_to_reach(made: Sandbox, config: Path) -> str:
-    """Return the lines that let the other commands of a terminal reach the sandbox.
-
-    Args:
-        made: The sandbox.
-        config: The TOML file with what its answers mean, and its journal.
-    """
-    names = ("base_url", "merchant_id", "account_id", "secret")
-    variables = {VARIABLES[name]: getattr(made, name) for name in names}
-    variables["GATEWAY_CONFIG"] = str(config)
-    return "\n".join(
-        [
-            f"sandbox listening on {made.base_url}; in a second terminal, run:",
-            *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
-        ]
-    )
