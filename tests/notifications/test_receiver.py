@@ -3,19 +3,16 @@
 import asyncio
 import contextlib
 import gzip
-import json
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
-from unittest import mock
 from urllib.parse import urlencode
 
 import aiohttp
-import attrs
 import pytest
 import uvicorn
-from aiohttp import StreamReader, web
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
@@ -45,12 +42,12 @@ def receiver_of(handler: Any = print, **settings: Any) -> NotificationReceiver:
     return NotificationReceiver(client_over(MemoryTransport(all_done)), handler, **settings)
 
 
-@attrs.define
 class Shop:
     """An application that writes down what it is given, once it has failed as often as it will."""
 
-    heard: list[Any] = attrs.field(factory=list)
-    failures: int = 0
+    def __init__(self, failures: int = 0) -> None:
+        self.heard: list[Any] = []
+        self.failures = failures
 
     async def take(self, subject: Any) -> None:
         if self.failures:
@@ -172,13 +169,6 @@ async def test_what_breaks_off_or_never_comes_is_not_taken(monkeypatch: pytest.M
     heard: list[Any] = []
     receiver = receiver_of(heard.append)
     assert await tell(receiver, TOLD, None) == (400, "it broke off")  # to nobody
-    for error in (ConnectionResetError("Connection lost"), web.RequestPayloadError("no chunk")):
-        protocol = mock.create_autospec(BaseProtocol, instance=True, _reading_paused=False)
-        payload = StreamReader(protocol, 2**16, loop=asyncio.get_running_loop())
-        payload.feed_data(TOLD[:5])
-        payload.set_exception(error)
-        answer = await receiver.handle(make_mocked_request("POST", "/notify", payload=payload))
-        assert (answer.status, answer.text) == (400, "it broke off")
     monkeypatch.setattr("gateway_async.notifications.receiver._BODY_SECONDS", 0.01)
     assert (await receiver._answer("POST", {}, _never())).status == 408
     assert (heard, receiver._busy) == ([], 0)
@@ -225,6 +215,10 @@ async def test_a_repeat_brings_nothing_and_a_late_one_the_state_of_now(
     assert [one.payment_status for one in shop.heard[1:]] == [PaymentStatus.CAPTURED]
 
 
+MORE_THAN_64_BITS = 2023051612301234567890
+"""Which orjson does not write."""
+
+
 class Scene:
     """A gateway whose one payment changes, and an application whose calls are held."""
 
@@ -255,7 +249,7 @@ class Scene:
         state = self.states[min(number, len(self.states) - 1)]
         if number in self.before:
             await self.before[number]()
-        said = {"query_result": "1", "payment_status": state}
+        said = {"query_result": "1", "payment_status": state, "more": MORE_THAN_64_BITS}
         return reply_to("query", [{"transaction_id": one, **said} for one in asked.transactions])
 
     async def _take(self, record: Any) -> None:
@@ -266,20 +260,21 @@ class Scene:
             raise self.error
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "heard"), [(None, 200, ["1"]), (LookupError(), 500, ["1", "1"])]
-)
+@pytest.mark.parametrize(("end", "heard"), [("taken", 1), ("raised", 2), ("cancelled", 2)])
 async def test_a_repeat_waits_for_the_first_and_shares_its_success_alone(
-    error: Exception | None, status: int, heard: list[str]
+    end: str, heard: int
 ) -> None:
     scene = Scene("1")
-    scene.error = error
+    scene.error = LookupError() if end == "raised" else None
     first, second = await scene.begin(), scene.tell()
     await settle_down()
     assert (scene.asked, scene.heard, second.done()) == (2, ["1"], False)
+    if end == "cancelled":
+        first.cancel()
     scene.goes_on.set()
-    assert [(await task)[0] for task in (first, second)] == [status, status]
-    assert scene.heard == heard
+    assert (await second)[0] == (500 if end == "raised" else 200)
+    await asyncio.wait({first})
+    assert scene.heard == ["1"] * heard
 
 
 async def test_an_answer_that_was_overtaken_is_asked_for_again_but_not_for_ever() -> None:
@@ -295,33 +290,12 @@ async def test_an_answer_that_was_overtaken_is_asked_for_again_but_not_for_ever(
     assert len(scene.heard) == 5
 
 
-@pytest.mark.parametrize("value", [2023051612301234567890, json.loads("[" * 200 + "]" * 200)])
-async def test_what_orjson_does_not_write_is_handed_on_once(value: object) -> None:
-    heard: list[Any] = []
-    record = {"transaction_id": "T000000", "query_result": "1", "more": value}
-    transport = MemoryTransport(lambda asked: asked.done(orders_list=[record]))
-    receiver = NotificationReceiver(client_over(transport), heard.append)
-    assert [(await tell(receiver, TOLD))[0] for _ in range(2)] == [200, 200]
-    assert len(heard) == 1
-
-
-async def test_a_cancelled_handler_is_not_remembered() -> None:
-    scene = Scene("1")
-    first = await scene.begin()
-    first.cancel()
-    await asyncio.wait({first})
-    scene.goes_on.set()
-    assert (await scene.tell())[0] == 200
-    assert scene.heard == ["1", "1"]
-
-
 async def test_memory_is_bounded_and_what_is_forgotten_is_told_again() -> None:
     heard: list[Any] = []
     receiver = receiver_of(lambda record: heard.append(record.transaction_id), remembered=2)
     for name in ("T1", "T2", "T1", "T3", "T3", "T1"):
         assert (await tell(receiver, {"transaction_id": name}))[0] == 200
     assert heard == ["T1", "T2", "T3", "T1"]
-    assert len(receiver._known) == 2
 
 
 async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
@@ -377,12 +351,11 @@ async def _later(said: object) -> object:
     return said
 
 
-@pytest.mark.parametrize("wrap", [lambda said: said, _later])
-@pytest.mark.parametrize("said", [True, False, 1])
-async def test_a_verifier_must_say_true(wrap: Callable[[object], Any], said: object) -> None:
-    receiver = receiver_of(lambda _: None, verifier=lambda *_: wrap(said))
-    assert (await tell(receiver, TOLD))[0] == (200 if said is True else 403)
-    assert (await tell(receiver, b"request_id=7"))[0] == (404 if said is True else 403)
+async def test_a_verifier_must_say_true() -> None:
+    for says, said in itertools.product((lambda one: one, _later), (True, False, 1)):
+        receiver = receiver_of(lambda _: None, verifier=lambda *_, says=says, said=said: says(said))
+        assert (await tell(receiver, TOLD))[0] == (200 if said is True else 403)
+        assert (await tell(receiver, b"request_id=7"))[0] == (404 if said is True else 403)
 
 
 async def test_a_verifier_sees_what_came_and_may_break(caplog: pytest.LogCaptureFixture) -> None:
@@ -416,17 +389,6 @@ def test_it_serves_several_loops_and_answers_by_dialect(caplog: pytest.LogCaptur
     assert "this GatewayClient is closed" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"on_payout": print}, "on_payout: needs a verifier"),
-        ({"remembered": -1}, "remembered: expected an int"),
-        ({"linger_seconds": -1}, "linger_seconds: expected a number"),
-        ({"gateway": "https://gateway.example"}, "gateway: expected GatewayClient, got str"),
-        ({"on_payment": None}, "on_payment: expected a function"),
-    ],
-)
-def test_wrong_settings_are_refused_at_once(settings: dict[str, Any], reason: str) -> None:
-    given = {"gateway": client_over(MemoryTransport()), "on_payment": print, **settings}
-    with pytest.raises(ConfigurationError, match=reason):
-        NotificationReceiver(**given)
+def test_payouts_need_a_verifier() -> None:
+    with pytest.raises(ConfigurationError, match="on_payout: needs a verifier"):
+        receiver_of(on_payout=print)
