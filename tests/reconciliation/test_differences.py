@@ -31,11 +31,8 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
     ]
     result = await reconcile(gateway, ledger, states=STATES)
     several, absent, state, amount, *_, unanswered = result.differences
-    assert (several.gateway, absent.ledger, absent.gateway) == (
-        (one.transaction_id, two.transaction_id),
-        "gone",
-        None,
-    )
+    assert several.gateway == (one.transaction_id, two.transaction_id)
+    assert (absent.ledger, absent.gateway) == ("gone", None)
     assert (state.ledger, state.gateway) == ("reserved", "3000")
     kinds = ["amount", "currency", "state", "refund_unknown_to_ledger"]
     assert found(result)[3:] == [*((3, kind) for kind in kinds), (4, "unanswered")]
@@ -64,56 +61,39 @@ async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) ->
         ledger_refunded=Decimal("0.33"),
         gateway_refunded=Decimal("0.33"),
     )
-    assert str(summary).splitlines() == [
-        "3 entries: 1 matched, 2 differing, 0 unanswered",
-        "absent_at_gateway: 1",
-        "amount: 1",
-        "EUR ledger: 1 payment of 10.20, refunded 0.33",
-        "EUR gateway: 1 payment of 10.10, refunded 0.33",
-        "JPY ledger: 2 payments of 2000, refunded 200",
-        "JPY gateway: 1 payment of 1000.00, refunded 100.00",
-    ]
+    assert summary.differences == {"absent_at_gateway": 1, "amount": 1}
+    assert "JPY ledger: 2 payments of 2000, refunded 200" in str(summary).splitlines()
 
 
 # What the records of one entry hold
 
-_AMOUNT_AND_DATE = {"transaction_date": "soon", "amount": "9.00"}
-_NEITHER = {"order_no": " N000001 ", "currency": "eur ", "payment_status": " 3000", "amount": "10"}
 _ABSENT, _UNKNOWN = ("absent_at_gateway", None), ("refund_unknown_to_ledger", Decimal("1.00"))
+_ALIKE = {"order_no": " N000001 ", "currency": "eur ", "payment_status": " 3000", "amount": "10"}
 OF_TRANSACTIONS: list[tuple[dict[str, Any] | None, list[tuple[str, Any]]]] = [
-    ({}, []),
-    (_NEITHER, []),
-    ({"amount": "ten"}, [("amount", "ten")]),
-    ({"amount": None}, [("amount", "")]),
-    ({"currency": ""}, [("currency", "")]),
-    ({"order_no": None}, [("order_no", "")]),
-    ({"order_no": " "}, [("order_no", "")]),
+    (_ALIKE, []),
+    (
+        {"amount": "ten", "transaction_date": "soon"},
+        [("amount", "ten"), ("transaction_date", "soon")],
+    ),
+    ({"currency": "", "order_no": " "}, [("order_no", ""), ("currency", "")]),
     ({"payment_status": "4900"}, [("payment_status", "4900")]),
     ({"payment_status": None}, [("payment_status", "")]),
-    (_AMOUNT_AND_DATE, [("amount", Decimal("9.00")), ("transaction_date", "soon")]),
     (None, [_ABSENT]),
 ]
-_R = {"refund_reference_id": "R"}
-_NONE = {"refund_reference_id": ""}
-_OTHER = {"order_no": "N000002"}
+_R, _NONE = {"refund_reference_id": "R"}, {"refund_reference_id": ""}
+_OTHER, _FAILED = {"order_no": "N000002"}, {"refund_status": "9"}
 _SLOPPY = {"currency": " eur ", "refund_status": " 1 ", "order_no": " N000001"}
 OF_REFUNDS: list[tuple[list[dict[str, Any]], str, list[tuple[str, Any]]]] = [
-    ([{}, {}], "2.00", []),
-    ([_SLOPPY], "1.00", []),
-    ([{"refund_amount": "one"}], "0", [("refund_amount", "one")]),
+    ([_SLOPPY, {}], "2.00", []),
     ([{"refund_amount": None}], "1.00", [("refund_amount", "")]),
     ([{"refund_status": "7"}], "0", [("refund_status", "7")]),
-    ([{"refund_status": None}], "1.00", [("refund_status", "")]),
-    ([{"refund_status": "9"}, {}], "1.00", []),
-    ([{"refund_status": "9", "refund_amount": "one"}], "0", [("refund_amount", "one")]),
-    ([{"refund_status": "9"}], "1.00", [("refund_absent_at_gateway", Decimal(0))]),
-    ([{"refund_status": "9", "currency": None, **_OTHER}], "0", []),
+    ([{**_FAILED, "refund_amount": "one"}], "0", [("refund_amount", "one")]),
+    ([_FAILED], "1.00", [("refund_absent_at_gateway", Decimal(0))]),
+    ([{**_FAILED, "currency": None, **_OTHER}, {}], "1.00", []),
     ([{"refund_date": "soon"}], "0", [("refund_date", "soon"), _UNKNOWN]),
     ([{"currency": "USD"}], "1.00", [("currency", "USD")]),
     ([{"currency": " "}], "1.00", [("currency", "")]),
-    ([_OTHER], "1.00", []),
-    ([_R, _R], "1.00", []),
-    ([_NONE, _NONE], "2.00", []),
+    ([_R, _R, _NONE, _NONE], "3.00", []),
     ([_R, {**_R, "refund_amount": "2.00"}], "1.00", [("refund_reference_id", "R")]),
 ]
 
@@ -123,7 +103,6 @@ OF_REFUNDS: list[tuple[list[dict[str, Any]], str, list[tuple[str, Any]]]] = [
     [
         *((changes, [], "0", expected) for changes, expected in OF_TRANSACTIONS),
         *(({}, *row) for row in OF_REFUNDS),
-        (None, [{}], "1.00", [_ABSENT]),
         (None, [{}], "0", [_ABSENT, _UNKNOWN]),
     ],
 )
@@ -139,7 +118,6 @@ async def test_fields_of_records(
 
 async def test_without_a_meaning_no_state_is_compared() -> None:
     assert (await begin([entry(1, state="xyz")], Books())).summary.ok
-    assert (await begin([entry(1, state="xyz")], Books(), states={})).summary.ok
 
 
 async def test_a_refund_of_another_transaction_is_not_added() -> None:
@@ -159,11 +137,10 @@ async def test_a_refund_of_another_transaction_is_not_added() -> None:
 
 
 async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
-    contradicted = [{**_R, "refund_amount": f"{n}.00"} for n in (1, 2)]
-    doubtful: list[dict[str, Any]] = [{"currency": None}, {"refund_status": "7"}]
-    refunds = [*contradicted, *doubtful, {"refund_amount": "4.00"}]
+    doubtful: list[dict[str, Any]] = [_R, {**_R, "refund_amount": "2.00"}, {"refund_status": "7"}]
+    refunds = [*doubtful, {"refund_amount": "4.00"}]
     result = await begin([entry(1, refunded="4.00")], Books(refunds={"T000001": refunds}))
-    assert len(result.differences) == 3
+    assert len(result.differences) == 2
     assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
 
 

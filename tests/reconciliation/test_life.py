@@ -63,25 +63,11 @@ async def _stream(reconciliation: Reconciliation, seen: list[Difference]) -> Non
 # What goes in
 
 
-def test_an_entry_that_cannot_be_looked_up() -> None:
-    with pytest.raises(InvalidOrderError, match="both missing"):
-        entry(1, transaction_id=None, order_no=None)
-
-
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ({"gateway": []}, ConfigurationError),
-        ({"ledger": 3}, InvalidOrderError),
         ({"ledger": "abc"}, InvalidOrderError),
-        ({"ledger": entry(1)}, InvalidOrderError),
-        ({"states": ["3000"]}, ConfigurationError),
-        ({"states": {3000: "paid"}}, ConfigurationError),
-        ({"states": {"3000": 1}}, ConfigurationError),
         ({"states": {"3000": ["paid", 1]}}, ConfigurationError),
-        ({"states": {"3000": [["paid"]]}}, ConfigurationError),
-        ({"refund_statuses": {1: True}}, ConfigurationError),
-        ({"refund_statuses": ["1"]}, ConfigurationError),
         ({"refund_statuses": {"1": "yes"}}, ConfigurationError),
         ({"window": True}, ConfigurationError),
         ({"policy": 8}, ConfigurationError),
@@ -94,6 +80,8 @@ def test_wrong_settings(settings: dict[str, Any], error: type[Exception]) -> Non
 
 
 async def test_a_sequence_is_checked_whole() -> None:
+    with pytest.raises(InvalidOrderError, match="both missing"):
+        entry(1, transaction_id=None, order_no=None)
     books = Books()
     ledger: list[Any] = [*entries(3), {"amount": 1}, entry(4), None]
     with pytest.raises(InvalidOrderError, match=r"2 of 6 .*\n.*ledger\[3\]: .*got dict") as caught:
@@ -111,18 +99,17 @@ def _bad(error: Exception | None) -> Iterator[Any]:
 
 
 @WAYS
-@pytest.mark.parametrize("error", [None, LookupError("the database is gone"), TimeoutError("it")])
+@pytest.mark.parametrize("error", [None, TimeoutError("the database is gone")])
 async def test_a_broken_stream_raises_behind_the_rest(error: Exception | None, later: bool) -> None:
     expected = (InvalidOrderError, r"ledger\[7\]") if error is None else (type(error), str(error))
-    for is_streamed in (False, True):
-        ledger, seen = _Taken(_bad(error), later=later).ledger, list[Difference]()
-        reconciliation = begin(ledger, Books({"T000006": None}), window=5)
-        with pytest.raises(expected[0], match=expected[1]):
-            await (_stream(reconciliation, seen) if is_streamed else reconciliation)
-        assert found([*seen, *reconciliation.result]) == [(6, "absent_at_gateway")]
-        summary = reconciliation.summary
-        assert (summary.entries, summary.matched, summary.exhausted) == (7, 6, False)
-        assert "not taken to its end" in str(summary)
+    ledger, seen = _Taken(_bad(error), later=later).ledger, list[Difference]()
+    reconciliation = begin(ledger, Books({"T000006": None}), window=5)
+    with pytest.raises(expected[0], match=expected[1]):
+        await _stream(reconciliation, seen)
+    assert found([*seen, *reconciliation.result]) == [(6, "absent_at_gateway")]
+    summary = reconciliation.summary
+    assert (summary.entries, summary.matched, summary.exhausted) == (7, 6, False)
+    assert "not taken to its end" in str(summary)
 
 
 # How it runs
@@ -147,7 +134,7 @@ async def test_a_stream_takes_in_and_keeps_one_window_and_may_be_left_early(late
     assert told == [(index, "absent_at_gateway") for index in (0, 10, 20, 30, 40)]
 
 
-@pytest.mark.parametrize("answered", [0, 7, 8])
+@pytest.mark.parametrize("answered", [0, 8])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -> None:
     taken, holds, seen = _Taken(entries(1000)), asyncio.Event(), list[Difference]()
@@ -178,31 +165,14 @@ async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -
     assert all("no answer was waited for" in str(one.error) for one in rest)
 
 
-async def test_it_is_used_once_and_says_so(recwarn: pytest.WarningsRecorder) -> None:
+async def test_it_is_used_once_and_says_so() -> None:
     reconciliation = begin(entries(1), EVERY_TENTH)
     with pytest.raises(RuntimeError, match="no result yet"):
         _ = reconciliation.result
     assert found(await reconciliation) == [(0, "absent_at_gateway")]
-    with pytest.raises(RuntimeError, match="used once"):
-        await reconciliation
-    with pytest.raises(RuntimeError, match="used once"):
-        await _stream(reconciliation, [])
-    begin(entries(1), EVERY_TENTH).close()
-    never_begun = begin(entries(1), EVERY_TENTH)
-    task = asyncio.create_task(never_begun)
-    task.cancel()
-    await asyncio.wait({task})
-    assert (task.cancelled(), never_begun.summary.entries) == (True, 0)
-    assert not recwarn.list
-
-
-async def test_a_client_that_is_closed() -> None:
-    gateway = client_over(MemoryTransport(EVERY_TENTH))
-    await gateway.aclose()
-    reconciliation = reconcile(gateway, entries(5))
-    with pytest.raises(ConfigurationError, match="closed"):
-        await reconciliation
-    _check(reconciliation.summary, 5)
+    for again in (reconciliation, _stream(reconciliation, [])):
+        with pytest.raises(RuntimeError, match="used once"):
+            await again
 
 
 async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for() -> None:
@@ -234,14 +204,5 @@ async def test_a_lost_gateway_is_not_asked_on(lost: set[int], unanswered: int, a
     result = await begin(entries(30), answer, window=5)
     _check(result.summary, 30)
     assert (len(requests), result.summary.unanswered) == (asked, unanswered)
-    assert result.summary.exhausted
-    assert ("3 requests in a row had no answer" in str(result.differences[-1])) == (
-        unanswered == 30
-    )
-
-
-async def test_a_reference_that_cannot_be_asked_for_is_no_missing_answer() -> None:
-    odd = entry(1, transaction_id="a,b")
-    result = await begin([odd, odd, odd, entry(2)], Books(), window=1)
-    assert found(result) == [(index, "unanswered") for index in range(3)]
-    assert isinstance(result.differences[0].error, InvalidOrderError)
+    gave_up = "3 requests in a row had no answer" in str(result.differences[-1])
+    assert gave_up == (unanswered == 30)
