@@ -61,18 +61,15 @@ async def error_of(call: str, **changes: Any) -> tuple[Exception | None, int]:
     return error, len(transport.asked)
 
 
-OURS: list[object] = [None, "", "  ", " M1 ", [], {}]
-NOT_OURS: list[object] = ["X2", ["M1"], 7, True, {"id": "M1"}]
-
-
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_reply_for_another_merchant_says_nothing(call: str) -> None:
-    for name, value in [*(("merchant_id", one) for one in NOT_OURS), ("account_id", "X2")]:
+    others: list[tuple[str, Any]] = [("merchant_id", "X2"), ("merchant_id", ["M1"])]
+    for name, value in (*others, ("account_id", "X2")):
         error, sent = await error_of(call, **{name: value})
         assert isinstance(error, ReplyUnreadableError)
         assert f"the reply is for another {name}" in str(error)
         assert sent == (3 if call in ("query", "page") else 1)
-    for value in OURS:
+    for value in (None, "", " M1 "):
         assert await error_of(call, merchant_id=value) == (None, 1)
 
 
@@ -134,18 +131,18 @@ async def test_a_reply_that_only_repeats_the_request_is_no_result(call: str) -> 
     assert (caught.value.code, caught.value.text) == ("77", "wrong signature")
 
 
-@pytest.mark.parametrize("duplicates", ["reject", "serialize", "allow"])
-async def test_the_same_payout_twice_is_refused_in_any_letter_case(duplicates: str) -> None:
+async def test_the_same_payout_twice_is_refused_in_any_letter_case() -> None:
+    payouts = [PayoutRequest(request_id=text) for text in (REQUEST_ID, REQUEST_ID.upper())]
     transport = MemoryTransport()
-    gateway = client_over(transport, policy=BatchPolicy(duplicates=duplicates))
-    texts = (REQUEST_ID, REQUEST_ID.upper())
-    with pytest.raises(DuplicateOrderError, match="give each its own request_id"):
-        await gateway.payouts([PayoutRequest(request_id=text) for text in texts])
+    for duplicates in ("reject", "serialize", "allow"):
+        gateway = client_over(transport, policy=BatchPolicy(duplicates=duplicates))
+        with pytest.raises(DuplicateOrderError, match="give each its own request_id"):
+            await gateway.payouts(payouts)
     assert transport.asked == []
 
 
 DONE = {"status": "COMPLETED"}
-REFUSED = {"status": "REFUSED", "failure_reason": "closed"}
+REFUSED = {"status": "REFUSED", "failure_reason": "used before"}
 DIALECT = Dialect(
     payout_declined_statuses={"REFUSED"},
     pending_statuses={"PENDING"},
@@ -156,12 +153,8 @@ DIALECT = Dialect(
 @pytest.mark.parametrize(
     ("said", "status", "words"),
     [
-        (DONE, "succeeded", ""),
-        ({**DONE, "failure_type": "UNKNOWN"}, "succeeded", ""),
-        ({**DONE, "failure_reason": " "}, "succeeded", ""),
-        (REFUSED, "declined", "'closed'"),
+        ({**DONE, "failure_reason": " ", "failure_type": "UNKNOWN"}, "succeeded", ""),
         ({**REFUSED, "failure_reason": "no: 1", "failure_type": "T7"}, "declined", "T7: no"),
-        ({**DONE, "failure_reason": "closed"}, "unknown", "contradict"),
         ({**DONE, "failure_reason": ["?"]}, "unknown", "contradict"),
         ({**DONE, "payment_amount": "9"}, "unknown", "payment_amount was 25.00"),
         ({**DONE, "return_status": "9"}, "unknown", "contradicts itself"),
@@ -182,9 +175,7 @@ async def test_a_payouts_end_is_not_guessed(said: dict[str, Any], status: str, w
         assert getattr(outcome.error, "request_id", None) == outcome.order.request_id
 
 
-@pytest.mark.parametrize(
-    "refusal", [{"status": "REFUSED", "failure_reason": "used before"}, {"return_status": "9"}]
-)
+@pytest.mark.parametrize("refusal", [REFUSED, {"return_status": "9"}])
 async def test_a_refusal_may_be_because_an_earlier_send_was_done(refusal: dict[str, Any]) -> None:
     def answer(asked: Asked) -> dict[str, Any]:
         if len(transport.asked) % 2:

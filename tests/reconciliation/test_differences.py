@@ -61,7 +61,6 @@ async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) ->
         ledger_refunded=Decimal("0.33"),
         gateway_refunded=Decimal("0.33"),
     )
-    assert summary.differences == {"absent_at_gateway": 1, "amount": 1}
     assert "JPY ledger: 2 payments of 2000, refunded 200" in str(summary).splitlines()
 
 

@@ -98,12 +98,3 @@ async def test_what_ends_the_process_still_finds_each_order() -> None:
     assert [outcome.index for outcome in batch.result] == [0, 1, 2, 3]
     assert batch.result.counts[OutcomeStatus.NOT_SENT] == 4
     assert transport.asked == []
-
-
-async def test_a_batch_that_is_closed_has_ended() -> None:
-    diary = Diary()
-    batch = client_over(MemoryTransport(), telemetry=diary).refund(refunds(2))
-    batch.send(None)
-    assert not diary.is_closed
-    batch.close()
-    assert diary.is_closed

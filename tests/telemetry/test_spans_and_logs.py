@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import textwrap
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from gateway_async import BatchPolicy, GatewayClient, InvalidOrderError, RecoveryPolicy
+from gateway_async import BatchPolicy, GatewayClient, RecoveryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import Asked, MemoryTransport, client_over
@@ -84,16 +84,6 @@ async def _stops(scene: Scene) -> None:
     await scene.client.refund(seeded(scene.sandbox, 4), policy=policy)
 
 
-async def _lacks_items(scene: Scene) -> None:
-    scene.sandbox.faults.add("*", faults.MissingItems())
-    await scene.client.refund(iter(seeded(scene.sandbox, 2)))
-
-
-async def _is_not_sent(scene: Scene) -> None:
-    await scene.sandbox.__aexit__(None, None, None)
-    await scene.client.refund(refunds(1))
-
-
 async def _single_calls(scene: Scene) -> None:
     calls = [scene.client.pay_direct(direct_payment(f"N{number}")) for number in range(3)]
     await calls[0]
@@ -108,21 +98,6 @@ async def _is_cancelled(scene: Scene) -> None:
     scene.sandbox.faults.add("*", faults.NoReply())
     policy = BatchPolicy(concurrency=2, chunk_size=1, drain_seconds=0)
     await scene.cancelled(scene.client.refund(seeded(scene.sandbox, 5), policy=policy), 2)
-
-
-async def _is_refused(scene: Scene) -> None:
-    def rows() -> Iterator[Any]:
-        yield from orders
-        raise LookupError("the file ended")
-
-    orders = seeded(scene.sandbox, 2)
-    with pytest.raises(InvalidOrderError):
-        await scene.client.refund(orders * 2)
-    with pytest.raises(InvalidOrderError):
-        async with scene.client.refund(orders * 2):
-            pass
-    with pytest.raises(LookupError):
-        await scene.client.refund(rows())
 
 
 async def _are_streamed_at_the_same_time(scene: Scene) -> None:
@@ -153,16 +128,6 @@ async def _is_a_job(scene: Scene) -> None:
         assert (await scene.client.resume(job)).ok
         assert trace.get_current_span() is program
     assert scene.recorder.counts("outcomes", OPERATION, STATUS) == {("refund", "succeeded"): 2}
-
-
-async def _is_halved(scene: Scene) -> None:
-    orders = scene.sandbox.seed(60, status="captured")
-    async with client_of(scene.sandbox) as client:
-        for _ in range(2):
-            await client.refund(orders_for("refund", orders))
-    policy = BatchPolicy(concurrency=1)
-    refs = orders_for("search_refunds", orders)
-    assert (await scene.client.search_refunds(refs, policy=policy)).ok
 
 
 LOST = "the request was sent and its reply was lost: ServerDisconnectedError: Server disconnected"
@@ -198,17 +163,6 @@ SCENES: dict[Act, str] = {
 about their orders (stop_after_unknown), and the batch stopped
         INFO batches: refund ended after N s: 4 unknown; 2 requests, 0 retries
         """,
-    _lacks_items: """
-        refund batch requests=1 retries=0 succeeded=1 unknown=1 ! 1 unknown
-          refund attempts=1 orders=2 sent=1 status_code=200 succeeded=1 unknown=1 ! 1 unknown
-        INFO batches: refund began: orders as they come
-        WARNING requests: refund of 2 orders: outcome unknown for 1
-        INFO batches: refund ended after N s: 1 succeeded, 1 unknown; 1 request, 0 retries
-        """,
-    _is_not_sent: """
-        refund batch not_sent=1 orders=1 requests=0 retries=3 ! 1 not_sent
-          refund attempts=4 not_sent=1 orders=1 sent=0 type=NotSentError ! NotSentError
-        """,
     _single_calls: """
         pay_direct attempts=1 sent=1 status_code=200
         pay_direct attempts=1 sent=1 type=OutcomeUnknownError ! OutcomeUnknownError
@@ -226,12 +180,6 @@ query([OrderRef(order_no='N2')]), and never send it again before you know
 ! CancelledError
           refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
           refund attempts=1 orders=1 sent=1 type=OutcomeUnknownError unknown=1 ! OutcomeUnknownError
-        """,
-    _is_refused: """
-        refund batch orders=4 requests=0 retries=0 type=DuplicateOrderError ! DuplicateOrderError
-        refund batch orders=4 requests=0 retries=0 type=DuplicateOrderError ! DuplicateOrderError
-        refund batch not_sent=2 requests=0 retries=0 type=LookupError ! LookupError
-          refund attempts=1 not_sent=2 orders=2 sent=0 type=NotSentError ! NotSentError
         """,
     _are_streamed_at_the_same_time: """
         program 3
@@ -255,12 +203,6 @@ query([OrderRef(order_no='N2')]), and never send it again before you know
             recover batch requests=1 retries=0 succeeded=2
               search_refunds attempts=1 orders=2 sent=1 status_code=200 succeeded=2
           refund batch name=november requests=0 retries=0 succeeded=2
-        """,
-    _is_halved: """
-        search_refunds batch orders=60 requests=3 retries=0 succeeded=60
-          search_refunds attempts=1 orders=60 sent=1 status_code=200
-            search_refunds attempts=1 orders=30 sent=1 status_code=200 succeeded=30
-            search_refunds attempts=1 orders=30 sent=1 status_code=200 succeeded=30
         """,
 }
 
