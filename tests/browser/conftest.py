@@ -27,11 +27,7 @@ SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 WIDTHS = {"desk": 1280, "phone": 390}
 _HEIGHT = 800
 _PATIENCE_SECONDS = 300
-_ARGUMENTS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
-    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
-    "--disable-sync",
-)
+_ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-sync")
 
 
 @attrs.define(eq=False, slots=False)  # Playwright notes on it what listens

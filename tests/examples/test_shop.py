@@ -20,7 +20,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from gateway_async import RecoveryPolicy
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import DropReply, LostNotification, ResetBeforeEffect, Status
+from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect, Status
 from gateway_async.testing import sandbox_client
 from tests import orders
 
@@ -57,15 +57,6 @@ class Till:
             assert response.status == 200
             return await response.text()
 
-    async def choose(self, loading_page: str, choice: str) -> None:
-        """Choose on the gateway's page, and never come back."""
-        (page_id,) = re.findall(r'"gbc_id": "([^"]+)"', loading_page)
-        async with (
-            aiohttp.ClientSession() as http,
-            http.post(f"{self.sandbox.base_url}/pay/{page_id}", data={"choice": choice}),
-        ):
-            pass
-
     def effects(self, order: Any) -> dict[str, int]:
         payments = self.sandbox.ledger.payments_of(order.order_no)
         return dict(sum((payment.effects for payment in payments), Counter()))
@@ -90,14 +81,6 @@ async def captured(till: Till) -> Any:
     await till.press(order, "capture")
     assert order.state == "captured"
     return order
-
-
-async def test_without_a_notification_the_order_page_asks(till: Till) -> None:
-    till.sandbox.faults.add("checkout", LostNotification())
-    order = await till.order()
-    await till.choose(await till.press(order, "checkout"), "decline")
-    assert order.state == "waiting"
-    assert "declined" in await till.page(order)
 
 
 async def test_what_was_done_without_a_reply_is_found_out_and_not_repeated(till: Till) -> None:
@@ -132,35 +115,23 @@ async def test_what_nobody_can_settle_stays_in_doubt_and_is_not_offered_again(ti
         assert order.state == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("action", "fields", "said"),
-    [
-        ("card", {**CARD, "card": "4111 x"}, "card: "),
-        ("refund", {"refund_amount": "much"}, "refund_amount"),
-        ("refund", {"refund_amount": "-1"}, "refund_amount"),
-        ("refund", {}, "refund_amount"),
-    ],
-)
-async def test_bad_input_is_named_and_nothing_is_sent(
-    till: Till, action: str, fields: dict[str, str], said: str
+async def test_bad_input_is_named_and_a_card_is_kept_nowhere(
+    till: Till, caplog: pytest.LogCaptureFixture
 ) -> None:
-    order = await (captured(till) if action == "refund" else till.order())
-    before = order.state
-    page = unescape(await till.press(order, action, **fields))
-    (message,) = re.findall(r'<p class="message">([^<]+)</p>', page)
-    assert said in message
-    assert "4111 x" not in page
-    assert order.state == before
-    assert till.effects(order).get(action, 0) == 0
-
-
-async def test_a_card_is_kept_nowhere(till: Till, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     order = await till.order()
-    page = await till.press(order, "card", **CARD)
-    kept = repr((till.shop.orders, attrs.asdict(order, recurse=False), caplog.text, page))
-    for secret in ("4111 1111", "41111111", "9753"):
+    pages = [await till.press(order, "card", **{**CARD, "card": "4111 x"})]
+    assert (order.state, till.effects(order)) == ("new", {})
+    pages += [await till.press(order, "card", **CARD), await till.press(order, "capture")]
+    pages.append(await till.press(order, "refund", refund_amount="-1"))
+    assert (order.state, till.effects(order).get("refund", 0)) == ("captured", 0)
+    for page, said in ((pages[0], "card: "), (pages[-1], "refund_amount")):
+        (message,) = re.findall(r'<p class="message">([^<]+)</p>', unescape(page))
+        assert said in message
+    kept = repr((till.shop.orders, attrs.asdict(order, recurse=False), caplog.text, pages[1:]))
+    for secret in ("4111 x", "4111 1111", "41111111", "9753"):
         assert secret not in kept
+    assert "4111 x" not in pages[0]
 
 
 async def test_it_is_small_opens_with_one_command_and_closes_quietly() -> None:

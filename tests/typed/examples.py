@@ -56,7 +56,6 @@ Dialect(payment_states={"3000": "captured"}, echo_fields={"refund": ["amount"]})
 
 CaptureOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount="9.90")
 CancelOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount=9)
-ReviewOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount="9.90", review_flag="1")
 refund = RefundOrder(
     transaction_id=ID, order_no="A-1", currency="EUR", amount=Decimal("9.90"), refund_amount="5"
 )
@@ -99,14 +98,11 @@ PayoutRequest(request_id="5f0c2f3e-8d43-4f5e-9a57-0c6f1f3f8d11", payment_date=da
 
 CaptureOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount=9.9)  # type: ignore[arg-type]
 CaptureOrder(transaction_id=ID, order_no="A-1", currency="EUR")  # type: ignore[call-arg]
-CaptureOrder(transaction_id=1, order_no="A-1", currency="EUR", amount=9)  # type: ignore[arg-type]
 ReviewOrder(transaction_id=ID, order_no="A-1", currency="EUR", amount=9)  # type: ignore[call-arg]
 DirectPayment(order_no="A-1", currency="EUR", amount=9, shipping=1.5)  # type: ignore[arg-type]
 PayoutRequest(payment_amount="9.90")  # type: ignore[call-arg]
 PayoutRequest(request_id=7)  # type: ignore[arg-type]
-PayoutRequest(request_id=ID, payment_date=20260131)  # type: ignore[arg-type]
 PersonDocument(labels=[1])  # type: ignore[list-item]
-Item(parts=3)  # type: ignore[arg-type]
 
 
 async def results(gateway: GatewayClient) -> None:
