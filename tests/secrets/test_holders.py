@@ -18,15 +18,7 @@ from gateway_async import (
     OrderRef,
 )
 from gateway_async.models.values import SignatureText
-from tests.models.examples import (
-    CARD,
-    CAVV,
-    SECURITY_CODE,
-    TOKEN,
-    direct_payment,
-    payout_request,
-    redirect_payment,
-)
+from tests.models.examples import CARD, CAVV, SECURITY_CODE, TOKEN, direct_payment, redirect_payment
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests
 
 Make = Callable[[], object]
@@ -119,27 +111,19 @@ def _changed(**given: Any) -> Make:
 
 
 WRONG: list[Make] = [
-    *(_changed(amount=amount) for amount in ("12,30", 12.3, "-1")),
-    *(_changed(currency=""), _changed(order_no=None), _changed(expiration_month=11)),
-    *(_changed(shopper_email="half \ud800"), _changed(cart_items="no list")),
-    _changed(nonsense=1),
-    *(_payment(card=card) for card in (int(CARD), f"{CARD}\ud800", CARD.encode())),
-    _payment(card=SPACED),
-    _payment(card=CARD, security_code=int(SECURITY_CODE)),
+    *(_changed(amount=12.3), _changed(shopper_email="half \ud800"), _changed(nonsense=1)),
+    *(_payment(card=card) for card in (int(CARD), f"{CARD}\ud800", CARD.encode(), SPACED)),
     _payment(card=CARD, security_code=f"{SECURITY_CODE}\udfff"),
     _payment(card=CARD, security_code=SECURITY_CODE, nonsense="x"),
     _payment(card=CARD, security_code=SECURITY_CODE, items=(1 / 0 for _ in "x")),
     _payment(token_id=[TOKEN]),
     lambda: SIGN(SIGNER_SECRET, digest="nonsense"),
     lambda: SIGN(SIGNER_SECRET.encode()),
-    lambda: SIGN(SIGNER_SECRET, excluded=7),
     lambda: SIGN(SIGNER_SECRET, nonsense=True),
     lambda: credentials(SIGNER_SECRET),
-    lambda: credentials(merchant_id=""),
     lambda: client("http://gateway.example"),
     lambda: client(proxy=PROXY, max_reply_bytes=0),
     lambda: client(proxy=f"{PROXY}/path"),
-    lambda: attrs.evolve(payout_request(), payment_amount="x"),
     lambda: MpiInfo(cavv=CAVV, eci=5),  # type: ignore[arg-type]  # wrong on purpose
 ]
 

@@ -69,12 +69,9 @@ def _quoting(said: object, status: str) -> Change:
 
 SIGNATURES: dict[str, Change] = {
     "nowhere but in the envelope": lambda reply, _: {**reply, **SIGNS},
-    "nowhere but in items": lambda reply, name: _every(reply, name, **SIGNS),
     "everywhere": _everywhere,
-    "twice": _beside('"encryption_data":"SIGNED", "encryption_data" \n :\t "SIGNED"'),
-    "twice, and empty at last": _beside('"encryption_data":"SIGNED","encryption_data":""'),
+    "twice": _beside('"encryption_data":"SIGNED", "encryption_data" \n :\t ""'),
     "in a list named twice": _beside('"items":[{"encryption_data":["SIGNED"]}],"items":[]'),
-    "in an object named twice": _beside('"a":{"encryption_data":"SIGNED"},"a":{}'),
     "beside an escape": _beside(r'"text":"r\u00e9ussi","encryption_data":"SIGNED"'),
     "nested deep": _beside('"x":' + '{"encryption_data":"SIGNED","a":' * 30 + "1" + "}" * 30),
     "with quotes": lambda reply, _: {**reply, "encryption_data": f'"\\{SIGNED}"\\'},
@@ -90,9 +87,7 @@ CARDS: dict[str, Change] = {
         **_every(reply, name, more={CARD: {SPACED: 1}}),
         name: [{CARD: 1}, [{CARD: 1}], *_every(reply, name, **{CARD: "x"})[name]],
     },
-    "as it is": _quoting(CARD, "3"),
     "in groups": _quoting(SPACED, "1"),
-    "among others": _quoting(f"12 {CARD} 0527", "2"),
     "within more digits": _quoting(f"7{CARD}99", "3"),
     "as a number": _quoting(int(CARD), "1"),
 }
@@ -175,14 +170,12 @@ async def test_a_signature_that_differs_does_not_make_an_item_another() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"card": {"number": CARD}},
-        {"risk_reasons": {"card": CARD, "name": "x"}},
-        {"risk_reasons": [MARKS, MARKS]},
-        *({name: MARKS} for name in ("amount", "order_no", "encryption_data", "threeds_result")),
+        {"card": {"number": CARD}, "risk_reasons": [MARKS, MARKS]},
+        *({name: MARKS} for name in ("amount", "order_no", "encryption_data")),
         *(
             dict.fromkeys(("card", "result_info", "note", *names), f"0005: {said} is refused")
-            for said in (CARD, SPACED, SPACED.replace(" ", "-"))
-            for names in ((), ("transaction_id",), ("order_no",), ("amount",))
+            for said in (CARD, SPACED)
+            for names in ((), ("transaction_id",), ("order_no",))
         ),
     ],
 )
@@ -199,14 +192,11 @@ async def test_a_payment_keeps_no_secret_of_a_reply(net: Dragnet, more: dict[str
     await _catch(net, _client(rewrite), "pay_direct", *["payout"] * (not is_kept))
 
 
-@pytest.mark.parametrize("written", [str, str.upper])
-async def test_a_signature_shows_nowhere_that_a_refusal_quotes(
-    net: Dragnet, written: Callable[[str], str]
-) -> None:
+async def test_a_signature_shows_nowhere_that_a_refusal_quotes(net: Dragnet) -> None:
     """As gateways do that say that it is wrong."""
 
     def refuse(asked: Asked, _: HttpResponse) -> object:
-        text = f"no: {written(asked.fields['encryption_data'])}"
+        text = f"no: {asked.fields['encryption_data'].upper()}"
         said = {"return_status": "7", "return_message": text}
         if asked.message.path != "/v1/authorise":
             return said
@@ -220,7 +210,7 @@ async def test_a_signature_shows_nowhere_that_a_refusal_quotes(
     await _catch(net, client, "recent_refunds", "pay_direct", "payout", "call for JSON")
 
 
-@pytest.mark.parametrize("between", ["", " ", ".", "\u00a0", "\t", " - ", "\u2013", "  "])
+@pytest.mark.parametrize("between", ["", " ", "\u00a0", " - ", "\u2013"])
 async def test_the_card_of_a_payment_is_masked_in_any_spelling(net: Dragnet, between: str) -> None:
     def quote(asked: Asked, _: HttpResponse) -> object:
         said = f"0005: {SPACED.replace(' ', between)} {asked.fields['encryption_data']}"

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import aiohttp
 import attrs
 import pytest
 
@@ -24,7 +23,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import QUICK, MemoryTransport, client_over
-from tests.models.examples import CARD, payout_request
+from tests.models.examples import CARD
 from tests.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.support.calls import SINGLES, paid_by_card
 from tests.support.collaborators import Diary, Limiter, Verifier, raising
@@ -96,37 +95,24 @@ async def test_all_is_well(net: Dragnet, sandbox: Sandbox) -> None:
 
 
 def _raises(operation: Operation, fields: Mapping[str, str]) -> str:
-    raise LookupError(f"{operation} of {fields} with {SIGNER_SECRET}")
-
-
-def _raises_from_another(operation: Operation, fields: Mapping[str, str]) -> str:
-    try:
-        return _raises(operation, fields)
-    except LookupError as error:
-        raise ValueError(f"{fields}") from error
+    raise ValueError(f"{fields}") from LookupError(f"{operation} with {SIGNER_SECRET}")
 
 
 BROKEN = raising(LookupError("the limiter broke"))
 GIVEN: list[tuple[dict[str, Any], faults.Fault | None]] = [
     ({"signer": _raises}, None),
-    ({"signer": _raises_from_another}, None),
     ({"signer": lambda operation, fields: SIGNER.sign(operation, fields).encode()}, None),
     ({"signer": lambda operation, fields: SIGNER.sign(operation, fields) + "\ud800"}, None),
-    ({"signer": lambda _operation, _fields: "rubbish"}, None),
     ({"signer": HmacSigner(f"{SIGNER_SECRET}\ud800")}, None),
     ({"signer": HmacSigner(SIGNER_SECRET, check_replies=True)}, None),
     *(
-        ({"signer": Verifier(answer, SIGNER.sign)}, None)
-        for answer in (LookupError(SIGNER_SECRET), False, True)
+        ({"signer": Verifier(said, SIGNER.sign)}, None)
+        for said in (LookupError(SIGNER_SECRET), False)
     ),
     ({"limiter": Limiter(enter=BROKEN, leave=BROKEN)}, None),
-    ({"limiter": Limiter(leave=BROKEN)}, None),
-    ({"limiter": Limiter(leave=BROKEN)}, faults.DropReply()),
     ({"limiter": Limiter(leave=BROKEN)}, faults.CutReply()),
     ({"dialect": Dialect(wire_names={"card": "pan", "security_code": "cvv"})}, None),
-    ({"dialect": Dialect(echo_fields={"pay_direct": ()})}, None),
     ({"telemetry": Diary()}, faults.DropReply(probability=0.5)),
-    ({"telemetry": Diary()}, faults.UnknownFields()),
 ]
 
 
@@ -145,33 +131,20 @@ async def test_what_is_given(net: Dragnet, sandbox: Sandbox, number: int) -> Non
         net.catch("told", [*diary.batches, *diary.requests, *diary.settled])
 
 
-async def test_a_session_of_the_caller(net: Dragnet, sandbox: Sandbox) -> None:
-    sandbox.faults.add("*", faults.DropReply(probability=0.5))
-    async with aiohttp.ClientSession() as session:
-        await _drive(net, sandbox, USUAL, session=session)
-    assert len(await _drive(net, sandbox, ("pay_direct",), session=session)) == 1  # it is closed
-
-
 async def test_what_cannot_be_sent(net: Dragnet, sandbox: Sandbox) -> None:
     client: Any = _client(sandbox)
     paid, (order,) = paid_by_card(), seeded(sandbox, 1)
     wrong: list[Any] = [
         client.pay_direct(attrs.evolve(paid, amount="1.234")),
-        client.pay_direct(payout_request()),
         client.payout(paid),
-        client.checkout(paid),
         client.refund([paid]),
         client.refund(iter([paid])),
         client.refund([attrs.evolve(order, refund_amount="0.001")]),
         client.call("authorise", {"card": CARD}),
-        client.call("/v1/authorise", {"card": CARD}, reply="yaml"),
-        client.call("/v1/x", {"card": "\ud800"}, body="json"),
+        client.call("/v1/authorise", {"card": CARD, "merchant_id": CARD}),
         *(
-            client.call("/v1/authorise", {"card": CARD, name: value})
-            for name, value in [
-                *(("card", card) for card in (paid.card, 1.5, [CARD, object()], f"{CARD}\ud800")),
-                *(("amount", 1.5), ("merchant_id", CARD)),
-            ]
+            client.call("/v1/authorise", {"card": card, "amount": 1.5})
+            for card in (paid.card, [CARD, object()], f"{CARD}\ud800")
         ),
     ]
     for made in await asyncio.gather(*wrong, return_exceptions=True):

@@ -35,13 +35,9 @@ TOLD = [
     *(Told(1, DECLINED), Told(2, UNKNOWN), Told(3, UNKNOWN), Told(4, NOT_SENT)),
 ]
 TRUE = [TOLD[0], TOLD[1], Told(4, UNKNOWN), Told(1, NOT_SENT)]
-LOST: tuple[list[Told], ...] = ([], TOLD[:-1], [*TOLD, TOLD[2]], [*TOLD, Told(5, UNKNOWN)])
-LIES = (
-    *(Told(0, DECLINED), Told(2, NOT_SENT), Told(3, SUCCEEDED)),
-    *(Told(4, SUCCEEDED, "T4-01"), Told(0, SUCCEEDED, "T2-01")),
-)
-NOT_KEPT = (*LIES, Told(0, SUCCEEDED), Told(4, UNKNOWN))
-NOT_KEPT_EARLIER = (Told(2, SUCCEEDED, "T2-01"), Told(3, DECLINED), Told(0, SUCCEEDED, "T0-02"))
+LOST: tuple[list[Told], ...] = (TOLD[:-1], [*TOLD, TOLD[2]], [*TOLD, Told(5, UNKNOWN)])
+LIES = (Told(0, DECLINED), Told(2, NOT_SENT), Told(3, SUCCEEDED), Told(0, SUCCEEDED, "T2-01"))
+NOT_KEPT_EARLIER = (Told(3, DECLINED), Told(0, SUCCEEDED, "T0-02"))
 
 
 def _with(told: Told) -> list[Told]:
@@ -55,12 +51,10 @@ def _with(told: Told) -> list[Told]:
         ({"earlier": TRUE}, set()),
         ({"books": attrs.evolve(BOOKS, done=(1, 0, 2, 0, 0))}, {Wrong.DOUBLED}),
         ({"books": attrs.evolve(BOOKS, again=frozenset({2}))}, {Wrong.DOUBLED}),
-        ({"books": attrs.evolve(BOOKS, done=(2, 0, 1, 0, 0))}, {Wrong.DOUBLED, Wrong.REPORTED}),
         ({"in_flight": 1}, {Wrong.LOST}),
         *(({where: lost}, {Wrong.LOST}) for lost in LOST for where in ("kept", "told")),
-        *(({"kept": _with(lie)}, {Wrong.REPORTED}) for lie in LIES),
         *(({"kept": _with(lie), "told": _with(lie)}, {Wrong.REPORTED}) for lie in LIES),
-        *(({"told": _with(lie)}, {Wrong.REPORTED}) for lie in NOT_KEPT),
+        ({"told": _with(Told(4, UNKNOWN))}, {Wrong.REPORTED}),
         *(({"earlier": [told]}, {Wrong.REPORTED}) for told in NOT_KEPT_EARLIER),
     ],
 )

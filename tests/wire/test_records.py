@@ -1,12 +1,8 @@
 """Reading records from replies, however sloppy."""
 
-import copy
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
-
-import orjson
-import pytest
 
 from gateway_async import (
     DeliveryInformation,
@@ -64,19 +60,6 @@ async def test_a_transaction_is_read_whole_with_fields_that_are_not_listed() -> 
     )
 
 
-async def test_as_many_fields_are_not_taken_for_the_same_ones() -> None:
-    rows = [{"order_no": "1", name: "3"} for name in ("new", "newer", "amount", "new", "website")]
-    records = await page_of(*rows)
-    assert [record.extra for record in records] == [
-        {"new": "3"},
-        {"newer": "3"},
-        {},
-        {"new": "3"},
-        {},
-    ]
-    assert (records[2].amount, records[4].website) == (Decimal(3), "3")
-
-
 async def test_what_is_no_record_is_one_that_cannot_be_read() -> None:
     records = await page_of(TRANSACTION, None, 7)
     assert [record.order_no for record in records] == ["ORD-1", None, None]
@@ -85,8 +68,7 @@ async def test_what_is_no_record_is_one_that_cannot_be_read() -> None:
 
 
 SLOPPY: list[tuple[str, object, object]] = [
-    *(("order_no", 10**n - 1, "9" * n) for n in (19, 20, 300)),
-    ("order_no", None, None),
+    *(("order_no", 10**n - 1, "9" * n) for n in (20, 300)),
     ("amount", 12.3, Decimal("12.3")),
     ("amount", " 1.50 ", Decimal("1.50")),
     ("amount", "", None),
@@ -103,9 +85,7 @@ UNREADABLE: list[tuple[str, object, str]] = [
     ("order_no", 2.02e21, "2.02e21"),
     ("order_no", True, "true"),
     ("order_no", ["a"], '["a"]'),
-    ("amount", "1,50", "1,50"),
-    ("amount", "NaN", "NaN"),
-    *(("amount", text, text) for text in ("1_50", "\u0661\u0662", "-Infinity")),
+    *(("amount", text, text) for text in ("1,50", "NaN", "1_50", "\u0661\u0662")),
     ("amount", 2.0230516123012345e21, "2.0230516123012345e21"),
     ("amount", "x" * 5_000, "x" * 1_000),
     ("transaction_date", "20231316123012", "20231316123012"),
@@ -162,12 +142,3 @@ async def test_a_payout_result_repeats_the_request() -> None:
     first, *others = beneficiary.person_documents
     assert (first.labels, first.unreadable) == (None, {"labels": '["a",1,{"b":2}]'})
     assert [one.labels for one in others] == [None, ("passport",), ("d", "1")]
-
-
-async def test_records_with_nothing_unusual_share_what_is_empty() -> None:
-    first, second = await page_of(TRANSACTION, TRANSACTION)
-    assert first.extra is second.extra is first.unreadable
-    shared: Any = first.extra
-    with pytest.raises(TypeError, match="make a dict of it first"):
-        shared.update({"a": 1})
-    assert orjson.dumps([shared, copy.deepcopy(shared), shared | {"a": 1}]) == b'[{},{},{"a":1}]'

@@ -1,7 +1,6 @@
 """Reply bodies: read whole, in whatever encoding, or refused without a word of them."""
 
 import asyncio
-import gzip
 import json
 import traceback
 from typing import Any
@@ -54,29 +53,22 @@ REFUSALS: dict[str, list[tuple[bytes, str]]] = {
         (b"<!DOCTYPE html><p>5ecret", "an HTML page"),
         (b"<respon>5ecret</respon>", "got XML"),
         (b'["5ecret"]', "a JSON array"),
-        (b"17", "something else"),
         (b'{"a": "5ecret', "truncated"),
-        (b'{"a": "5ecret", b}', "broken"),
         (b'{"a": "5ecret\xff"}', "broken"),
         (b'{"a": ' + b"[" * 400 + b'"5ecret"' + b"]" * 400 + b"}", "nested too deep"),
         (b"a=5ecret", "something else"),
-        (gzip.compress(b"5ecret", mtime=0), "something else"),
     ],
     "xml": [
         (b'{"a": "5ecret"}', "a JSON object"),
         (b"<respon>5ecret", "truncated"),
         (b"<result>5ecret</result>", "another"),
         (b"<?xml version='1.0' encoding='no-such'?><respon>5ecret</respon>", "broken"),
-        (b"<?xml version='1.0' encoding='gbk'?><respon><a>\xff5ecret</a></respon>", "broken"),
         (b"<!DOCTYPE r [<!ENTITY a '5ecret'>]><respon>&a;</respon>", "has a document type"),
-        (b"<!DOCTYPE r SYSTEM 'file:///etc/passwd'><respon/>", "has a document type"),
         (b"<respon>" * 40 + b"</respon>" * 40, "too large"),
         (b"<respon>" + b"<a/>" * 100_000 + b"</respon>", "too large"),
     ],
     "page": [
         (b' {"return_message": "<div>5ecret</div>"}', "a JSON object"),
-        (b"<?xml version='1.0'?><respon>5ecret</respon>", "XML"),
-        (b"5ecret", "something else"),
         (b"<html>5ecret\xff", "utf-8"),
     ],
 }
@@ -94,38 +86,28 @@ async def test_any_other_body_is_named_and_not_quoted(form: str) -> None:
 
 # XML
 
+DECLARED = "<?xml version='1.0' encoding='GB2312' ?>\n<respon><a>成功</a></respon>"
 WHOLE = """<?xml version="1.0" encoding="UTF-8"?>
     <respon><order_no> A </order_no><note/><risk_reasons><name>ip</name><status>ok</status>
     </risk_reasons><x>1</x><x>2</x><x>3</x><mixed>text<b>1</b></mixed></respon>"""
+READ = {
+    "order_no": " A ",
+    "note": "",
+    "risk_reasons": {"name": "ip", "status": "ok"},
+    "x": ["1", "2", "3"],
+    "mixed": {"b": "1"},
+}
 
 
 @pytest.mark.parametrize(
     ("text", "encoding", "content_type", "fields"),
     [
-        (
-            *(WHOLE, "utf-8", ""),
-            {
-                "order_no": " A ",
-                "note": "",
-                "risk_reasons": {"name": "ip", "status": "ok"},
-                "x": ["1", "2", "3"],
-                "mixed": {"b": "1"},
-            },
-        ),
-        ('<respon xmlns="urn:x"><a k="v">1</a></respon>', "utf-8", "", {"a": "1"}),
-        ("<respon><a><![CDATA[<b>]]></a></respon>", "utf-8", "", {"a": "<b>"}),
-        ("<respon/>", "utf-8", "", {}),
+        (WHOLE, "utf-8", "", READ),
+        ('<respon xmlns="urn:x"><a k="v"><![CDATA[<b>]]></a></respon>', "utf-8", "", {"a": "<b>"}),
         ("\ufeff<respon><a>ä</a></respon>\n", "utf-16-be", "", {"a": "ä"}),
         # What the reply names counts for more than its header, and a byte order mark for most.
-        ("<respon><a>ä</a></respon>", "utf-8", "text/xml; charset=gbk", {"a": "ä"}),
-        *(
-            (f"<?xml version='1.0' encoding='{named}' ?>\n<respon><a>{a}</a></respon>", *rest)
-            for named, a, *rest in (
-                ("latin1", "ä", "latin1", "text/xml; charset=gbk", {"a": "ä"}),
-                ("GB2312", "成功", "GB2312", "", {"a": "成功"}),
-                ("GB2312", "成功", "utf-8-sig", "", {"a": "成功"}),
-            )
-        ),
+        (DECLARED, "GB2312", "text/xml; charset=latin1", {"a": "成功"}),
+        (DECLARED, "utf-8-sig", "", {"a": "成功"}),
     ],
 )
 async def test_xml_is_read(
@@ -168,7 +150,7 @@ async def test_the_quick_reader_of_xml_reads_what_the_parser_reads(
         assert quick == parsed
 
 
-@pytest.mark.parametrize("piece", [b"<a> </a>", b"<a><b> </b>", b"<a>", b" ", b"<a> <b> </b> <c>"])
+@pytest.mark.parametrize("piece", [b"<a> </a>", b"<a><b> </b>", b" "])
 async def test_a_reply_in_xml_takes_a_time_in_proportion_to_its_size(piece: bytes) -> None:
     """In the square of its size, this would hang."""
     body = b"<respon>" + piece * (60_000 // len(piece)) + b"<respon>"
@@ -238,7 +220,7 @@ async def test_a_reply_is_read_in_the_charset_that_only_its_header_names() -> No
     xml = f"<respon><a>{said}</a></respon>".encode(charset)
     assert await read(xml, "xml", f'text/xml; charset="{charset}"') == {"a": said}
     assert await read(said.encode(charset), "text", f"text/plain; charset={charset}") == said
-    for unknown in ("no-such", "replacement", "\udcff"):  # so aiohttp gives a byte beyond ASCII
+    for unknown in ("no-such", "\udcff"):  # so aiohttp gives a byte beyond ASCII
         assert await read(b'{"a": "1"}', "json", f"text/plain; charset={unknown}") == {"a": "1"}
 
 
@@ -272,12 +254,10 @@ async def test_a_page_is_kept_to_the_letter_and_not_shown() -> None:
 
 async def test_the_action_is_that_of_the_first_form_that_posts() -> None:
     for html, action in (
-        ("<html></html>", None),
         ('<form action="/get" method="get"></form><form action="/post" method=POST>', "/post"),
         ('<form method="post" action="/1"></form><form method="post" action="/2">', "/1"),
         ('<form method="post">', None),
         ("<html><![broken[<form method=post action=/x>", None),
-        ("<form method=post action=/x>&#" + "1" * 5000 + ";<p>", "/x"),
     ):
         page = await page_of(html.encode())
         assert (page.action, page.html, page.title) == (action, html, None)
@@ -285,15 +265,11 @@ async def test_the_action_is_that_of_the_first_form_that_posts() -> None:
 
 async def test_a_page_is_read_in_its_charset() -> None:
     for text, encoding, charset in (
-        ("Grüße", "utf-8", ""),
         ("Grüße", "utf-8", "no-such-charset"),
         ("Grüße", "gb18030", '"gbk"'),
         ("Grüße", "utf-8-sig", "iso-8859-1"),
-        ("Grüße", "utf-8", "iso-8859-1"),
         ("Grüße", "latin1", "iso-8859-1"),
         ("Grüße", "utf-16", "utf-16"),
-        ("Gruesse", "utf-16-be", "utf-16be"),
-        ('<meta charset="utf-8">载入中', "utf-8", "gbk"),
         ('<meta charset="gbk">载入中', "gbk", "utf-8"),
         ('<meta http-equiv="Content-Type" content="text/html; charset=latin1">ü', "latin1", ""),
     ):
