@@ -14,17 +14,22 @@ NEAR = [
 ]
 """What a reply may have here or there and be nearly right."""
 FAR = [
-    *(b"\xff\xfe", b"\xef\xbb\xbf", b"NaN", b"-Infinity", b"1e999", b"9" * 400, b"-0.0"),
-    *(b'"\\ud800"', b'"\\udfff\\ud800"', b'"\xed\xa0\x80"', b"\\u0000", b"[1, null]", b'{"a": 1}'),
-    *(b"10000000000000000000000000000000", b"18446744073709551616", b'""', b'"99999999999999"'),
-    *(b'"transaction_id": {},', b'{"a":' * 40, b"[" * 300, b"[" * 100_000, b"<a>" * 5_000),
-    *(b"</respon>", b"<respon/>", b"<![CDATA[", b"<![CDATA[]]>", b"<!DOCTYPE respon>", b"<!--"),
-    *(b'<!DOCTYPE r [<!ENTITY e "x">]>', b"<!", b"<![x[", b"<?php", b"&", b"&#0;", b"&#xD800;"),
-    *(b'<?xml version="1.0" encoding="utf-7"?>', b'<?xml version="1.0" encoding="nonsense"?>'),
-    *(b"&nonsense;", b"&#99999999999999999999;", b"<amount>1</amount>" * 3, b"<transaction_id/>"),
+    *(
+        b"\xff\xfe",
+        b"NaN",
+        b"1e999",
+        b"9" * 400,
+        b'"\\ud800"',
+        b'"\xed\xa0\x80"',
+        b'{"a": 1}',
+        b'""',
+    ),
+    *(b'"transaction_id": {},', b'{"a":' * 40, b"[" * 100_000, b"<a>" * 5_000, b"</respon>"),
+    *(b"<![CDATA[", b"<!--", b"<?php", b"&", b"&#0;", b"&nonsense;", b"<amount>1</amount>" * 3),
+    *(b'<!DOCTYPE r [<!ENTITY e "x">]>', b'<?xml version="1.0" encoding="nonsense"?>'),
     *(b"<order_no><order_no>x</order_no></order_no>", b'<x:order_no xmlns:x="y">1</x:order_no>'),
     *(b"<title>" * 3, b"<form method=post action='a&#x110000;b'>", b"<form method=post action"),
-    *(b'<meta charset="utf-16">', b"<meta charset=nonsense>", b"<script>", b"</title"),
+    b'<meta charset="utf-16">',
 ]
 """What no reply should have anywhere."""
 SPANS = [
@@ -39,14 +44,8 @@ SPANS = [
 ]
 """What is moved about: fields, values, items, what is added to them, lists, elements, anything."""
 ENCODINGS = ["utf-16", "utf-16-le", "utf-32", "latin-1", "cp037", "utf-7", "utf-8-sig"]
-CONTENT_TYPES = [
-    *("application/json; charset=nonsense", "text/html; charset=utf-16", 'text/html; charset="gbk'),
-    *("text/html; charset=\x00", "text/xml;;;charset", "charset=utf-7", ""),
-]
-RETRY_AFTERS = [
-    *("0", "-1", "9" * 5000, "1.5", "soon", "Wed, 21 Oct 2015 07:28:00 GMT", "\u0663", ""),
-    "Wed, 31 Feb 99999 25:61:61 -9999",
-]
+CONTENT_TYPES = ["text/html; charset=utf-16", 'text/html; charset="gbk', "text/xml;;;charset", ""]
+RETRY_AFTERS = ["0", "-1", "9" * 5000, "soon", "Wed, 31 Feb 99999 25:61:61 -9999", "\u0663", ""]
 
 
 def mutated(random: Random, reply: bytes, snippets: list[bytes]) -> bytes:

@@ -23,13 +23,10 @@ BODY = (
     b'"capture_status":"1","error_message":""}],"orders_list":[{"order_no":"N1","query_result":"1"}]}'
 )
 _MONEY = re.compile(rb"(?:CAP|PAY)-[0-9]+")
-LONG = b"Long: " + b"x" * 20_000
 STATUS_LINES = [
     *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200 OK\r\n", b"HTTP/1.1 200\r\n", b"HTTP/1.1 200 OK\n"),
-    *(b"", b"HTTP/1.1 099 Low\r\n", b"HTTP/1.1 1000 High\r\n", b"HTTP/1.1 -200 OK\r\n"),
-    *(b"HTTP/9.9 200 OK\r\n", b"HTTP/1.1 200 \xff\xfe\r\n"),
-    b"HTTP/1.1 \xd9\xa2\xd9\xa0\xd9\xa0 OK\r\n",
-    *(b"HTTP/1.1 204 No Content\r\n", b"HTTP/1.1 304 Not Modified\r\n", b"SSH-2.0-OpenSSH\r\n"),
+    *(b"", b"HTTP/1.1 1000 High\r\n", b"HTTP/9.9 200 OK\r\n", b"HTTP/1.1 200 \xff\xfe\r\n"),
+    *(b"HTTP/1.1 204 No Content\r\n", b"SSH-2.0-OpenSSH\r\n"),
     b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n",
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n",
     b"HTTP/1.1 307 Again\r\nLocation: http://127.0.0.1:1/\r\n",
@@ -40,18 +37,15 @@ HEADERS = [
     *(b"Content-Length: " + said for said in (b"1_0", b"9" * 23, b"\xd9\xa3")),
     *(b"Transfer-Encoding: " + said for said in (b"chunked", b"gzip, chunked", b"nonsense")),
     *(b"Content-Encoding: " + said for said in (b"gzip", b"deflate", b"br", b"zstd", b"nonsense")),
-    *(b"Content-Type: application/json; charset=nonsense", b"Content-Type: \xff"),
-    *(b"Set-Cookie: a=b; Expires=never; Domain=..; Path", b"Set-Cookie: \xff\x01=;;;="),
-    *(b"Connection: close", b"Connection: upgrade", b"Upgrade: h2c", b"Keep-Alive: timeout=never"),
-    *(b"Retry-After: \xff", b"Retry-After: 1e9", b"Link: <\xff>; rel=", b"Nul: \x00", LONG),
-    *(b"No-Colon", b": no name", b"Folded: one\r\n two"),
+    *(b"Content-Type: \xff", b"Set-Cookie: a=b; Expires=never; Domain=..; Path"),
+    *(b"Connection: close", b"Connection: upgrade", b"Retry-After: \xff", b"Nul: \x00"),
+    *(b"Long: " + b"x" * 20_000, b"No-Colon", b": no name", b"Folded: one\r\n two"),
 ]
 BODIES = [
     BODY,
     b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY),
-    b"%x;ext=\xff\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY),
-    *(size + b"\r\n" + BODY for size in (b"5", b"fffffffffffffffffff", b"-1", b"0x5", b"zz")),
-    *(b"5\n12345\n0\n\n", b"5\r\n1234567890\r\n0\r\n\r\n", b"0\r\nTrailer: \xff\r\n\r\n"),
+    *(size + b"\r\n" + BODY for size in (b"5", b"fffffffffffffffffff", b"-1", b"zz")),
+    *(b"5\r\n1234567890\r\n0\r\n\r\n", b"0\r\nTrailer: \xff\r\n\r\n"),
     *(b"\x1f\x8b\x08\x00", b"\x78\x9c\xff\xff", b"\x28\xb5\x2f\xfd\xff\xff\xff", b""),
 ]
 CAPTURE = CaptureOrder(transaction_id="T1", order_no="N1", currency="EUR", amount=Decimal(1))
