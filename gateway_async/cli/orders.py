@@ -137,6 +137,7 @@ class OrderFile:
         self._dialect = dialect
         self._repeats = repeats
         self._first: dict[int, int] = {}
+        self._identity = identity_of(operation)
         self.hashes: array[int] = array("q")
         self._digests_sum = 0  # which is the same in whatever order they are added
         error = TableError(self._problems())
@@ -159,7 +160,7 @@ class OrderFile:
 
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
-        return hash(identity_of(self.operation)(order)) in self._first
+        return hash(self._identity(order)) in self._first
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
@@ -225,6 +226,7 @@ class OrderFile:
     def _decimal_commas(self, row: Row) -> list[Problem]:
         """Name the amounts whose comma may be why a row has more cells than columns."""
         count, columns = len(row.texts), self.table.header
+        more = max(0, count - len(columns))
         pairs = [
             whole.isdigit() and len(part) == 2 and part.isdigit()  # noqa: PLR2004  # as in 12,50
             for whole, part in itertools.pairwise(row.texts)
@@ -233,7 +235,7 @@ class OrderFile:
         found = [
             name
             for at, name in enumerate(columns)
-            if name in amounts and any(pairs[at : at + count - len(columns)])
+            if name in amounts and any(pairs[at : at + more])
         ]
         reason = (
             f"{count} cells where the header has {len(columns)}: an amount with a comma is two "
@@ -272,7 +274,7 @@ class OrderFile:
                 raise _WrongCellError(currency, f"missing or empty, beside {amount}")
         if operation.is_look_up:
             return
-        identity = identity_of(operation)(order)
+        identity = self._identity(order)
         at = len(self.lines) - 1
         first = self._first.setdefault(hash(identity), at)
         if first != at and not self._repeats:

@@ -119,6 +119,7 @@ UNUSABLE: list[tuple[str | bytes, str]] = [
     (f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has no name"),
     (rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
     (rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
+    ("amount,refund_amount,transaction_id,order_no,currency\n1,50,9,12", "line 2: 4 cells where"),
     *(
         (rows(f"T1,O1,EUR,{cells},late"), f"line 2, column {columns}: {count} cells where the")
         for cells, columns, count in (
