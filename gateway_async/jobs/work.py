@@ -368,7 +368,9 @@ class JobWork:
                 if error is not None:
                     orders = Chunk([each.index for each in group], [each.order for each in group])
                     chunk = orders.failed(error)
-                if self._lease.lost is not None:  # asked anew each time: a caller may take its time
+                with contextlib.suppress(LeaseLostError):  # asked anew each time: a caller may take
+                    self._lease.check()  # its time, or this process stand still
+                if self._lease.lost is not None:
                     chunk = ListedOutcomes(tuple(map(_not_ours, chunk.outcomes())))
                 if is_whole or error is None:
                     await self._yield(chunk)

@@ -10,18 +10,19 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import GatewayClient, RecoveryPolicy
+from gateway_async import GatewayClient, OutcomeStatus, RecoveryPolicy
 from gateway_async.errors import JobBusyError, LeaseLostError
+from gateway_async.jobs import work
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import noted
 from gateway_async.journal.states import Proof
-from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox import Sandbox, faults
 from tests.jobs.books import RESENDING, Interposed, counts
 from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
 from tests.orders import POLICY, Make, refunds, seeded
-from tests.support.books import SUCCEEDED, UNKNOWN, check_books, effects, statuses
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.interruptions import until
 
 LEASE_SECONDS = 15.0
@@ -282,6 +283,37 @@ async def test_one_that_loses_its_lease_while_it_waits_to_look_again_ends_at_onc
         with pytest.raises(LeaseLostError):
             await task
     assert statuses(batch.result) == [UNKNOWN] * 2
+
+
+@pytest.mark.usefixtures("frozen")
+async def test_one_that_stood_still_while_it_yielded_what_is_left_says_so(
+    sandbox: Sandbox,
+    make: Make,
+    journal: Journal,
+    other: Journal,
+    tables: Tables,
+    let_it_pass: Pass,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another process has sent it meanwhile."""
+    monkeypatch.setattr(work, "_READ_AT_ONCE", 1)
+    orders, told = seeded(sandbox, 12), list[OutcomeStatus]()
+    sandbox.faults.add("refund", faults.DropReply(times=1))
+    stopping = attrs.evolve(ONE_BY_ONE, stop_after_unknown=1)
+
+    async def stream() -> None:
+        async with make(policy=stopping).refund(orders, job=journal.job("job")) as batch:
+            async for outcome in batch:
+                told.append(outcome.status)
+                if outcome.status is NOT_SENT and told.count(NOT_SENT) == 1:
+                    let_it_pass()
+                    tables.end_leases()
+                    await make(recovery=RESENDING).resume(other.job("job"))
+
+    with pytest.raises(LeaseLostError):
+        await stream()
+    assert effects(sandbox, orders) == [1] * 12
+    assert told[-1] is SUCCEEDED
 
 
 @on_a_file
