@@ -68,7 +68,7 @@ def test_a_job_is_submitted_without_a_queue_and_said_to_be_new(
     for command in (["refund", str(settings), "--job"], ["jobs", "resume"]):
         assert run([*command, "month-end", "--yes", "--out", "out.csv"]) == 2
         assert "was cut into slices" in capsys.readouterr().err
-    assert run(["jobs", "outcomes", "month-end", "--out", "-"]) == 0
+    assert run(["jobs", "outcomes", "month-end", "--out", "-"]) == 3
     told = capsys.readouterr().err
     assert "gateway-async watch month-end" in told
     assert "jobs resume" not in told
