@@ -1,12 +1,13 @@
-"""What is cancelled says what became of it, in any turn of the loop and by any tool of asyncio's.
+"""What is cancelled says whether it was sent or done, in whatever turn of the loop that happens.
 
-The simulation cancels batches of every kind, and tests/jobs those of a job, over HTTP too.
+The simulation cancels batches of every kind, tests/jobs those of a job, over HTTP too, and
+tests/secrets cancels by each tool of asyncio's.
 """
 
 import asyncio
 import gc
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,14 @@ from gateway_async import (
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
-    RecoveryPolicy,
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.memory import Asked, HeldReplies, MemoryTransport, client_over
+from tests.memory import HeldReplies, MemoryTransport, client_over
 from tests.orders import client_at, client_of, direct_payment, make_client, refunds, seeded
-from tests.recovery.books import AGAIN
+from tests.recovery.books import AGAIN, MARKER
 from tests.support.books import effects
-from tests.support.interruptions import WAYS, Call, Way, beside_a_failure, timed_out, until
+from tests.support.interruptions import until
 from tests.support.servers import bind
 
 PAIRS = [(first, first + gap) for gap in (1, 2, 3, 5) for first in range(0, 40, 2)]
@@ -128,36 +128,9 @@ async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_do
                 pass
 
 
-CALLS: dict[str, Callable[[GatewayClient], Call]] = {
-    "payment": lambda client: client.pay_direct(direct_payment()),
-    "refund": lambda client: client.refund(refunds(6)),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("way", WAYS)
-async def test_a_call_ends_with_what_holds_it(way: Way, name: str) -> None:
-    """The gateway takes every request, carries it out, and says nothing."""
-    held, task = HeldReplies(), asyncio.current_task()
-    client = held.client(policy=BatchPolicy(chunk_size=2, concurrency=2, drain_seconds=0))
-    expected: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
-    with pytest.raises(expected.get(way, asyncio.CancelledError)) as caught:
-        await way(CALLS[name](client), held.asked.wait())
-    assert task is not None
-    if way is timed_out:
-        assert type(caught.value.__cause__) is asyncio.CancelledError
-        assert task.cancelling() == 0
-    if isinstance(caught.value, ExceptionGroup):
-        assert [type(error) for error in caught.value.exceptions] == [LookupError]
-    for _ in range(20):
-        await asyncio.sleep(0)
-    assert asyncio.all_tasks() == {task}
-
-
 # One client over several event loops
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
-ONE_BY_ONE: dict[str, Any] = {"policy": BatchPolicy(concurrency=2, chunk_size=1)}
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -192,45 +165,21 @@ async def test_a_client_that_is_left_open_warns(sandbox: Sandbox) -> None:
         del client
 
 
-# What nobody left does not keep its loop from ending
-
-
-async def _stream(_: Path) -> object:
-    """Those in flight are unknown then, so that the batch stops, and withdraws those that wait."""
-
-    async def never(_: Asked) -> dict[str, Any]:
-        await asyncio.Event().wait()
-        return {}
-
-    transport = MemoryTransport(never)
-    policy = BatchPolicy(concurrency=8, chunk_size=1, stop_after_unknown=1)
-    client = client_over(transport, policy=policy, limiter=asyncio.Semaphore(1))
-    batch = client.refund(iter(refunds(300)))
-    await batch.__aenter__()
-    await until(lambda: transport.asked)
-    return batch
-
-
-async def _job(folder: Path) -> object:
-    journal = await Journal.open(f"sqlite:///{folder}/journal.db").__aenter__()
-    marked = RecoveryPolicy(refund_evidence="marker")
-    client = client_over(MemoryTransport(), recovery=marked, **ONE_BY_ONE)
-    batch = client.refund(refunds(120), job=journal.job("job"))
-    await anext(await batch.__aenter__())
-    await until(lambda: batch.progress.done >= 3)
-    return journal, batch
-
-
-@pytest.mark.parametrize("begin", [_stream, _job])
-def test_what_nobody_left_does_not_keep_its_loop_from_ending(
-    begin: Callable[[Path], Awaitable[object]], new_loop: NewLoop, tmp_path: Path
+def test_a_job_that_nobody_left_does_not_keep_its_loop_from_ending(
+    new_loop: NewLoop, tmp_path: Path
 ) -> None:
-    async def work() -> object:
+    async def begin() -> object:
         loop = asyncio.get_running_loop()
-        return await begin(tmp_path), loop.call_later(5, loop.stop)  # else a defect would hang
+        loop.call_later(5, loop.stop)  # else a defect would hang
+        journal = await Journal.open(f"sqlite:///{tmp_path}/journal.db").__aenter__()
+        client = client_over(MemoryTransport(), recovery=MARKER, policy=BatchPolicy(chunk_size=1))
+        batch = client.refund(refunds(120), job=journal.job("job"))
+        await anext(await batch.__aenter__())
+        await until(lambda: batch.progress.done >= 3)
+        return journal, batch
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        kept = runner.run(work())
+        kept = runner.run(begin())
         tasks = asyncio.all_tasks(runner.get_loop())
         assert tasks
         assert kept

@@ -61,7 +61,6 @@ class Shop:
 FORM = "application/x-www-form-urlencoded"
 PATH = "/notify"
 MOUNTS: dict[str, Callable[[NotificationReceiver], Any]] = {
-    "uvicorn": lambda receiver: receiver,
     "a route of Starlette": lambda receiver: Starlette(routes=[Route(PATH, receiver)]),
     "a mount of Starlette": lambda receiver: Starlette(routes=[Mount(PATH, receiver)]),
 }

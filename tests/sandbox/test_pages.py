@@ -59,9 +59,7 @@ async def test_the_loading_page_has_every_input_and_leads_to_payment(merchant: M
 @pytest.mark.parametrize(
     ("choices", "status", "shown"),
     [
-        (["pay", "decline", "leave"], PaymentStatus.AUTHORISED, "made before"),
-        (["decline", "pay"], PaymentStatus.DECLINED, "declined"),
-        (["leave", "leave", "pay"], PaymentStatus.AUTHORISED, "made before"),
+        (["leave", "pay", "decline"], PaymentStatus.AUTHORISED, "made before"),
         (["leave", "nonsense"], PaymentStatus.WAITING, 'value="pay"'),
     ],
 )
@@ -76,12 +74,8 @@ async def test_the_first_choice_counts_is_notified_once_and_leads_back(
         assert await merchant.decide(result["issuer_url"], choice) == (303, back)
     assert merchant.status is status
     await merchant.sandbox.deliver_notifications()
-    is_decided = status is not PaymentStatus.WAITING
-    assert len(merchant.sandbox.notifications) == is_decided
-    page = await read_page(merchant, result["issuer_url"])
-    assert shown in page
-    links = [unescape(one) for one in re.findall(r'<a class="button main" href="([^"]*)"', page)]
-    assert links == [back] * is_decided
+    assert len(merchant.sandbox.notifications) == (status is not PaymentStatus.WAITING)
+    assert shown in await read_page(merchant, result["issuer_url"])
 
 
 async def test_a_payment_without_a_way_back_takes_the_merchants() -> None:

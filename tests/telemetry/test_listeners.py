@@ -82,19 +82,3 @@ async def test_a_log_that_breaks_hides_no_outcome(is_lost: bool) -> None:
         log.removeHandler(handler)
         log.setLevel(level)
     assert result.counts[OutcomeStatus.UNKNOWN if is_lost else OutcomeStatus.SUCCEEDED] == 3
-
-
-async def test_what_ends_the_process_still_finds_each_order() -> None:
-    """A listener may end the program: then, too, the result says what was sent."""
-
-    class Stop(BaseException):
-        pass
-
-    transport = MemoryTransport()
-    diary = _breaking("request_began", Stop)
-    batch = client_over(transport, telemetry=diary, policy=POLICY).refund(refunds(4))
-    with pytest.raises(Stop):
-        await batch
-    assert [outcome.index for outcome in batch.result] == [0, 1, 2, 3]
-    assert batch.result.counts[OutcomeStatus.NOT_SENT] == 4
-    assert transport.asked == []
