@@ -1,9 +1,8 @@
 """A reconciliation is used as a batch is, and every entry that it took in is counted once."""
 
 import asyncio
-import contextlib
 import weakref
-from collections.abc import AsyncIterator, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -17,33 +16,25 @@ from tests.reconciliation.planting import found
 
 EVERY_TENTH = Books({f"T{number:06d}": None for number in range(0, 1000, 10)})
 LOST = HttpResponse(302, {}, b"")
-WAYS = pytest.mark.parametrize("later", [False, True])
-"""A ledger is an iterable, or an asynchronous one."""
 
 
 class _Taken:
     """Entries that are made when they are taken, and know how many were."""
 
-    def __init__(self, ledger: Iterable[Any], *, later: bool = False) -> None:
+    def __init__(self, count: int) -> None:
         self.count, self.closed = 0, False
-        self.alive = weakref.WeakSet[Any]()
-        self.ledger: Any = self._later(ledger) if later else self._now(ledger)
+        self.alive = weakref.WeakSet[LedgerEntry]()
+        self.ledger = self._take(count)
 
-    def _now(self, ledger: Iterable[Any]) -> Generator[Any, None, None]:
+    async def _take(self, count: int) -> AsyncIterator[LedgerEntry]:
         try:
-            for one in ledger:
+            for one in entries(count):
+                await asyncio.sleep(0)
                 self.count += 1
-                if isinstance(one, LedgerEntry):
-                    self.alive.add(one)
+                self.alive.add(one)
                 yield one
         finally:
             self.closed = True
-
-    async def _later(self, ledger: Iterable[Any]) -> AsyncIterator[Any]:
-        with contextlib.closing(self._now(ledger)) as taken:
-            for one in taken:
-                await asyncio.sleep(0)
-                yield one
 
 
 def _check(summary: Summary, taken: int) -> None:
@@ -98,12 +89,11 @@ def _bad(error: Exception | None) -> Iterator[Any]:
     pytest.fail("taken too far")
 
 
-@WAYS
 @pytest.mark.parametrize("error", [None, TimeoutError("the database is gone")])
-async def test_a_broken_stream_raises_behind_the_rest(error: Exception | None, later: bool) -> None:
+async def test_a_broken_stream_raises_behind_the_rest(error: Exception | None) -> None:
     expected = (InvalidOrderError, r"ledger\[7\]") if error is None else (type(error), str(error))
-    ledger, seen = _Taken(_bad(error), later=later).ledger, list[Difference]()
-    reconciliation = begin(ledger, Books({"T000006": None}), window=5)
+    seen: list[Difference] = []
+    reconciliation = begin(_bad(error), Books({"T000006": None}), window=5)
     with pytest.raises(expected[0], match=expected[1]):
         await _stream(reconciliation, seen)
     assert found([*seen, *reconciliation.result]) == [(6, "absent_at_gateway")]
@@ -115,16 +105,15 @@ async def test_a_broken_stream_raises_behind_the_rest(error: Exception | None, l
 # How it runs
 
 
-@WAYS
-async def test_a_stream_takes_in_and_keeps_one_window_and_may_be_left_early(later: bool) -> None:
-    taken = _Taken(entries(1000), later=later)
+async def test_a_stream_takes_in_and_keeps_one_window_and_may_be_left_early() -> None:
+    taken = _Taken(1000)
     async with begin(taken.ledger, EVERY_TENTH, window=50) as reconciliation:
         async for difference in reconciliation:
             assert taken.count == reconciliation.progress.entries
             assert taken.count - difference.index <= 50
             assert len(taken.alive) <= 50
     _check(reconciliation.summary, 1000)
-    taken = _Taken(entries(1000), later=later)
+    taken = _Taken(1000)
     async with begin(taken.ledger, EVERY_TENTH, window=50) as reconciliation:
         first = await anext(reconciliation)
     summary = reconciliation.summary
@@ -137,7 +126,7 @@ async def test_a_stream_takes_in_and_keeps_one_window_and_may_be_left_early(late
 @pytest.mark.parametrize("answered", [0, 8])
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -> None:
-    taken, holds, seen = _Taken(entries(1000)), asyncio.Event(), list[Difference]()
+    taken, holds, seen = _Taken(1000), asyncio.Event(), list[Difference]()
     left = iter(range(answered))
 
     async def answer(asked: Asked) -> dict[str, Any]:

@@ -47,39 +47,28 @@ async def test_a_json_object_is_read() -> None:
         assert (await read(body))["a"] == value
 
 
-REFUSALS: dict[str, list[tuple[bytes, str]]] = {
+REFUSALS: dict[str, list[bytes]] = {
     "json": [
-        (b"", "an empty body"),
-        (b"<!DOCTYPE html><p>5ecret", "an HTML page"),
-        (b"<respon>5ecret</respon>", "got XML"),
-        (b'["5ecret"]', "a JSON array"),
-        (b'{"a": "5ecret', "truncated"),
-        (b'{"a": "5ecret\xff"}', "broken"),
-        (b'{"a": ' + b"[" * 400 + b'"5ecret"' + b"]" * 400 + b"}", "nested too deep"),
-        (b"a=5ecret", "something else"),
+        *(b"", b"<!DOCTYPE html><p>5ecret", b"<respon>5ecret</respon>", b'["5ecret"]', b"a=5ecret"),
+        *(b'{"a": "5ecret', b'{"a": "5ecret\xff"}'),
+        b'{"a": ' + b"[" * 400 + b'"5ecret"' + b"]" * 400 + b"}",
     ],
     "xml": [
-        (b'{"a": "5ecret"}', "a JSON object"),
-        (b"<respon>5ecret", "truncated"),
-        (b"<result>5ecret</result>", "another"),
-        (b"<?xml version='1.0' encoding='no-such'?><respon>5ecret</respon>", "broken"),
-        (b"<!DOCTYPE r [<!ENTITY a '5ecret'>]><respon>&a;</respon>", "has a document type"),
-        (b"<respon>" * 40 + b"</respon>" * 40, "too large"),
-        (b"<respon>" + b"<a/>" * 100_000 + b"</respon>", "too large"),
+        *(b'{"a": "5ecret"}', b"<respon>5ecret", b"<result>5ecret</result>"),
+        b"<?xml version='1.0' encoding='no-such'?><respon>5ecret</respon>",
+        b"<!DOCTYPE r [<!ENTITY a '5ecret'>]><respon>&a;</respon>",
+        b"<respon>" * 40 + b"</respon>" * 40,
+        b"<respon>" + b"<a/>" * 100_000 + b"</respon>",
     ],
-    "page": [
-        (b' {"return_message": "<div>5ecret</div>"}', "a JSON object"),
-        (b"<html>5ecret\xff", "utf-8"),
-    ],
+    "page": [b' {"return_message": "<div>5ecret</div>"}', b"<html>5ecret\xff"],
 }
 
 
 @pytest.mark.parametrize("form", REFUSALS)
-async def test_any_other_body_is_named_and_not_quoted(form: str) -> None:
-    for body, kind in REFUSALS[form]:
+async def test_any_other_body_is_refused_and_not_quoted(form: str) -> None:
+    for body in REFUSALS[form]:
         with pytest.raises(ReplyUnreadableError) as caught:
             await (page_of(body) if form == "page" else read(body, form))
-        assert kind in str(caught.value)
         assert SECRET not in "".join(traceback.format_exception(caught.value))
         assert caught.value.__context__ is caught.value.__cause__ is None
 
