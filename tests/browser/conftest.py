@@ -9,7 +9,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import attrs
 import pytest_asyncio
 from playwright.async_api import (
     Browser,
@@ -30,13 +29,13 @@ _PATIENCE_SECONDS = 300
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-sync")
 
 
-@attrs.define(eq=False, slots=False)  # Playwright notes on it what listens
 class Visit:
     """A page of its own, without anybody else's cookies."""
 
-    page: Page
-    # what a page must never do: errors, dialogs, and requests that leave this machine
-    alarms: list[str] = attrs.field(factory=list)
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        # what a page must never do: errors, dialogs, and requests that leave this machine
+        self.alarms: list[str] = []
 
     async def keep_screenshots(self, name: str) -> None:
         """Keep what is shown, at the width of a desk and of a phone, below build/screenshots."""

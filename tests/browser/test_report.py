@@ -3,17 +3,12 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import attrs
 import pytest
 import pytest_asyncio
 
 from gateway_async import Outcome, OutcomeStatus, OutcomeUnknownError
-from gateway_async.reconciliation import reconcile
 from gateway_async.report import Report, render
-from gateway_async.sandbox import Sandbox
 from tests.browser.conftest import Visit
-from tests.orders import client_of
-from tests.reconciliation.planting import PLANTS, STATES
 from tests.report.runs import HEAD, LOST, night, refund
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -100,20 +95,3 @@ async def test_even_markup_that_got_in_could_do_nothing(show: Show) -> None:
     assert len(visit.alarms) >= 3
     assert all("Content Security Policy" in alarm for alarm in visit.alarms)
     visit.alarms.clear()
-
-
-async def test_differences_of_every_kind_are_listed(show: Show) -> None:
-    report = Report("reconcile")
-    async with Sandbox() as sandbox, client_of(sandbox) as gateway:
-        ledger = [plant(sandbox, f"N-{kind}") for kind, plant in PLANTS.items()]
-        result = await reconcile(gateway, ledger, states=STATES)
-    for difference in result:
-        report.see_difference(difference)
-    head = attrs.evolve(HEAD, command="reconcile", next_lines=(), unexpected=0)
-    visit = await show(render(report, head, result.summary))
-    kinds = await visit.page.locator(".kind").all_text_contents()
-    assert sorted(kinds) == sorted(f"{kind.replace('_', ' ')}: 1" for kind in PLANTS)
-    step = visit.page.locator(".step", has_text="Find out which amount is right")
-    sides = await step.locator("td.side").all_text_contents()
-    assert [text.strip() for text in sides] == ["10.01", "10.00"]
-    await visit.keep_screenshots("reconciliation")

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
-from urllib.parse import parse_qs
 
 import attrs
 import pytest
@@ -15,12 +14,6 @@ from gateway_async.sandbox.ledger import PaymentStatus, Transaction
 from tests.browser.conftest import Visit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-NASTY = (
-    '"quotes" and \'apostrophes\' </script><script>alert("run")</script><!--<script> & &amp; &lt; '
-    "<img src=x onerror=alert('run')> ${1} {{1}} \\u003c %3C + ; # 🎉👩‍👩‍👧 中文 Ünlü "
-    "\u2028 \u202e end"
-)
 
 
 @attrs.frozen
@@ -107,25 +100,3 @@ async def test_a_shopper_who_leaves_declines_and_goes_back(story: Story) -> None
     await expect(story.page.locator("h1")).to_have_text("Declined")
     assert await story.page.locator("button").count() == 0
     await story.visit.keep_screenshots("declined")
-
-
-async def test_what_a_shopper_writes_stays_text(story: Story) -> None:
-    await story.order("Oolong", name=NASTY, note=NASTY)
-    shown = await story.page.locator("dd").all_inner_texts()
-    assert [text.split() for text in shown].count(NASTY[:200].split()) == 2
-    await story.visit.keep_screenshots("shop-hostile-texts")
-    assert await story.visit.fits()
-    async with story.page.expect_request("**/v1/checkout") as posted:
-        await story.press("Pay 12.50 EUR")
-    inputs = parse_qs((await posted.value).post_data or "", strict_parsing=True)
-    assert [inputs[name] for name in ("note", "remark", "firstName")] == [[NASTY[:200]]] * 3
-    await story.page.wait_for_url("**/pay/*")
-    shown = await story.page.locator("dd").all_inner_texts()
-    assert [text.split() for text in shown].count(NASTY[:200].split()) == 2
-    assert await story.page.locator("script, img, dl *:not(dt, dd, bdi)").count() == 0
-    await story.visit.keep_screenshots("payment-hostile-texts")
-    assert await story.visit.fits()
-    await story.page.click("button[value=pay]")
-    await story.expect_state("paid")
-    assert await story.page.locator("script, img").count() == 0
-    assert story.payment().details["note"] == NASTY[:200]

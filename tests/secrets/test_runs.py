@@ -156,21 +156,18 @@ async def test_what_cannot_be_sent(net: Dragnet, sandbox: Sandbox) -> None:
 # Interruptions
 
 
-@pytest.mark.parametrize("settings", [{}, {"limiter": Limiter(leave=BROKEN)}], ids=["", "limiter"])
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_interruption(
-    net: Dragnet, sandbox: Sandbox, way: Way, settings: dict[str, Any]
-) -> None:
+async def test_an_interruption(net: Dragnet, sandbox: Sandbox, way: Way) -> None:
     sandbox.faults.add("*", faults.NoReply())
     policy, names = BatchPolicy(chunk_size=2, drain_seconds=0), _some(WAYS.index(way))
-    async with _client(sandbox, policy=policy, **settings) as client:
+    async with _client(sandbox, policy=policy) as client:
         calls = [way(_call(name, client, sandbox), asked(sandbox)) for name in names]
         ends: list[Any] = [*await asyncio.gather(*calls, return_exceptions=True)]
     kinds: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
     assert {type(end) for end in ends} == {kinds.get(way, asyncio.CancelledError)}
     for name, end in zip(names, ends, strict=True):
         assert way is not timed_out or type(end.__cause__) is asyncio.CancelledError
-        if way is beside_a_failure and not settings:
+        if way is beside_a_failure:
             assert [type(error) for error in end.exceptions] == [LookupError]
         net.catch(name, end)
 
