@@ -1,6 +1,7 @@
 """Orders, payments and clients for tests: made up, or of what a sandbox holds."""
 
-from collections.abc import Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -61,6 +62,10 @@ def client_of(sandbox: Sandbox, base_url: Any = None, **settings: Any) -> Gatewa
 Make = Callable[..., GatewayClient]
 POLICY = BatchPolicy(concurrency=2, chunk_size=2)
 AT_ONCE = RecoveryPolicy(settle_seconds=0)
+RESENDING = attrs.evolve(AT_ONCE, resend_absent=True)
+REFERENCES = attrs.evolve(AT_ONCE, record_baseline=True)
+AGAIN = attrs.evolve(REFERENCES, hold_alike_hours=None)
+MARKER = attrs.evolve(AT_ONCE, refund_evidence="marker")
 
 
 def make_client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
@@ -125,6 +130,13 @@ def seeded(
     """Return orders that a sandbox can carry out."""
     held = sandbox.seed(count, status=NEEDS.get(operation, "captured"))
     return orders_for(operation, held, **changes)
+
+
+async def awaited(orders: Iterable[Any]) -> AsyncIterator[Any]:
+    """Yield orders from an asynchronous generator."""
+    for order in orders:
+        await asyncio.sleep(0)
+        yield order
 
 
 def refunds(count: int) -> list[RefundOrder]:

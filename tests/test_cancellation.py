@@ -25,8 +25,16 @@ from gateway_async import (
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import HeldReplies, MemoryTransport, client_over
-from tests.orders import client_at, client_of, direct_payment, make_client, refunds, seeded
-from tests.recovery.books import AGAIN, MARKER
+from tests.orders import (
+    AGAIN,
+    MARKER,
+    client_at,
+    client_of,
+    direct_payment,
+    make_client,
+    refunds,
+    seeded,
+)
 from tests.support.books import effects
 from tests.support.interruptions import until
 from tests.support.servers import bind

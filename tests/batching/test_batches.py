@@ -4,11 +4,11 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any
 
 import attrs
 import pytest
@@ -20,42 +20,16 @@ from gateway_async import (
     Dialect,
     DuplicateOrderError,
     InvalidOrderError,
-    OrderRef,
     RefundOrder,
 )
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import made_up, orders_for, refunds
+from tests.orders import awaited, made_up, orders_for, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter, raising
 
 TEN = BatchPolicy(concurrency=1, chunk_size=10)
 BROKEN = HttpResponse(500, {}, b"")
 PACKAGE = str(Path(gateway_async.__file__).parent)
-
-
-async def _generator(orders: list[Any]) -> AsyncIterator[Any]:
-    for order in orders:
-        await asyncio.sleep(0)
-        yield order
-
-
-class _Fetched:
-    """Orders as the database drivers of old give them: what is awaited makes its own steps."""
-
-    def __init__(self, orders: list[Any]) -> None:
-        self._orders = iter(orders)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    def __anext__(self) -> Self:
-        return self
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        yield from asyncio.sleep(0).__await__()
-        for order in self._orders:
-            return order
-        raise StopAsyncIteration
 
 
 COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
@@ -67,8 +41,7 @@ COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
 STREAMS: dict[str, Callable[[list[Any]], Any]] = {
     "iterator": iter,
     "map": lambda orders: map(attrs.evolve, orders),
-    "async generator": _generator,
-    "steps that are no coroutines": _Fetched,
+    "async generator": awaited,
 }
 
 
@@ -138,14 +111,6 @@ async def test_bad_orders_are_not_sent_and_in_a_collection_no_others_either() ->
     assert result.counts[SUCCEEDED] == 197
 
 
-async def test_the_identity_of_a_reference_is_its_kind_and_its_value() -> None:
-    gateway, first = client_over(MemoryTransport()), OrderRef(order_no="1")
-    for other in (OrderRef(transaction_id="1"), OrderRef(order_no="2")):
-        assert (await gateway.query([first, other])).ok
-    with pytest.raises(DuplicateOrderError):
-        await gateway.query([first, first])
-
-
 # What breaks, and loses no order
 
 
@@ -170,16 +135,11 @@ def _ending(error: type[BaseException]) -> Iterator[RefundOrder]:
     raise error  # as by the result of a task that was cancelled
 
 
-async def _ending_awaited(error: type[BaseException]) -> AsyncIterator[RefundOrder]:
-    for order in _ending(error):
-        yield order
-
-
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(
     ("orders", "raised"),
     [
-        (_ending_awaited, asyncio.CancelledError),
+        (lambda error: awaited(_ending(error)), asyncio.CancelledError),
         (_ending, asyncio.CancelledError),
         (_ending, StopAsyncIteration),
     ],
@@ -236,22 +196,6 @@ async def test_a_deadline_that_ends_every_request_ends_no_worker(streamed: bool)
     assert statuses(outcomes) == [NOT_SENT] * 60
     assert batch.result.exhausted
     assert not transport.asked
-
-
-async def test_a_reply_that_is_nested_too_deep_for_the_reader_loses_no_outcome() -> None:
-    """It was judged on the shallow stack of a worker, and is read again on a deep one."""
-    nested = "[" * 850 + "]" * 850
-
-    def answer(asked: Asked) -> bytes:
-        (order,) = asked.fields["refund_orders"]
-        reply = asked.done(refund_orders=[{**order, "refund_status": "9", "note": "nested"}])
-        return json.dumps(reply).replace('"nested"', nested).encode()
-
-    async def deep(levels: int, batch: Batch[Any, Any]) -> list[Any]:
-        return await (deep(levels - 1, batch) if levels else read(batch, streamed=True))
-
-    outcomes = await deep(250, client_over(MemoryTransport(answer)).refund(refunds(1)))
-    assert statuses(outcomes) == [UNKNOWN]
 
 
 # What is bounded

@@ -24,7 +24,7 @@ from gateway_async import (
 from gateway_async.sandbox import faults
 from tests.faults.trial import ATTEMPTS, Trial, error_of, status_of
 from tests.orders import client_at
-from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
+from tests.support.books import SUCCEEDED, UNKNOWN, statuses
 from tests.support.clock import BEYOND, PATIENT, Clock
 from tests.support.servers import PLACES, End, Proxy, Trouble, body_of, cut, read_message, serving
 
@@ -250,17 +250,6 @@ async def test_a_session_that_does_not_send_as_aiohttp_does_is_refused() -> None
         for session in (one, other):
             with pytest.raises(ConfigurationError, match="no proof of what was sent"):
                 client_at("http://127.0.0.1:1", session=session)
-
-
-async def test_a_given_session_that_is_closed_as_a_request_begins(trial: Trial) -> None:
-    async def close(session: aiohttp.ClientSession, *_: object) -> None:
-        await session.close()
-
-    hooks = aiohttp.TraceConfig()
-    hooks.on_request_start.append(close)
-    async with aiohttp.ClientSession(trace_configs=[hooks]) as session:
-        assert status_of(await trial.run(session=session)) is NOT_SENT
-    assert trial.requests == 0
 
 
 # Replies made to do harm: refused, and memory does not grow with them

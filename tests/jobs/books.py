@@ -1,16 +1,14 @@
 """Clients and orders for jobs, and what the sandbox's books must say of them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from gateway_async import GatewayClient, Outcome, RecoveryPolicy
+from gateway_async import GatewayClient, Outcome
 from gateway_async.errors import NotSentError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from tests.memory import HttpRequest, HttpResponse, put_transport
-
-RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
 
 
 def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:
@@ -18,12 +16,6 @@ def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:
     records: list[Any] = [outcome.record for outcome in outcomes]
     assert all(record.refund_reference_id for record in records)
     return [record.refund_reference_id for record in records]
-
-
-async def awaited(orders: Iterable[Any]) -> AsyncIterator[Any]:
-    """Yield orders from an asynchronous generator."""
-    for order in orders:
-        yield order
 
 
 async def streamed(batch: Any) -> list[Outcome[Any, Any]]:

@@ -1,7 +1,7 @@
 """The journal knows before the gateway does, and before the caller does; else nothing is sent."""
 
 import asyncio
-import functools
+import contextlib
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -10,17 +10,28 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, Dialect
+from gateway_async import BatchPolicy, Dialect, Timeouts
+from gateway_async.batching.runner import Tasks
 from gateway_async.errors import JournalError
-from gateway_async.jobs.recorder import JournalIntent
 from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
-from tests.jobs.books import RESENDING, Interposed, counts, kept
+from gateway_async.sandbox.faults import Latency
+from tests.jobs.books import Interposed, counts, kept, refuse
 from tests.journal.tables import Tables, on_a_file
-from tests.memory import Asked, HeldReplies, HttpRequest, MemoryTransport, client_over, fields_of
-from tests.orders import POLICY, Make, made_up, orders_for, refunds, seeded
-from tests.support.books import DECLINED, SUCCEEDED, check_books, effects
+from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
+from tests.orders import POLICY, RESENDING, Make, refunds, seeded
+from tests.support.books import (
+    DECLINED,
+    NOT_SENT,
+    SUCCEEDED,
+    check_books,
+    check_conserved,
+    effects,
+    statuses,
+)
+from tests.support.collaborators import Limiter
+from tests.support.interruptions import until
 
 
 async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(
@@ -40,21 +51,6 @@ async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_a
         async for outcome in batch:
             assert tables.states()[outcome.index] == "succeeded"
     assert found == [["intent", "intent"]] * 5
-
-
-async def test_no_intent_is_recorded_of_a_request_that_waits_for_others(journal: Journal) -> None:
-    held, policy = HeldReplies(), BatchPolicy(chunk_size=1, drain_seconds=0)
-    orders = orders_for("capture", made_up(20))
-    capture = held.client(policy=policy).capture(orders, job=journal.job("job"))
-    batch = asyncio.create_task(capture)
-    await held.asked.wait()
-    while held.most < policy.concurrency:
-        await counts(journal)
-    for _ in range(3):  # after a kill, the others are just sent
-        assert await counts(journal) == {OrderState.INTENT: 8, OrderState.NEW: 12}
-    batch.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await batch
 
 
 def failing(
@@ -128,25 +124,6 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
 
 
 @on_a_file
-async def test_no_more_outcomes_wait_to_be_written_than_there_are_workers(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waiting, conclude = list[int](), JournalIntent.conclude
-
-    def count(intent: JournalIntent, *arguments: Any) -> None:
-        conclude(intent, *arguments)
-        waiting.append(len(intent._recorder.recordings))
-
-    monkeypatch.setattr(JournalIntent, "conclude", count)
-    policy = BatchPolicy(chunk_size=1, concurrency=3)
-    gateway = client_over(MemoryTransport(lambda asked: asked.done()), policy=policy)
-    orders = orders_for("capture", made_up(40))
-    assert (await gateway.capture(orders, job=journal.job("job"))).ok
-    assert len(waiting) == 40
-    assert max(waiting) <= policy.concurrency
-
-
-@on_a_file
 async def test_outcomes_that_cannot_be_added_end_the_job(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,29 +160,6 @@ async def _check_told(sandbox: Sandbox, journal: Journal, name: str, batch: Any)
     for outcome in batch.result:
         if outcome.status in {SUCCEEDED, DECLINED}:
             assert known[outcome.index] is outcome.status
-
-
-@on_a_file
-async def test_a_full_disk_at_any_moment_doubles_nothing(
-    sandbox: Sandbox, make: Make, journal: Journal, url: str, tables: Tables
-) -> None:
-    def limit(inside: Any, spare: int) -> None:
-        (used,) = inside.run("PRAGMA page_count").fetchone()
-        inside.run(f"PRAGMA max_page_count = {used + spare}")
-
-    gateway, ends = make(policy=attrs.evolve(POLICY, chunk_size=50)), set()
-    for spare in range(0, 50, 4):
-        name, orders = f"job {spare}", seeded(sandbox, 100)
-        async with Journal.open(url) as small:
-            await small.database.run("cannot shrink", functools.partial(limit, spare=spare))
-            batch = gateway.refund(orders, job=small.job(name))
-            failed = await _ended(batch)
-            check_books(sandbox, batch.result)
-        ends.add((failed, sum(effects(sandbox, orders)) > 0))
-        assert (await gateway.refund(orders, job=journal.job(name))).ok
-        assert effects(sandbox, orders) == [1] * 100
-        assert tables.run("PRAGMA integrity_check") == [("ok",)]
-    assert {(True, False), (False, True)} <= ends
 
 
 # Nothing secret gets into the journal, whatever the gateway says
@@ -248,3 +202,213 @@ async def test_neither_card_nor_secret_nor_signature_is_kept(
     assert b"E1" in known
     for secret in (CARD, SIGNATURE, "s3cret"):
         assert secret.encode() not in known
+
+
+# Cancelled wherever it is, a job doubles nothing once it is run again
+
+
+TURNS = [*range(1, 20), *(int(20 * 1.5**number) for number in range(15))]
+
+
+async def _awaited(batch: Any) -> Any:
+    return await batch
+
+
+async def _streamed(batch: Any) -> Any:
+    async with batch:
+        async for _ in batch:
+            await asyncio.sleep(0)
+
+
+async def _left(batch: Any) -> Any:
+    """Leave a stream early, and then wait to be cancelled."""
+    async with batch:
+        async for _ in batch:
+            break
+    await asyncio.sleep(0)
+
+
+@on_a_file
+@pytest.mark.parametrize(
+    ("drive", "is_resumed"), [(_awaited, False), (_streamed, True), (_left, False)]
+)
+async def test_a_job_that_is_cancelled_in_any_turn_doubles_nothing(
+    sandbox: Sandbox, make: Make, journal: Journal, drive: Any, is_resumed: bool
+) -> None:
+    gateway, refusing, cancelled = make(recovery=RESENDING), make(), 0
+    Interposed(refusing, before=refuse)
+    before = asyncio.all_tasks()
+    for turns in TURNS:
+        orders, job = seeded(sandbox, 6), journal.job(f"job {turns}")
+        if is_resumed:
+            await refusing.refund(orders, job=job)
+        batch = gateway.resume(job) if is_resumed else gateway.refund(iter(orders), job=job)
+        task = asyncio.create_task(drive(batch))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        cancelled += task.cancelled()
+        assert not {one for one in asyncio.all_tasks() - before if "job" in one.get_name()}
+        with contextlib.suppress(RuntimeError):  # it was never begun
+            check_books(sandbox, batch.result)
+            assert batch.result.counts[SUCCEEDED] <= len(orders)
+        for status in await journal.jobs():
+            if status.name == job.name:
+                assert not status.is_running
+                assert status.counts[OrderState.INTENT] == 0
+                check_books(sandbox, await kept(journal, job.name))
+        assert (await gateway.refund(orders, job=job)).ok  # the same line ends it
+        assert effects(sandbox, orders) == [1] * 6
+    assert cancelled > 10
+
+
+@on_a_file
+async def test_a_second_cancel_ends_drain(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    orders = seeded(sandbox, 6)
+    sandbox.faults.add("refund", Latency(seconds=3600))
+    patient = make(
+        policy=attrs.evolve(POLICY, drain_seconds=3600),
+        timeouts=Timeouts(reply_seconds=3600, total_seconds=3600),
+    )
+    task = asyncio.create_task(patient.refund(orders, job=journal.job("job")))
+    await until(lambda: sandbox.requests["refund"] == 2)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task}, timeout=120)
+    assert task.cancelled()
+    assert await counts(journal) == {OrderState.UNKNOWN: 4, OrderState.NEW: 2}
+    sandbox.faults.clear()
+    assert (await make(recovery=RESENDING).resume(journal.job("job"))).ok
+    assert effects(sandbox, orders) == [1] * 6
+
+
+@on_a_file
+async def test_a_second_cancellation_ends_an_input_that_takes_its_time_to_end(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders, begun, ending = seeded(sandbox, 1), asyncio.Event(), asyncio.Event()
+
+    async def given() -> Any:
+        try:
+            yield orders[0]
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(make().refund(given(), job=journal.job("job")))
+    for reached in (begun, ending):
+        await reached.wait()
+        task.cancel()
+    await asyncio.wait({task}, timeout=120)
+    assert task.cancelled()
+    assert sandbox.requests.total() == 0
+
+
+# What the journal keeps of requests whose turn has not come
+
+
+class Turnstile(Limiter):
+    """Lets as many requests through as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(enter=lambda _: self._free.acquire())
+        self._free = asyncio.Semaphore(0)
+
+    async def let(self, through: int, *, until_asked: int = 0) -> None:
+        """Let requests through, and wait until so many have come."""
+        for _ in range(through):
+            self._free.release()
+        while self.entered < until_asked:  # noqa: ASYNC110  # it has no event
+            await asyncio.sleep(0)
+
+
+@on_a_file
+async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
+    sandbox: Sandbox, make: Make, journal: Journal
+) -> None:
+    orders, turnstile = seeded(sandbox, 8), Turnstile()
+    gateway = make(policy=BatchPolicy(concurrency=4, chunk_size=2), limiter=turnstile)
+    batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
+    await turnstile.let(4, until_asked=8)  # each chunk's look-up
+    assert await counts(journal) == {OrderState.NEW: 8}
+    await turnstile.let(1)
+    while await counts(journal) != {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}:  # noqa: ASYNC110  # see above
+        await asyncio.sleep(0)
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await batch
+    result = cancelled.value.outcome  # type: ignore[attr-defined]  # the batch's result
+    check_conserved(result, orders)
+    assert (result.counts[SUCCEEDED], result.counts[NOT_SENT]) == (2, 6)
+    assert await counts(journal) == {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}
+    assert (await make().resume(journal.job("job"))).ok
+    assert effects(sandbox, orders) == [1] * 8
+
+
+@on_a_file
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_a_request_that_is_tried_again_is_intended_only_when_it_is_sent(
+    sandbox: Sandbox, make: Make, journal: Journal, is_cancelled: bool
+) -> None:
+    orders, turnstile = seeded(sandbox, 2, "capture"), Turnstile()
+    gateway, tries = make(limiter=turnstile), 0
+
+    async def refuse_the_first(_: object) -> None:
+        nonlocal tries
+        tries += 1
+        assert await counts(journal) == {OrderState.INTENT: 2}
+        if tries == 1:
+            await refuse()
+
+    Interposed(gateway, before=refuse_the_first)
+    batch = asyncio.create_task(gateway.capture(orders, job=journal.job("job")))
+    await turnstile.let(1, until_asked=2)
+    assert await counts(journal) == {OrderState.NEW: 2}
+    if is_cancelled:
+        batch.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await batch
+        assert await counts(journal) == {OrderState.NEW: 2}
+        batch = asyncio.ensure_future(make().resume(journal.job("job")))
+    await turnstile.let(1)
+    assert (await batch).ok
+    assert tries == 2 - is_cancelled
+    assert effects(sandbox, orders, "capture") == [1] * 2
+
+
+class AlarmError(Exception):
+    """What a signal handler raises, wherever the program is just then."""
+
+
+@on_a_file
+async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_it_not_sent(
+    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def alarmed(senders: Tasks) -> None:
+        while not senders._run.results.finished:  # noqa: ASYNC110  # the first refund is made; the second waits for its turn
+            await asyncio.sleep(0)
+        raise AlarmError
+
+    monkeypatch.setattr(Tasks, "wait", alarmed)
+    orders, turnstile, told = seeded(sandbox, 6), Turnstile(), list[Any]()
+    with contextlib.suppress(AlarmError):
+        async with make(limiter=turnstile).refund(orders, job=journal.job("job")) as batch:
+            await turnstile.let(3)  # two look-ups and a refund
+            while not batch.progress.counts[NOT_SENT]:  # noqa: ASYNC110  # see above
+                await asyncio.sleep(0)
+            await turnstile.let(6)  # the lease is still ours, until the outcomes are read
+            if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
+                await asyncio.wait(working, timeout=120)
+            monkeypatch.undo()
+            async for outcome in batch:
+                told.append(outcome)  # it raises in the end
+    told += batch.result
+    assert statuses(told).count(NOT_SENT) == 4
+    check_books(sandbox, told)
+    assert sum(effects(sandbox, orders)) == 2
+    assert (await make().resume(journal.job("job"))).ok
+    assert effects(sandbox, orders) == [1] * 6

@@ -11,16 +11,40 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, Dialect, InvalidOrderError, OutcomeStatus, RefundOrder
-from gateway_async.errors import JournalError, NotSentError
-from gateway_async.jobs import orders, work
-from gateway_async.journal import Journal, orders as stored
+from gateway_async import (
+    BatchPolicy,
+    ConfigurationError,
+    Credentials,
+    Dialect,
+    GatewayClient,
+    HmacSigner,
+    InvalidOrderError,
+    OutcomeStatus,
+    RefundOrder,
+)
+from gateway_async.errors import JobConflictError, JobNotFoundError, JournalError, NotSentError
+from gateway_async.jobs import orders as submission, work
+from gateway_async.journal import Journal, OrderState, orders as stored
+from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import ResetBeforeEffect
-from tests.jobs.books import RESENDING, Interposed, awaited, kept, references_of, refuse, streamed
+from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from tests.jobs.books import Interposed, counts, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, Handler, MemoryTransport, client_over, listing
-from tests.orders import MONEY_OPERATIONS, Make, made_up, orders_for, refunds, reply_to, seeded
+from tests.orders import (
+    LOOK_UPS,
+    MONEY_OPERATIONS,
+    RESENDING,
+    Make,
+    awaited,
+    made_up,
+    make_client,
+    orders_for,
+    references,
+    refunds,
+    reply_to,
+    seeded,
+)
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
 
 INPUTS: list[Any] = [list, iter, awaited]
@@ -92,22 +116,16 @@ async def test_an_input_that_waits_beyond_the_deadline_is_an_error(
 
 
 @on_a_file
-async def test_a_job_goes_on_in_smaller_requests_and_without_what_is_refused_now(
+async def test_a_job_goes_on_in_smaller_requests(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
-    orders = seeded(sandbox, 12)
-    orders[3] = attrs.evolve(orders[3], refund_amount=Decimal("1.255"))
-    of_three = attrs.evolve(sandbox.dialect, currency_places={"EUR": 3})
-    first = make(dialect=of_three, policy=BatchPolicy(chunk_size=4))
+    orders, first = seeded(sandbox, 12), make(policy=BatchPolicy(chunk_size=4))
     Interposed(first, before=refuse)
     assert statuses(await first.refund(orders, job=journal.job("job"))) == [NOT_SENT] * 12
     smaller = BatchPolicy(chunk_size=3, concurrency=1)
     resumed = await make(policy=smaller).resume(journal.job("job"))
     check_conserved(resumed, orders)
-    (refused,) = resumed.not_sent
-    assert refused.index == 3
-    assert isinstance(refused.error, InvalidOrderError)
-    assert effects(sandbox, orders) == [1, 1, 1, 0, *[1] * 8]
+    assert effects(sandbox, orders) == [1] * 12
     assert sandbox.requests["refund"] > 12 // 4
 
 
@@ -239,8 +257,8 @@ async def test_a_stream_and_its_resume_stay_small(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, answer: Handler, status: OutcomeStatus
 ) -> None:
     for room, name in (
-        (orders, "_SUBMITTED_AT_ONCE"),
-        (orders, "_NEW_AT_ONCE"),
+        (submission, "_SUBMITTED_AT_ONCE"),
+        (submission, "_NEW_AT_ONCE"),
         (work, "_READ_AT_ONCE"),
         (stored, "_ORDERS_AT_ONCE"),
     ):
@@ -256,3 +274,89 @@ async def test_a_stream_and_its_resume_stay_small(
             resumes.append(await _peak(gateway.resume(job), count, status))
     for few, many in (streams, resumes):
         assert many - few < MOST_GROWTH * (MANY - FEW)
+
+
+# A name belongs to one job: what else is asked of it is refused, and nothing is sent
+
+
+async def _refused(batch: Any, said: str) -> None:
+    with pytest.raises(JobConflictError, match=said) as caught:
+        await batch
+    assert caught.value.job == "job"
+
+
+async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    given, job = seeded(sandbox, 4), journal.job("job")
+    await make().refund(given, job=job)
+    sandbox.requests.clear()
+    more = seeded(sandbox, 1)
+    for orders, said in (
+        (given[:3], "it has 4 in all, and 3 were given"),
+        (given + more, "more were given"),
+        (given[:3] + more, "which differs in "),
+        (given[::-1], "its order 0 is .*which differs in "),
+        (
+            [*given[:3], attrs.evolve(given[3], refund_amount="2.00")],
+            "which differs in refund_amount;",
+        ),
+        (
+            [*given[:3], attrs.evolve(given[3], refund_reason="torn")],
+            "which differs in refund_reason;",
+        ),
+        ([], "and 0 were given"),
+        (iter(given[:3]), "it has 4 in all, and 3"),
+    ):
+        refused = f"{said}.*sent again"
+        await _refused(make().refund(orders, job=job), refused)
+    captures = seeded(sandbox, 4, "capture")
+    await _refused(make().capture(captures, job=job), "operation is 'refund'")
+    batch = make().refund(given[1:], job=job)
+    await _refused(streamed(batch), "which differs in ")
+    assert sum(batch.result.counts.values()) in {0, 3}
+    credentials = Credentials(merchant_id="M2", account_id="A1", signer=HmacSigner("x"))
+    async with GatewayClient(sandbox.base_url, credentials) as stranger:
+        await _refused(stranger.refund(given, job=job), "merchant_id is 'M1'")
+        await _refused(stranger.resume(job), "'M2'")
+    assert sandbox.requests.total() == 0
+    assert await counts(journal) == {OrderState.SUCCEEDED: 4}
+
+
+@pytest.mark.parametrize("sends", [False, True], ids=["kept", "in doubt"])
+async def test_another_gateway(
+    make: Make, journal: Journal, tables: Tables, sandbox: Sandbox, sends: bool
+) -> None:
+    orders, first = seeded(sandbox, 2), make()
+    job, number = journal.job("job"), 0 if sends else 1
+    async with Sandbox() as elsewhere, make_client(elsewhere) as other:
+        if sends:
+            sandbox.faults.add("refund", DropReply(times=1))
+            await first.refund(orders, job=job)
+            tables.put(state="unknown")
+        else:
+            await first.submit("refund", orders, job=job, slice_size=2)
+        before = tables.snapshot()
+        with pytest.raises(JobConflictError) as caught:
+            await other.resume(job, slice_number=number)
+        assert first.gateway in str(caught.value)
+        assert other.gateway in str(caught.value)
+        await _refused(other.refund(orders, job=job), "its gateway is")
+        assert await journal.claim_due(Merchant("M1", "A1", other.gateway), 60) == []
+        assert tables.snapshot() == before
+        assert elsewhere.requests.total() == 0
+    tables.run("UPDATE gateway_jobs SET gateway = ''")  # of an earlier version: the next client's
+    assert (await make().resume(job, slice_number=number)).ok
+    assert (await job.head()).gateway == first.gateway
+
+
+@on_a_file
+async def test_what_is_no_job(sandbox: Sandbox, make: Make, journal: Journal) -> None:
+    gateway: Any = make()
+    for job in ("job", 7):
+        for begin in (lambda job: gateway.refund(seeded(sandbox), job=job), gateway.resume):
+            with pytest.raises(ConfigurationError, match="job: expected Job, got "):
+                begin(job)
+    for operation in LOOK_UPS:
+        with pytest.raises(TypeError, match="job"):
+            getattr(gateway, operation)(references(1), job=None)
+    with pytest.raises(JobNotFoundError, match="'job'"):
+        await gateway.resume(journal.job("job"))

@@ -18,10 +18,10 @@ from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import noted
 from gateway_async.journal.states import Proof
 from gateway_async.sandbox import Sandbox, faults
-from tests.jobs.books import RESENDING, Interposed, counts
+from tests.jobs.books import Interposed, counts
 from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
-from tests.orders import POLICY, Make, refunds, seeded
+from tests.orders import POLICY, RESENDING, Make, refunds, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.interruptions import until
 
@@ -139,38 +139,25 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
 
 
 @pytest.mark.usefixtures("frozen")
-async def test_one_that_lost_its_lease_sends_nothing_and_changes_nothing(
+@pytest.mark.parametrize("passed", [{}, {"awake": 0.0}, {"wall": 0.0}, {"wall": -900.0}], ids=str)
+async def test_one_whose_lease_is_over_by_either_clock_sends_nothing_and_changes_nothing(
     sandbox: Sandbox,
     make: Make,
     journal: Journal,
     other: Journal,
     tables: Tables,
     let_it_pass: Pass,
+    passed: dict[str, float],
 ) -> None:
     orders = seeded(sandbox)
     halted = await halt(make(), journal, orders)
-    let_it_pass()
+    let_it_pass(**passed)
     tables.end_leases()
-    result = await make(recovery=RESENDING).resume(other.job("job"))
-    assert result.counts[SUCCEEDED] >= 2
+    assert (await make(recovery=RESENDING).resume(other.job("job"))).counts[SUCCEEDED] >= 2
     before, requests = tables.snapshot(), sandbox.requests["refund"]
     await halted.ends()
-    assert tables.snapshot() == before
-    assert sandbox.requests["refund"] == requests
-    check_books(sandbox, [*result, *halted.batch.result])
-
-
-@pytest.mark.usefixtures("frozen")
-@on_a_file
-@pytest.mark.parametrize("passed", [{}, {"awake": 0.0}, {"wall": 0.0}, {"wall": -900.0}], ids=str)
-async def test_one_that_cannot_renew_stops_before_its_lease_is_over_by_either_clock(
-    sandbox: Sandbox, make: Make, journal: Journal, let_it_pass: Pass, passed: dict[str, float]
-) -> None:
-    orders = seeded(sandbox)
-    halted = await halt(make(policy=ONE_BY_ONE), journal, orders)
-    let_it_pass(**passed)
-    await halted.ends()
-    assert effects(sandbox, orders) == [0] * 6
+    assert (tables.snapshot(), sandbox.requests["refund"]) == (before, requests)
+    check_books(sandbox, halted.batch.result)
 
 
 @pytest.mark.usefixtures("frozen")

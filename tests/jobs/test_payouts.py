@@ -148,21 +148,6 @@ async def test_a_payout_of_another_job(
     assert await gateway.submit("payout", orders[3:], job=job) == 1  # the name is free for others
 
 
-async def test_what_another_job_was_let_pay_is_held(
-    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
-) -> None:
-    orders = payouts_of(3)
-    await make().submit("payout", orders[:2], job=journal.job("first"))
-    tables.put(0, state="succeeded")
-    vouched = make(policy=BatchPolicy(duplicates="allow"))
-    assert (await vouched.payouts(orders, job=journal.job("second"))).ok
-    result = await make().resume(journal.job("first"), slice_number=1)
-    assert statuses(result) == [SUCCEEDED, NOT_SENT]
-    assert isinstance(result[1].error, DuplicateOrderError)
-    assert "job 'second' pays it" in str(result[1].error)
-    assert paid(sandbox, orders) == [1, 1, 1]
-
-
 async def test_what_another_job_is_let_pay_meanwhile_is_held(
     sandbox: Sandbox, make: Make, journal: Journal, other: Journal
 ) -> None:

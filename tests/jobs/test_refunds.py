@@ -9,24 +9,27 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import (
-    BatchPolicy,
-    Dialect,
-    EvidenceError,
-    OutcomeUnknownError,
-    RecoveryPolicy,
-    RefundOrder,
-)
+from gateway_async import BatchPolicy, Dialect, EvidenceError, OutcomeUnknownError, RefundOrder
 from gateway_async.errors import AlikeRefundError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import noted
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
 from tests import postgres
-from tests.jobs.books import RESENDING, Interposed, counts, kept, references_of, refuse
+from tests.jobs.books import Interposed, counts, kept, references_of, refuse
 from tests.journal.tables import Tables, on_a_file, submitted
 from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
-from tests.orders import AT_ONCE, POLICY, Make, as_sent, refunds, reply_to, seeded
+from tests.orders import (
+    AT_ONCE,
+    MARKER,
+    POLICY,
+    RESENDING,
+    Make,
+    as_sent,
+    refunds,
+    reply_to,
+    seeded,
+)
 from tests.support.books import (
     DECLINED,
     NOT_SENT,
@@ -39,7 +42,6 @@ from tests.support.books import (
 )
 
 ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
-MARKER = attrs.evolve(AT_ONCE, refund_evidence="marker")
 
 
 @on_a_file
@@ -102,44 +104,6 @@ async def test_a_refund_that_another_job_begins_to_send_during_a_look_up_proves_
 
     gateway = client_over(MemoryTransport(answer), recovery=AT_ONCE)
     assert statuses(await gateway.resume(journal.job("first"))) == [UNKNOWN]
-
-
-@on_a_file
-@pytest.mark.parametrize("recovery", [RESENDING, attrs.evolve(RESENDING, refund_evidence="marker")])
-async def test_lost_refunds_are_found_and_absent_ones_sent_again_once_where_that_is_asked(
-    sandbox: Sandbox, make: Make, journal: Journal, recovery: RecoveryPolicy
-) -> None:
-    orders = seeded(sandbox, 8)
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    sandbox.faults.add("refund", DropReply(times=1))
-    result = await make(recovery=recovery).refund(orders, job=journal.job("job"))
-    check_conserved(result, orders)
-    assert result.ok
-    assert effects(sandbox, orders) == [1] * 8
-    assert len(set(references_of(await kept(journal)))) == 8
-    assert sandbox.requests["refund"] == 5
-
-
-@on_a_file
-async def test_the_lost_refund_of_a_job_of_one_order_is_settled_by_a_person(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    (order, other), job = seeded(sandbox, 2), journal.job("job")
-    gateway = make()
-    (done,) = await gateway.refund([other])
-    sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    (lost,) = result = await gateway.refund([order], job=job)
-    assert await counts(journal) == {OrderState.HELD: 1}
-
-    # A job does not note which of its orders are alone in their transaction.
-    for given, reason in ((result, "decide (`resolve`)"), ([lost, done], "the whole result")):
-        recovered = await gateway.recover(given)
-        assert recovered[0].status is UNKNOWN
-        assert reason in str(recovered[0].error)
-
-    await journal.resolve("job", 0, "not_sent", "not in the portal")
-    assert (await gateway.resume(job)).ok
-    assert effects(sandbox, [order]) == [1]
 
 
 @on_a_file
@@ -325,19 +289,14 @@ async def test_a_backup_or_a_replica_that_lacks_the_last_commits_moves_no_money_
 
 
 @on_a_file
-async def test_another_amount_passes_and_so_do_alike_refunds_of_one_job_or_without_the_guard(
+async def test_alike_refunds_of_one_job_do_not_hold_each_other(
     sandbox: Sandbox, make: Make, journal: Journal
 ) -> None:
-    orders = seeded(sandbox, 2, refund_amount=Decimal("5.00"))
-    assert (await make().refund(orders, job=journal.job("first"))).ok
-    parts = [attrs.evolve(order, refund_amount=Decimal("1.50")) for order in orders]
-    result = await make(policy=SERIAL).refund([*parts, *parts], job=journal.job("parts"))
+    parts = seeded(sandbox, 2, refund_amount=Decimal("1.50"))
+    result = await make(policy=SERIAL).refund([*parts, *parts], job=journal.job("job"))
     assert statuses(result) == [SUCCEEDED] * 4
     assert len({*references_of(result)}) == 4
-    assert references_of(await kept(journal, "parts")) == references_of(result)
-    off = RecoveryPolicy(settle_seconds=0, hold_alike_hours=None)
-    assert (await make(recovery=off).refund(parts, job=journal.job("again"))).ok
-    assert effects(sandbox, orders) == [4, 4]
+    assert references_of(await kept(journal)) == references_of(result)
 
 
 @on_a_file

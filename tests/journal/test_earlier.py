@@ -16,18 +16,17 @@ import attrs
 import psycopg
 import pytest
 
-from gateway_async import NotDoneError, RecoveryPolicy
+from gateway_async import NotDoneError
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import ChunkState
 from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import refunds
+from tests.orders import RESENDING, refunds
 from tests.postgres import emptied
 
 HERE = Path(__file__).parent
 DUMP = (HERE / "journal_version_2.sql").read_text(encoding="utf-8")
-RESENDING = RecoveryPolicy(settle_seconds=0, resend_absent=True)
 DONE_BUT_NOT_KNOWN = {("lost", 0): "late-1", ("stopped", 4): "late-2"}
 """What the gateway did of the requests whose replies the earlier process never read."""
 STATUSES = {

@@ -1,7 +1,5 @@
 """The journal as a whole: where it is, what it tells, and what an operator may decide."""
 
-import asyncio
-import contextlib
 import os
 import sys
 from datetime import UTC, datetime, timedelta
@@ -25,9 +23,9 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.states import Proof
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import Tables, pages_of, submit, submitted
+from tests.journal.tables import Tables, on_a_file, pages_of, submit, submitted
+from tests.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.orders import made_up, orders_for, refunds
-from tests.postgres import emptied
 from tests.support.dragnet import Dragnet, beyond_tests
 
 
@@ -113,15 +111,6 @@ async def test_a_journal_of_a_newer_version_is_left_alone(url: str, tables: Tabl
     with pytest.raises(JournalError, match=r"is of version 7, .* reads versions 2 to 3"):
         await Journal.open(url).__aenter__()
     assert tables.snapshot() == known
-
-
-async def test_many_that_make_the_tables_at_once(postgres: str) -> None:
-    url = emptied(postgres)
-    async with contextlib.AsyncExitStack() as stack:
-        opening = (stack.enter_async_context(Journal.open(url)) for _ in range(6))
-        journals = await asyncio.gather(*opening)
-        await submitted(journals[0])
-        assert [(await journal.status("job")).total for journal in journals] == [10] * 6
 
 
 async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
@@ -299,3 +288,57 @@ async def test_each_order_is_read_once_in_any_chunks(journal: Journal, chunks: i
     await submit(journal.job("job"), pages_of(refunds(chunks)), chunk_size=1)
     read = [row.index async for row in journal.outcomes("job")]
     assert read == list(range(chunks))
+
+
+# A state that changed meanwhile is left alone: every write finds the orders as it must
+
+
+WANTED = {"intend": "new", "hold": "new", "conclude": "intent", "retract": "intent"}
+CHANGES: list[tuple[str, dict[str, Any]]] = [
+    *((move, {"state": each}) for move in WANTED for each in OrderState if each != WANTED[move])
+]
+
+
+@on_a_file
+@pytest.mark.parametrize("at", [(), (1,)], ids=["a chunk", "an order of it"])
+@pytest.mark.parametrize(("move", "change"), CHANGES)
+async def test_orders_in_another_state_change_nothing(
+    journal: Journal, tables: Tables, move: str, change: dict[str, Any], at: tuple[int, ...]
+) -> None:
+    known: list[object] = []
+
+    def answer(asked: Asked) -> Any:
+        if (asked.operation.name == "refund") == (WANTED[move] == "intent"):
+            tables.put(*at, **change)
+            known[:] = tables.known()
+        if move == "retract" and asked.operation.name == "refund":
+            raise NotSentError("nothing was sent")
+        listed = {"refund_amount": "1.00", "refund_reference_id": "r", "refund_status": "1"}
+        if move == "hold" and asked.operation.name == "search_refunds":
+            return asked.done(
+                refund_orders=[{"transaction_id": f"T00000{n}", **listed} for n in range(3)]
+            )
+        return asked.done()
+
+    transport = MemoryTransport(answer)
+    batch = client_over(transport, retry=QUICK).refund(refunds(3), job=journal.job("job"))
+    said = rf"cannot {move} order \d, which is '\w+': expected '{WANTED[move]}'; nothing"
+    with pytest.raises(JournalError, match=said):
+        await batch
+    assert [one.operation.name for one in transport.asked].count("refund") <= 1
+    assert tables.known() == known
+
+
+@on_a_file
+@pytest.mark.parametrize("state", ["succeeded", "declined", "held"])
+async def test_a_decision_in_between_stands(journal: Journal, tables: Tables, state: str) -> None:
+    await submitted(journal, refunds(3))
+    tables.put(state="unknown")
+
+    def answer(asked: Asked) -> Any:
+        tables.put(1, state=state, note="a person was faster")
+        return asked.done()
+
+    await client_over(MemoryTransport(answer)).resume(journal.job("job"))
+    assert tables.states() == ["held", state, "held"]
+    assert tables.known()[1].note == "a person was faster"

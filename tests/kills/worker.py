@@ -12,8 +12,8 @@ import attrs
 
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import Journal
-from tests.jobs.books import awaited
-from tests.kills.steps import Steps, count_commits, count_requests
+from tests.kills.plans import Steps, count_commits, count_requests
+from tests.orders import awaited
 from tests.support.books import told_of
 from tests.support.processes import client_from, read_start
 

@@ -1,6 +1,8 @@
 """What the refunds that a gateway lists prove of one whose reply was lost, row by row."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
@@ -15,9 +17,19 @@ from gateway_async import (
     RecoveryPolicy,
     RefundOrder,
 )
+from gateway_async.sandbox import Sandbox
 from tests.memory import Asked, MemoryTransport, client_over, listing, settle_down
-from tests.orders import AT_ONCE, made_up, orders_for, payout_request, reply_to
-from tests.recovery.books import AGAIN, MARKER
+from tests.orders import (
+    AGAIN,
+    MARKER,
+    REFERENCES,
+    client_of,
+    made_up,
+    orders_for,
+    payout_request,
+    reply_to,
+    seeded,
+)
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 
 LOST = b"no reply"
@@ -148,19 +160,6 @@ async def test_without_a_refund_that_is_known_to_exist_no_absence_is_proved() ->
 
     assert outcome.status is UNKNOWN
     assert "recover it together with one that succeeded" in str(outcome.error)
-
-
-@pytest.mark.parametrize("after", [[], [listed(1)]])
-async def test_without_a_baseline_nothing_is_proved(after: Listed) -> None:
-    gateway = client_over(MemoryTransport(Books([after])), recovery=AT_ONCE)
-    recovered = await gateway.recover(
-        [*await gateway.refund([CONTROL]), *await gateway.refund([ORDER])]
-    )
-    assert recovered.requests == 1  # no later look-up would prove more, so none is waited for
-    _, outcome = recovered
-    assert outcome.status is UNKNOWN
-    assert "was not recorded" in str(outcome.error)
-    assert bool(outcome.record) is bool(after)
 
 
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
@@ -324,27 +323,112 @@ async def test_a_reply_that_shows_another_marker_proves_nothing(status: str) -> 
     assert "the marker of another refund" in str(result[1].error)
 
 
+# Refunds that are listed already: the same money does not go out under another batch
+
+
+@pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])
+@pytest.mark.parametrize("ahead", [0, 8, -8])
+async def test_refunds_count_back_by_the_gateways_clock(hours: int, held: bool, ahead: int) -> None:
+    def clock() -> datetime:
+        return datetime.now(UTC) + timedelta(hours=ahead - shift)
+
+    shift = hours
+    async with Sandbox(clock=clock) as sandbox:
+        dialect = attrs.evolve(sandbox.dialect, utc_offset_hours=ahead)
+        async with client_of(sandbox, dialect=dialect, recovery=REFERENCES) as gateway:
+            orders = seeded(sandbox, 2)
+            assert (await gateway.refund(orders)).ok
+            shift = 0
+            assert statuses(await gateway.refund(orders)) == [NOT_SENT if held else SUCCEEDED] * 2
+
+
+SMALL = attrs.evolve(ORDER, refund_amount="1.00")
+RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
+AHEAD = datetime.now(UTC) + timedelta(hours=14)
+"""What a clock shows in the zone that is ahead of all others."""
+
+
 @pytest.mark.parametrize(
-    ("reply", "searches", "held"),
+    ("listed", "held"),
     [
-        ("T1-01", [[], [listed(1)]], None),
-        ("T1-01", [[], [listed(1), listed(2)]], "T1-02"),
-        ("", [[], [listed(1)]], None),
-        ("", [[], [listed(1), listed(2)]], "T1-02"),
-        ("T1-01", [[listed(1)], []], "T1-01"),
+        ({}, True),
+        ({"refund_amount": 1}, True),
+        ({"refund_amount": "1.01"}, False),
+        ({"refund_amount": "one"}, True),
+        ({"refund_amount": None}, True),
+        ({"refund_amount": ""}, True),
+        ({"refund_amount": None, "refund_reference_id": " "}, False),
+        ({"refund_date": "20200101000000"}, False),
+        ({"refund_date": "2020-01-01T00:00:00+08:00"}, False),
+        ({"refund_date": f"{AHEAD - timedelta(hours=23):%Y-%m-%dT%H:%M:%S}+14:00"}, True),
+        ({"refund_date": f"{AHEAD - timedelta(hours=25):%Y-%m-%dT%H:%M:%S}+14:00"}, False),
+        ({"refund_date": ""}, True),
+        ({"refund_date": "yesterday"}, True),
+        ({"refund_date": ["20200101000000"]}, True),
+        ({"refund_reference_id": ""}, True),
+        ({"refund_status": "7"}, True),
+        ({"refund_status": "2"}, False),
     ],
 )
-async def test_each_refund_of_a_batch_explains_one_that_is_listed(
-    reply: str, searches: list[Listed], held: str | None
-) -> None:
-    def orders() -> Iterator[RefundOrder]:
-        yield from [ORDER, ORDER]
+async def test_unclear_fields_of_a_refund_count(listed: dict[str, Any], held: bool) -> None:
+    record = {
+        "transaction_id": "T1",
+        "refund_amount": "1.00",
+        "refund_status": "1",
+        "refund_reference_id": "T1-01",
+        "refund_date": RECENT,
+    }
+    dialect = Dialect(declined_statuses={"2"})
+    transport = MemoryTransport(listing([{**record, **listed}]))
+    gateway = client_over(transport, recovery=REFERENCES, dialect=dialect)
+    (outcome,) = await gateway.refund([SMALL])
+    assert isinstance(outcome.error, AlikeRefundError) is held
+    assert (outcome.status is SUCCEEDED) is not held
 
-    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="allow")
-    recovery = attrs.evolve(AGAIN, hold_alike_hours=24.0)
-    books = Books(searches, [reply, "T1-09"])
-    gateway = client_over(MemoryTransport(books), policy=policy, recovery=recovery)
-    result = await gateway.refund(orders())
-    errors = [one.error for one in result if isinstance(one.error, AlikeRefundError)]
-    assert [error.reference for error in errors[:1]] == ([] if held is None else [held])
-    assert len(result.succeeded) == 2 - len(errors)
+
+@pytest.mark.parametrize(
+    ("listed", "problem"),
+    [
+        (["T2"], "did not honour the selection"),
+        (["T1", "T2"], "refunds that were not asked for"),
+        (None, r"could not be looked up.*busy"),
+    ],
+)
+async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
+    listed: list[str] | None, problem: str
+) -> None:
+    old = {"refund_amount": "2.00", "refund_date": RECENT, "refund_reference_id": "R1"}
+    records = [{"transaction_id": one, **old} for one in listed or ()]
+    busy = {"return_status": "0", "return_message": "busy"} if listed is None else {}
+    transport = MemoryTransport(listing(records, **busy))
+    (outcome,) = await client_over(transport, recovery=REFERENCES).refund([SMALL])
+    assert outcome.status is NOT_SENT
+    assert re.search(problem, str(outcome.error))
+    unguarded = attrs.evolve(REFERENCES, hold_alike_hours=None)
+    result = await client_over(transport, recovery=unguarded).refund([SMALL])
+    assert result.ok is (listed is not None)
+
+
+@pytest.mark.parametrize("hours", [24, None])
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_refund_that_is_held_stops_no_other_but_a_look_up_without_a_reply_does(
+    hours: float | None, is_lost: bool
+) -> None:
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name != "search_refunds":
+            return asked.done()
+        like = {"transaction_id": "T1", "refund_amount": "1.00", "refund_reference_id": "R1"}
+        return b"" if is_lost else reply_to("search_refunds", [like] * ("T1" in asked.transactions))
+
+    policy = BatchPolicy(chunk_size=1, concurrency=1, stop_after_unknown=1)
+    transport = MemoryTransport(answer)
+    recovery = attrs.evolve(REFERENCES, hold_alike_hours=hours)
+    gateway = client_over(transport, recovery=recovery, policy=policy)
+    orders = [attrs.evolve(SMALL, transaction_id=name) for name in ("T1", "T2", "T3")]
+
+    result = await gateway.refund(orders)
+
+    others = NOT_SENT if is_lost else SUCCEEDED
+    assert statuses(result) == [NOT_SENT if hours else others, others, others]
+    named = {name for asked in transport.asked for name in asked.transactions}
+    assert named == ({"T1"} if is_lost else {"T1", "T2", "T3"})

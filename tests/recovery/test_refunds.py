@@ -4,7 +4,7 @@ import asyncio
 import math
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -15,19 +15,19 @@ from gateway_async import (
     BatchResult,
     ConfigurationError,
     Dialect,
+    GatewayClient,
     InvalidOrderError,
     NotDoneError,
-    Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
     PaymentState,
     RecoveryPolicy,
+    RefundOrder,
+    RefundRecord,
 )
-from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import MemoryTransport, client_over, listing
-from tests.orders import Make, as_sent, client_of, orders_for, refunds, seeded
-from tests.recovery.books import MARKER, REFERENCES, losing, lost
+from tests.orders import MARKER, REFERENCES, Make, as_sent, client_of, refunds, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
@@ -66,6 +66,19 @@ class BeforeRequest(Limiter):
 
     def act(self, number: int, act: Callable[[], object]) -> None:
         self._acts = {self.entered + number: act}
+
+
+async def lost(sandbox: Sandbox, gateway: GatewayClient) -> BatchResult[RefundOrder, RefundRecord]:
+    """Refund six orders, two of which the gateway never sees and does not answer."""
+    sandbox.faults.add("refund", faults.ResetBeforeEffect(times=1))
+    return await gateway.refund(seeded(sandbox))
+
+
+def losing(sandbox: Sandbox, operation: str, first: Any, *rest: Any) -> Iterator[Any]:
+    """Yield orders one by one; the gateway never sees those behind the first."""
+    yield first
+    sandbox.faults.add(operation, faults.ResetBeforeEffect(times=len(rest)))
+    yield from rest
 
 
 @BOTH
@@ -169,6 +182,16 @@ async def test_recovery_with_resends_may_be_repeated(
         check_books(sandbox, again)
     assert not (await gateway.recover([*result, *again])).not_sent
     check_books(sandbox, again)
+
+
+async def test_a_resend_of_recovery_is_not_held_back_as_alike(sandbox: Sandbox, make: Make) -> None:
+    (order,) = seeded(sandbox, 1)
+    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
+    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")
+    orders = losing(sandbox, "refund", order, order)
+    result = await gateway.recover(await gateway.refund(orders, policy=policy))
+    assert statuses(result) == [SUCCEEDED, SUCCEEDED]
+    assert sandbox.ledger.effects("refund", order.transaction_id) == 2
 
 
 async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, make: Make) -> None:
@@ -294,29 +317,13 @@ STATES = Dialect(
 )
 
 
-@pytest.mark.parametrize("operation", ["capture", "cancel"])
-async def test_captures_and_cancels_are_settled_by_the_states_of_the_dialect(
-    sandbox: Sandbox, make: Make, operation: str
-) -> None:
-    gateway = make(dialect=STATES, policy=BatchPolicy(concurrency=1, chunk_size=2))
-    orders = orders_for(operation, sandbox.seed(6, status="authorised"))
-    sandbox.faults.add(operation, faults.DropReply(times=1))
-    sandbox.faults.add(operation, faults.ResetBeforeEffect(times=1))
-    result = await getattr(gateway, operation)(orders)
-    assert statuses(result) == [UNKNOWN] * 4 + [SUCCEEDED] * 2
-
-    recovered = await gateway.recover(result)
-
-    assert recovered.counts[SUCCEEDED] == 4
-    assert recovered.counts[NOT_SENT] == 2
-    check_books(sandbox, recovered, operation)
-
-
 NOT_DONE = {"fault": faults.ResetBeforeEffect(times=1)}
 TWICE = {"duplicates": "allow", "count": 2}
 # Each row: what is unusual, the statuses, and the state that the first record shows.
-CAPTURES: dict[str, tuple[dict[str, Any], list[OutcomeStatus], str | None]] = {
+BY_STATE: dict[str, tuple[dict[str, Any], list[OutcomeStatus], str | None]] = {
     "captured": ({}, [SUCCEEDED], "3000"),
+    "cancelled": ({"operation": "cancel"}, [SUCCEEDED], "4200"),
+    "not cancelled": ({"operation": "cancel", **NOT_DONE}, [NOT_SENT], "4100"),
     "in a state without a meaning": ({"dialect": Dialect()}, [UNKNOWN], "3000"),
     "not listed": ({"look_up": faults.EmptyLookUp()}, [UNKNOWN], None),
     "not captured": (NOT_DONE, [NOT_SENT], "4100"),
@@ -342,17 +349,17 @@ CAPTURES: dict[str, tuple[dict[str, Any], list[OutcomeStatus], str | None]] = {
 WHY = {"in a state without a meaning": "no meaning", "not listed": "lists 0 records of it"}
 
 
-@pytest.mark.parametrize("name", CAPTURES)
-async def test_a_capture_is_settled_by_a_state_that_no_other_can_have_caused(
+@pytest.mark.parametrize("name", BY_STATE)
+async def test_a_capture_or_cancel_is_settled_by_a_state_that_no_other_can_have_caused(
     sandbox: Sandbox, make: Make, name: str
 ) -> None:
-    given, expected, state = CAPTURES[name]
+    given, expected, state = BY_STATE[name]
+    operation = given.get("operation", "capture")
     policy = BatchPolicy(concurrency=1, duplicates=given.get("duplicates", "reject"))
     gateway = make(dialect=given.get("dialect", STATES), policy=policy)
     count = given.get("count", 1)
-    sandbox.faults.add("capture", given.get("fault", faults.DropReply(times=count)))
-    orders = orders_for("capture", sandbox.seed(1, status="authorised")) * count
-    result = await gateway.capture(orders)
+    sandbox.faults.add(operation, given.get("fault", faults.DropReply(times=count)))
+    result = await gateway.batch(operation, seeded(sandbox, 1, operation) * count)
     if "look_up" in given:
         sandbox.faults.add("query", given["look_up"])
 
@@ -361,20 +368,7 @@ async def test_a_capture_is_settled_by_a_state_that_no_other_can_have_caused(
     assert statuses(recovered) == expected
     assert getattr(recovered[0].record, "payment_status", None) == state
     assert WHY.get(name, "") in str(recovered[0].error)
-
-
-@pytest.mark.parametrize("operation", ["refund", "capture"])
-async def test_an_outcome_of_which_no_request_is_known_stays_unknown(
-    sandbox: Sandbox, make: Make, operation: str
-) -> None:
-    (order,) = orders_for(operation, sandbox.seed(1, status="authorised"))
-    error = OutcomeUnknownError("made by hand")
-    given = Outcome[Any, Any](order=order, index=0, status=UNKNOWN, error=error)
-
-    (outcome,) = await make(dialect=STATES).recover([given])
-
-    assert outcome.status is UNKNOWN
-    assert "made by hand; recovery does not settle it" in str(outcome.error)
+    check_books(sandbox, recovered, operation)
 
 
 # Statuses that the dialect does not know, settled over HTTP by the gateway's own records
@@ -418,36 +412,4 @@ async def test_a_batch_with_a_baseline_is_settled_without_any_setting(sandbox: S
         assert (after.error.code, after.error.text) == (code_of(before.error), before.error.text)
         assert f"{before.error.code}: {before.error.text}" in str(after.error)
         assert after.reply is before.reply
-    assert sandbox.requests["refund"] == 3
-
-
-async def test_what_the_gateway_said_survives_the_process(sandbox: Sandbox, tmp_path: Any) -> None:
-    url = f"sqlite:///{tmp_path / 'journal.db'}"
-    orders, waits = pending_and_refused(sandbox), RecoveryPolicy(settle_seconds=60)
-    async with Journal.open(url) as journal, client(sandbox, waits) as gateway:
-        running = asyncio.ensure_future(gateway.refund(orders, job=journal.job("job")))
-        unknown = 0
-        while unknown < 3:
-            await asyncio.sleep(0.01)  # a journal has no event for it
-            jobs = await journal.jobs()
-            unknown = jobs[0].counts[OrderState.UNKNOWN] if jobs else 0
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        before: list[Any] = [outcome async for outcome in journal.outcomes("job")]
-    assert [one.status for one in before] == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
-    assert "Request accepted, in process" in str(before[0].error)
-    assert (before[0].error.code, before[0].error.text) == tuple(PENDING.split(":"))
-
-    at_once = RecoveryPolicy(settle_seconds=0)
-    async with Journal.open(url) as journal, client(sandbox, at_once) as gateway:
-        for _ in range(2):
-            result = await gateway.resume(journal.job("job"))
-            assert statuses(result) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
-            for outcome, unclear in zip(result.not_sent, before[4:], strict=True):
-                error: Any = outcome.error
-                assert isinstance(error, NotDoneError)
-                assert str(error).endswith(f"; before: {unclear.error}")
-                assert (error.code, error.text) == (code_of(unclear.error), unclear.error.text)
-    check_books(sandbox, result)
     assert sandbox.requests["refund"] == 3

@@ -1,10 +1,13 @@
 """Jobs that are submitted by one process and run by any, whatever its queue is."""
 
 import asyncio
+import json
 from typing import Any
 
+import aio_pika
 import attrs
 import pytest
+from taskiq import InMemoryBroker
 
 from gateway_async import GatewayClient
 from gateway_async.errors import (
@@ -17,11 +20,14 @@ from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
 from gateway_async.workers import SliceEnd, Workers
-from tests.orders import MONEY_OPERATIONS, make_client, seeded
+from gateway_async.workers.rabbit import rabbit_broker
+from tests.orders import MONEY_OPERATIONS, client_at, make_client, seeded
 from tests.support.books import NOT_SENT, check_conserved, effects
 from tests.support.interruptions import until
 from tests.support.servers import HeldRefunds
-from tests.workers.conftest import Shop
+from tests.workers.app import make_workers
+from tests.workers.conftest import POLICY, Shop
+from tests.workers.rabbit import own_queue, server_url
 
 FINISHED, BUSY, LOST, LEFT = SliceEnd
 
@@ -175,3 +181,74 @@ async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, ur
     assert len(await jobs.result("whole")) == 1
     with pytest.raises(JobConflictError, match="'left' is in one piece"):
         await jobs.result("left")
+
+
+# What they are given: a queue, and what makes a client
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name", "got"),
+    [
+        ("amqp://host/", "broker", "got str$"),
+        (None, "broker", "got NoneType$"),
+        (None, "gateway_factory", "got None"),
+        (client_at("http://127.0.0.1"), "gateway_factory", "got <GatewayClient"),
+    ],
+)
+def test_a_wrong_queue_or_client_is_refused(shop: Shop, wrong: Any, name: str, got: str) -> None:
+    right = {"broker": shop.enqueue, "gateway_factory": lambda: make_client(shop.sandbox)}
+    given: Any = {**right, "journal_url": shop.url, name: wrong}
+    with pytest.raises(ConfigurationError, match=f"^{name}: expected a .*{got}"):
+        Workers(**given)
+
+
+async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sandbox) -> None:
+    jobs = Workers(InMemoryBroker(), lambda: make_client(sandbox), shop.url)
+    orders = seeded(sandbox, 3)
+    async with jobs:
+        with pytest.raises(ConfigurationError, match="is open already"):
+            await jobs.__aenter__()
+        await jobs.submit("refund", orders, job="job")
+        assert (await jobs.result("job")).ok
+    assert effects(sandbox, orders) == [1] * 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("queue", ""), ("queue", 5), ("slices_at_once", 0), ("slices_at_once", "9")]
+)
+def test_a_broker_of_a_wrong_figure_is_not_made(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name}: expected"):
+        rabbit_broker("amqp://host/", **{name: value})
+
+
+@pytest.mark.slow
+async def test_no_order_and_no_secret_travels(sandbox: Sandbox, url: str) -> None:
+    orders = seeded(sandbox, 10)
+    async with own_queue() as name, await aio_pika.connect(server_url()) as connection:
+        _, jobs = make_workers(
+            {
+                "amqp": server_url(),
+                "queue": name,
+                "tasks": 10,
+                "journal": url,
+                "base_url": sandbox.base_url,
+                "secret": sandbox.secret,
+                "client": {},
+                "workers": POLICY,
+            }
+        )
+        async with jobs:
+            await jobs.submit("refund", orders, job="month-end")
+        queue = await (await connection.channel()).get_queue(name)
+        messages = [await queue.get(no_ack=True) for _ in range(3)]
+        assert await queue.get(fail=False) is None
+    for number, message in enumerate(messages, 1):
+        body = json.loads(message.body)
+        assert set(body) == {"task_id", "task_name", "labels", "labels_types", "args", "kwargs"}
+        assert (body["args"], body["kwargs"]) == (["month-end", number], {})
+        assert message.delivery_mode == aio_pika.DeliveryMode.PERSISTENT
+    everything = repr([(message.body, message.headers) for message in messages])
+    for order in orders:
+        assert order.transaction_id not in everything
+        assert order.order_no not in everything
+    assert sandbox.secret not in everything
