@@ -17,7 +17,6 @@ from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffe
 from tests import nursery
 from tests.cli.running import Shell, names
 from tests.cli.terminal import CTRL_C, Terminal
-from tests.jobs.books import sent
 from tests.journal.tables import Tables
 from tests.nursery import Forked
 from tests.support.interruptions import until
@@ -52,7 +51,7 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(shell: 
         await terminal.until("150 of 500")
         await terminal.until("150 succeeded")
         assert "/s, 150 succeeded" in terminal.text
-        await sent(shell.sandbox, 4)
+        await until(lambda: shell.sandbox.requests["refund"] >= 4)
         terminal.type(CTRL_C)
         await terminal.until("stopping: waiting for what is in flight")
         terminal.type(CTRL_C)

@@ -1,13 +1,11 @@
 """Clients and orders for jobs, and what the sandbox's books must say of them."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 from gateway_async import GatewayClient, Outcome
 from gateway_async.errors import NotSentError
 from gateway_async.journal import Journal, OrderState
-from gateway_async.sandbox import Sandbox
 from tests.memory import HttpRequest, HttpResponse, put_transport
 
 
@@ -22,12 +20,6 @@ async def streamed(batch: Any) -> list[Outcome[Any, Any]]:
     """Return what a batch tells when it is streamed."""
     async with batch:
         return [outcome async for outcome in batch]
-
-
-async def sent(sandbox: Sandbox, times: int) -> None:
-    """Wait until so many refund requests came."""
-    while sandbox.requests["refund"] < times:  # noqa: ASYNC110  # the sandbox has no event for it
-        await asyncio.sleep(0)
 
 
 async def kept(journal: Journal, name: str = "job") -> list[Outcome[Any, Any]]:

@@ -322,8 +322,7 @@ class Turnstile(Limiter):
         """Let requests through, and wait until so many have come."""
         for _ in range(through):
             self._free.release()
-        while self.entered < until_asked:  # noqa: ASYNC110  # it has no event
-            await asyncio.sleep(0)
+        await until(lambda: self.entered >= until_asked)
 
 
 @on_a_file
@@ -336,7 +335,7 @@ async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
     await turnstile.let(4, until_asked=8)  # each chunk's look-up
     assert await counts(journal) == {OrderState.NEW: 8}
     await turnstile.let(1)
-    while await counts(journal) != {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}:  # noqa: ASYNC110  # see above
+    while await counts(journal) != {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}:  # noqa: ASYNC110  # it has no event
         await asyncio.sleep(0)
     batch.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -389,8 +388,8 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def alarmed(senders: Tasks) -> None:
-        while not senders._run.results.finished:  # noqa: ASYNC110  # the first refund is made; the second waits for its turn
-            await asyncio.sleep(0)
+        # The first refund is made; the second waits for its turn.
+        await until(lambda: senders._run.results.finished)
         raise AlarmError
 
     monkeypatch.setattr(Tasks, "wait", alarmed)
@@ -398,8 +397,7 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
     with contextlib.suppress(AlarmError):
         async with make(limiter=turnstile).refund(orders, job=journal.job("job")) as batch:
             await turnstile.let(3)  # two look-ups and a refund
-            while not batch.progress.counts[NOT_SENT]:  # noqa: ASYNC110  # see above
-                await asyncio.sleep(0)
+            await until(lambda: batch.progress.counts[NOT_SENT])
             await turnstile.let(6)  # the lease is still ours, until the outcomes are read
             if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
                 await asyncio.wait(working, timeout=120)

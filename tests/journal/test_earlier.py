@@ -272,24 +272,17 @@ async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_
         assert len(transport.asked) == before
 
 
-def test_what_another_release_has_noted_besides_is_passed_over() -> None:
-    exceptions = b'[{"at":[1],"known":{"state":"new","text":"late","request":7},"references":[]}]'
-    row = (1, 0, 1, 0, "succeeded", 1.0, "", None, exceptions)
-    assert [(one.state, one.text) for one in ChunkState.read(row).known] == [
-        ("succeeded", ""),
-        ("new", "late"),
-    ]
-
-
-def test_the_references_of_orders_that_differ_are_read_where_an_earlier_release_wrote_them() -> (
-    None
-):
-    """Those of a refund that a look-up found: without it, that would count as another's, too."""
+def test_what_another_release_noted_of_orders_that_differ_is_read() -> None:
+    """What is not known here is passed over, and a reference counts wherever it was written."""
     exceptions = (
         b'[{"at":[1],"known":{"state":"succeeded","sent":"x"},"references":["found"]},'
-        b'{"at":[2],"known":{"state":"declined","text":"no"},"references":[]}]'
+        b'{"at":[2],"known":{"state":"new","text":"late","request":7},"references":[]}]'
     )
     row = (1, 0, 2, 1, "succeeded", 1.0, "", '["first","",""]', exceptions)
     chunk = ChunkState.read(row)
-    assert [known.reference for known in chunk.known] == ["first", "found", ""]
+    assert [(one.state, one.reference, one.text) for one in chunk.known] == [
+        ("succeeded", "first", ""),
+        ("succeeded", "found", ""),
+        ("new", "", "late"),
+    ]
     assert ChunkState.read([*chunk.row().values()]) == chunk

@@ -27,7 +27,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox, faults
 from tests.memory import MemoryTransport, client_over, listing
-from tests.orders import MARKER, REFERENCES, Make, as_sent, client_of, refunds, seeded
+from tests.orders import MARKER, REFERENCES, Make, as_sent, refunds, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
@@ -74,10 +74,10 @@ async def lost(sandbox: Sandbox, gateway: GatewayClient) -> BatchResult[RefundOr
     return await gateway.refund(seeded(sandbox))
 
 
-def losing(sandbox: Sandbox, operation: str, first: Any, *rest: Any) -> Iterator[Any]:
-    """Yield orders one by one; the gateway never sees those behind the first."""
+def losing(sandbox: Sandbox, first: Any, *rest: Any) -> Iterator[Any]:
+    """Yield refunds one by one; the gateway never sees those behind the first."""
     yield first
-    sandbox.faults.add(operation, faults.ResetBeforeEffect(times=len(rest)))
+    sandbox.faults.add("refund", faults.ResetBeforeEffect(times=len(rest)))
     yield from rest
 
 
@@ -188,7 +188,7 @@ async def test_a_resend_of_recovery_is_not_held_back_as_alike(sandbox: Sandbox, 
     (order,) = seeded(sandbox, 1)
     gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")
-    orders = losing(sandbox, "refund", order, order)
+    orders = losing(sandbox, order, order)
     result = await gateway.recover(await gateway.refund(orders, policy=policy))
     assert statuses(result) == [SUCCEEDED, SUCCEEDED]
     assert sandbox.ledger.effects("refund", order.transaction_id) == 2
@@ -198,7 +198,7 @@ async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, make: Ma
     orders = seeded(sandbox, 3)
     gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
     one_by_one = BatchPolicy(chunk_size=1, concurrency=1)
-    result = await gateway.refund(losing(sandbox, "refund", *orders), policy=one_by_one)
+    result = await gateway.refund(losing(sandbox, *orders), policy=one_by_one)
     recovered = await gateway.recover(result)
     assert statuses(recovered) == [SUCCEEDED] * 3
     own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
@@ -373,43 +373,32 @@ async def test_a_capture_or_cancel_is_settled_by_a_state_that_no_other_can_have_
 
 # Statuses that the dialect does not know, settled over HTTP by the gateway's own records
 
-PENDING = "P0001:Request accepted, in process"
-ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=2)
-NO_SETTINGS = Dialect()
 
+async def test_a_batch_with_a_baseline_is_settled_without_any_setting(
+    sandbox: Sandbox, make: Make
+) -> None:
+    """The first refund is called pending and is done, the last two are refused."""
+    pending = faults.UnknownItemStatus("2", "P0001:Request accepted", count=1, times=1)
+    sandbox.faults.add("refund", pending)
+    orders = [*seeded(sandbox, 4), *seeded(sandbox, 2, amount="99.00")]
+    one_by_one = BatchPolicy(concurrency=1, chunk_size=2)
+    gateway = make(dialect=Dialect(), recovery=REFERENCES, policy=one_by_one)
+    result = await gateway.refund(orders)
+    assert statuses(result) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
+    assert "Request accepted" in str(result[0].error)
+    shown = [outcome.record and outcome.record.refund_status for outcome in result.unknown]
+    assert shown == ["2", "0", "0"]
 
-def pending_and_refused(sandbox: Sandbox) -> list[Any]:
-    """Return refunds: the first is called pending and is done, the last two are refused."""
-    sandbox.faults.add("refund", faults.UnknownItemStatus("2", PENDING, count=1, times=1))
-    return [*seeded(sandbox, 4), *seeded(sandbox, 2, amount="99.00")]
-
-
-def client(sandbox: Sandbox, recovery: RecoveryPolicy = REFERENCES) -> Any:
-    return client_of(sandbox, dialect=NO_SETTINGS, recovery=recovery, policy=ONE_BY_ONE)
-
-
-def code_of(refusal: OutcomeUnknownError) -> str:
-    assert refusal.code.isdigit()
-    assert refusal.text
-    return refusal.code
-
-
-async def test_a_batch_with_a_baseline_is_settled_without_any_setting(sandbox: Sandbox) -> None:
-    orders = pending_and_refused(sandbox)
-    async with client(sandbox) as gateway:
-        result = await gateway.refund(orders)
-        assert statuses(result) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
-        assert "Request accepted, in process" in str(result[0].error)
-        assert [outcome.record.refund_status for outcome in result.unknown] == ["2", "0", "0"]
-
-        recovered = await gateway.recover(result)
+    recovered = await gateway.recover(result)
 
     assert statuses(recovered) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
     check_books(sandbox, recovered)
     for before, after in zip(result[4:], recovered[4:], strict=True):
         assert isinstance(after.error, NotDoneError)
         assert isinstance(before.error, OutcomeUnknownError)
-        assert (after.error.code, after.error.text) == (code_of(before.error), before.error.text)
+        assert before.error.code.isdigit()
+        assert before.error.text
+        assert (after.error.code, after.error.text) == (before.error.code, before.error.text)
         assert f"{before.error.code}: {before.error.text}" in str(after.error)
         assert after.reply is before.reply
     assert sandbox.requests["refund"] == 3

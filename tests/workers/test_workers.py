@@ -120,8 +120,7 @@ async def test_a_queue_that_fails_loses_nothing_and_its_password_is_not_logged(
             await jobs.submit("refund", seeded(sandbox, 10), job="job")
         assert shop.queue == [("job", 1)]
         sweeper = asyncio.create_task(jobs.keep_sweeping())
-        while len(shop.queue) < 3:  # noqa: ASYNC110  # a list has no event
-            await asyncio.sleep(0.01)
+        await until(lambda: len(shop.queue) == 3)
         sweeper.cancel()
         assert shop.queue == [("job", 1), ("job", 2), ("job", 3)]
     assert caplog.messages == ["slices were not handed to the queue: ConnectionError"]
