@@ -56,7 +56,8 @@ REFUSALS: dict[str, list[bytes]] = {
     "xml": [
         *(b'{"a": "5ecret"}', b"<respon>5ecret", b"<result>5ecret</result>"),
         b"<?xml version='1.0' encoding='no-such'?><respon>5ecret</respon>",
-        b"<!DOCTYPE r [<!ENTITY a '5ecret'>]><respon>&a;</respon>",
+        b"<!DOCTYPE respon SYSTEM 'file:///5ecret'><respon/>",
+        b"<!DOCTYPE respon [<!ENTITY a '5ecret'>]><respon>&a;</respon>",
         b"<respon>" * 40 + b"</respon>" * 40,
         b"<respon>" + b"<a/>" * 100_000 + b"</respon>",
     ],
