@@ -1,12 +1,11 @@
 """Whatever the books say: every entry is counted once, and the sums are exact."""
 
-import asyncio
 from decimal import Decimal, localcontext
 from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from gateway_async.reconciliation import LedgerEntry, ReconciliationResult
+from gateway_async.reconciliation import LedgerEntry
 from gateway_async.transport import HttpResponse
 from tests.memory import Asked
 from tests.reconciliation.books import Books, begin
@@ -22,48 +21,49 @@ ENTRIES = st.builds(
     refunded=AMOUNTS,
     state=st.none() | st.sampled_from(["paid", "reserved"]),
 )
-_JUNK = st.none() | st.text(max_size=3) | st.floats() | st.lists(st.integers(), max_size=1)
-_CHANGES = st.fixed_dictionaries(
-    {},
-    optional={
-        "amount": AMOUNTS.map(str) | _JUNK,
-        "currency": CURRENCIES | _JUNK,
-        "payment_status": st.sampled_from(["3000", "4100", "9"]) | _JUNK,
-        "query_result": st.sampled_from(["1", "2"]),
-        "order_no": _JUNK,
-        "transaction_date": _JUNK,
-    },
-)
-_REFUNDS = st.lists(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "refund_amount": AMOUNTS.map(str) | _JUNK,
-            "currency": CURRENCIES | _JUNK,
-            "refund_status": st.sampled_from(["1", "9"]) | _JUNK,
-            "refund_reference_id": st.sampled_from(["", "R1", "R2"]),
-        },
-    ),
-    max_size=3,
-)
 _NAMES = st.integers(0, 20).map(lambda number: f"T{number:06d}")
+_JUNK = st.none() | st.text(max_size=3) | st.floats() | st.lists(st.integers(), max_size=1)
+
+
+def records(**fields: Any) -> Any:
+    """Draw records of which any field is right, missing or junk."""
+    return st.fixed_dictionaries({}, optional={n: right | _JUNK for n, right in fields.items()})
+
+
 BOOKS = st.builds(
     Books,
-    transactions=st.dictionaries(_NAMES, st.none() | _CHANGES, max_size=8),
-    refunds=st.dictionaries(_NAMES, _REFUNDS, max_size=8),
+    transactions=st.dictionaries(
+        _NAMES,
+        st.none()
+        | records(
+            amount=AMOUNTS.map(str),
+            currency=CURRENCIES,
+            payment_status=st.sampled_from(["3000", "4100", "9"]),
+            query_result=st.sampled_from(["1", "2"]),
+            order_no=st.just("N000001"),
+            transaction_date=st.just("20230516120000"),
+        ),
+        max_size=8,
+    ),
+    refunds=st.dictionaries(
+        _NAMES,
+        st.lists(
+            records(
+                refund_amount=AMOUNTS.map(str),
+                currency=CURRENCIES,
+                refund_status=st.sampled_from(["1", "9"]),
+                refund_reference_id=st.sampled_from(["", "R1", "R2"]),
+            ),
+            max_size=3,
+        ),
+        max_size=8,
+    ),
 )
-
-
-def _run(ledger: list[LedgerEntry], handler: Any, **options: Any) -> ReconciliationResult:
-    async def reconciled() -> ReconciliationResult:
-        return await begin(ledger, handler, **options)
-
-    return asyncio.run(reconciled())
 
 
 @settings(max_examples=50)
 @given(st.lists(ENTRIES, max_size=25), BOOKS, st.integers(1, 12), st.sets(st.integers(0, 20)))
-def test_every_entry_is_counted_once(
+async def test_every_entry_is_counted_once(
     ledger: list[LedgerEntry], books: Books, window: int, failing: set[int]
 ) -> None:
     def handler(asked: Asked) -> Any:
@@ -71,7 +71,8 @@ def test_every_entry_is_counted_once(
         return HttpResponse(302, {}, b"") if books.requests in failing else reply
 
     states = {"3000": "paid", "4100": "reserved"}
-    result = _run(ledger, handler, window=window, states=states, refund_statuses={"1": True})
+    meanings: dict[str, Any] = {"states": states, "refund_statuses": {"1": True}}
+    result = await begin(ledger, handler, window=window, **meanings)
     summary = result.summary
     with_some = {difference.index for difference in result}
     unanswered = {d.index for d in result if d.kind == "unanswered"}
