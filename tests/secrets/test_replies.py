@@ -72,9 +72,8 @@ SIGNATURES: dict[str, Change] = {
     "everywhere": _everywhere,
     "twice": _beside('"encryption_data":"SIGNED", "encryption_data" \n :\t ""'),
     "in a list named twice": _beside('"items":[{"encryption_data":["SIGNED"]}],"items":[]'),
-    "beside an escape": _beside(r'"text":"r\u00e9ussi","encryption_data":"SIGNED"'),
     "nested deep": _beside('"x":' + '{"encryption_data":"SIGNED","a":' * 30 + "1" + "}" * 30),
-    "with quotes": lambda reply, _: {**reply, "encryption_data": f'"\\{SIGNED}"\\'},
+    "with escapes": lambda reply, _: {**reply, "encryption_data": f'"\\é{SIGNED}"\\'},
     "in statuses": _in_statuses,
     "no text": lambda reply, name: {
         **_every(reply, name, encryption_data=[SIGNED, {"v": SIGNED}]),
