@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gateway_async import BatchIncompleteError, BatchPolicy, CheckoutPage, GatewayError, Reply
+from gateway_async import BatchPolicy, CheckoutPage, GatewayError, Reply
 from tests.fuzz.conftest import times
 from tests.fuzz.mutations import wild
 from tests.memory import QUICK, MemoryTransport, client_over, rewritten
@@ -36,11 +36,6 @@ async def test_a_batch_ends_in_one_outcome_an_order(name: str) -> None:
             assert (outcome.error is None) == (outcome.status in ("succeeded", "absent"))
             assert len(str(outcome.error)) < 10_000
             repr((outcome, outcome.record))
-        if not result.ok:
-            with pytest.raises(BatchIncompleteError) as caught:
-                result.raise_for_problems()
-            copy = pickle.loads(pickle.dumps(caught.value)).result  # noqa: S301  # our own
-            assert [repr(outcome) for outcome in copy] == [repr(outcome) for outcome in result]
         assert name in LOOK_UPS or max(transport.effects.values(), default=0) <= 1
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError
-from gateway_async.reconciliation import Difference, LedgerEntry, Reconciliation, Summary, reconcile
+from gateway_async.reconciliation import Difference, LedgerEntry, Reconciliation, Summary
 from gateway_async.transport import HttpResponse
-from tests.memory import Asked, MemoryTransport, client_over
+from tests.memory import Asked
 from tests.reconciliation.books import Books, begin, entries, entry
 from tests.reconciliation.planting import found
 
@@ -54,25 +54,11 @@ async def _stream(reconciliation: Reconciliation, seen: list[Difference]) -> Non
 # What goes in
 
 
-@pytest.mark.parametrize(
-    ("settings", "error"),
-    [
-        ({"ledger": "abc"}, InvalidOrderError),
-        ({"states": {"3000": ["paid", 1]}}, ConfigurationError),
-        ({"refund_statuses": {"1": "yes"}}, ConfigurationError),
-        ({"window": True}, ConfigurationError),
-        ({"policy": 8}, ConfigurationError),
-    ],
-)
-def test_wrong_settings(settings: dict[str, Any], error: type[Exception]) -> None:
-    usual = {"gateway": client_over(MemoryTransport(Books())), "ledger": []}
-    with pytest.raises(error, match=f"^{next(iter(settings))}: "):
-        reconcile(**{**usual, **settings})
-
-
 async def test_a_sequence_is_checked_whole() -> None:
     with pytest.raises(InvalidOrderError, match="both missing"):
         entry(1, transaction_id=None, order_no=None)
+    with pytest.raises(ConfigurationError, match=r"^states: "):
+        begin([], Books(), states={"3000": ["paid", 1]})
     books = Books()
     ledger: list[Any] = [*entries(3), {"amount": 1}, entry(4), None]
     with pytest.raises(InvalidOrderError, match=r"2 of 6 .*\n.*ledger\[3\]: .*got dict") as caught:
