@@ -312,6 +312,19 @@ async def test_what_a_look_up_lists(operation: str, name: str) -> None:
     assert (statuses(result), result.unexpected.count, result.requests) == (expected, strangers, 1)
 
 
+async def test_a_full_reply_is_asked_again_in_halves_until_one_order_alone_fills_it() -> None:
+    many, few = references(2)
+    records = [item_of("query", many)] * FULL + [item_of("query", few)] * 2
+
+    def answer(asked: Asked) -> Any:
+        found = [item for item in records if item["transaction_id"] in asked.transactions]
+        return reply_to("query", found[:FULL])
+
+    result = await client_over(MemoryTransport(answer)).query([many, few])
+    assert (statuses(result), result.requests) == ([UNKNOWN, SUCCEEDED], 3)
+    assert [len(outcome.items) for outcome in result] == [FULL, 2]
+
+
 NO_MEANING = "query_result is '7', which has no meaning in the Dialect"
 
 
