@@ -530,7 +530,7 @@ class WorkerPool:
     def _stop(self, reason: str) -> None:
         """Send no more, not even a request that is about to be written."""
         gate = self._run.gate
-        if gate.stop_reason is None:
+        if gate.stop_reason is None and not self._feed.is_done:
             _log.warning("%s sends nothing more: %s", self._run.operation, reason)
         gate.stop(reason)
         self._withdraw_unsent()

@@ -364,9 +364,10 @@ async def show(
             str(one): Step(kind=one, advice="", dialect=settings.dialect) for one in OrderState
         }
         async for each in orders_of(journal, name):
-            order, step, reason = each.order, steps[each.state], each.known.text
+            order, step = each.order, steps[each.state]
             step.add(moved := operation.moved_by(order))
             if each.state in IN_DOUBT:
+                reason = str(each.outcome().error)
                 step.keep("", example_of(order, each.index, None, moved, reason))
                 named = {one: getattr(order, one) for one in naming}
                 row = {"index": each.index, "state": each.state, **named, "reason": reason}
@@ -452,7 +453,8 @@ async def resolve(
     async with given.settings().open_journal(create=False) as journal:
         found = [each.index async for each in orders_of(journal, name) if each.state in state]
         await journal.resolve(name, meant := [*named, *found], outcome, note)
-    then = "; the next run of the job sends them" if outcome == "not_sent" else ""
+    sent = "it" if len(meant) == 1 else "them"
+    then = f"; the next run of the job sends {sent}" if outcome == "not_sent" else ""
     console.note(f"job {name}: {counted(len(meant), 'order')} {outcome}{then}")
 
 

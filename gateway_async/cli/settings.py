@@ -339,7 +339,8 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path:
             return {}
-        raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
+        named = "" if option else ", which GATEWAY_CONFIG names" * bool(path)
+        raise ConfigurationError(f"cannot read {chosen}{named}: {error.strerror}") from None
     except ValueError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
     if "secret" in _structured(document, Settings, str(chosen)).signer:

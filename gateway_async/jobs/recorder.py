@@ -16,7 +16,7 @@ from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import DuplicateOrderError, OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
-from gateway_async.journal.rows import DONE, Known, known_of, noted
+from gateway_async.journal.rows import DONE, HELD_UNTIL, Known, known_of, noted
 from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
 from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
 
-_HELD = "it is held until you decide whether it is to be sent (`resolve`)"
 _NOT_RECORDED = "the journal could not record the outcome; resume the job"
 
 
@@ -93,7 +92,7 @@ class JournalRecorder(Recorder):
         held = {
             index: Known(
                 OrderState.HELD,
-                text=f"{error}; {_HELD}",
+                text=f"{error}; {HELD_UNTIL}",
                 proof=Proof.NEVER_SENT,
                 listed_reference=error.reference,
                 listed_date="" if error.refund_date is None else error.refund_date.isoformat(),

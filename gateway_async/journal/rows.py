@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
     from gateway_async.signing import Credentials
 
+HELD_UNTIL = "it is held until you decide whether it is to be sent (`resolve`)"
 _IN_FLIGHT = "it was in flight when its process ended, or still is"
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
@@ -268,8 +269,8 @@ def _unsent_error_of(job_order: JobOrder) -> GatewayError:
     if job_order.state is OrderState.NEW:
         return NotSentError(text or "the job has not come to it yet")
     if known.proof == Proof.NOT_DONE:
-        default = "it was looked up, and was not done"
-        return NotDoneError(text or default, code=known.code, text=known.said)
+        reason = text or "it was looked up, and was not done"
+        return NotDoneError(f"{reason}; {HELD_UNTIL}", code=known.code, text=known.said)
     if job_order.operation.is_keyed:
         return DuplicateOrderError(text)
     date = datetime.fromisoformat(known.listed_date) if known.listed_date else None

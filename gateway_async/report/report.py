@@ -42,7 +42,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufd
 _CURRENCIES = 100
 _OTHER_CURRENCIES = "other currencies"
 # An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons.
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)+|\d{4,}")
+_NUMBER = re.compile(r"\d+(?:[.,:-]\d+)+|\d{4,}")
 _NOUNS = {
     name: "look-ups" if row.is_look_up else f"{name}s"
     for name, row in OPERATIONS.items()

@@ -246,13 +246,17 @@ BEYOND_MAIN = """
 import asyncio, sys, threading
 from gateway_async.journal import Journal
 
+is_open = threading.Event()
+
 async def work():
     async with Journal.open(sys.argv[1]) as journal:
+        is_open.set()
         while threading.main_thread().is_alive():
             await asyncio.sleep(0.01)
         print(await journal.jobs())
 
 threading.Thread(target=lambda: asyncio.run(work())).start()
+is_open.wait()  # Python 3.12 begins no thread once the main one has ended
 """
 
 

@@ -162,7 +162,13 @@ KNOWN: list[tuple[str, dict[str, str], str, type[Exception | None], str]] = [
     ("declined", {"code": "V1", "text": "no"}, "declined", RejectedError, "no"),
     ("unknown", {"text": "lost"}, "unknown", OutcomeUnknownError, "lost"),
     ("held", {"text": "unclear"}, "unknown", OutcomeUnknownError, "unclear"),
-    ("held", {"text": "absent", "proof": Proof.NOT_DONE}, "not_sent", NotDoneError, "absent"),
+    (
+        "held",
+        {"text": "absent", "proof": Proof.NOT_DONE},
+        "not_sent",
+        NotDoneError,
+        "absent; it is held",
+    ),
     ("unknown", {"proof": Proof.NOT_DONE}, "unknown", OutcomeUnknownError, ""),
 ]
 

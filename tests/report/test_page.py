@@ -246,17 +246,20 @@ def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
         *(InvalidOrderError(f"order N-{n}: {refund(n).refund_amount} is too much") for n in (0, 1)),
         *(InvalidOrderError(f"HTTP {status}") for status in (500, 503, 503)),
         *(InvalidOrderError(f"asked for {amount}") for amount in ("12.50", "1,300.00")),
+        *(InvalidOrderError(f"refunded 2026-11-{day} 09:11:{day}") for day in (27, 28)),
     ]
     found = read(seen(*errors, status=NOT_SENT))
     assert [*map(str.strip, found.texts["summary"])] == [
         "2 times: such as order N-0: 1.10 is too much",
         "2 times: HTTP 503",
         "2 times: such as asked for 12.50",
+        "2 times: such as refunded 2026-11-27 09:11:27",
         "1 time: HTTP 500",
     ]
     assert found.column("Reason") == [
         *(f"order N-{n}: {refund(n).refund_amount} is too much" for n in (0, 1)),
         *("asked for 12.50", "asked for 1,300.00"),
+        *(f"refunded 2026-11-{day} 09:11:{day}" for day in (27, 28)),
     ]
     codes = [RejectedError("no", code=code, text="no") for code in ("1001", "1002", "1001")]
     found = read(seen(*codes, status=DECLINED))
