@@ -254,7 +254,9 @@ async def test_a_readable_reply_starts_the_count_of_those_without_one_anew() -> 
     assert (result.requests, len(result.succeeded)) == (30, 100)
 
 
-async def test_a_batch_stops_after_replies_that_name_no_order() -> None:
+async def test_a_batch_stops_after_replies_that_name_no_order(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """As a gateway may answer a wrong signature."""
     refusal = {"return_status": "9", "return_message": "encryption_data does not match"}
     policy = attrs.evolve(TEN, stop_after_unknown=3)
@@ -262,6 +264,10 @@ async def test_a_batch_stops_after_replies_that_name_no_order() -> None:
     gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy)
     result = await gateway.capture(orders)
     assert (result.requests, len(result.unknown), len(result.not_sent)) == (3, 30, 70)
+    assert "capture sends nothing more" in caplog.text
+    caplog.clear()
+    assert len((await gateway.capture(orders[:25])).unknown) == 25
+    assert "sends nothing more" not in caplog.text  # there was nothing more
     found = await gateway.query(orders_for("query", made_up(100)))
     assert len(found.unknown) == 100  # which leaves no order in doubt
     certain = Dialect(nothing_done_return_statuses=frozenset({"9"}))
