@@ -81,8 +81,9 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
         output("The gateway's books do not have each of them once.")
         return Exit.NOT_ALL_DONE
     output(
-        "One reply was lost on purpose. Its refunds were unknown and were not sent again; the "
-        "gateway's\nown records settled them. The gateway's books have each of them once."
+        "Refunds left ten to a request, after a look-up of earlier ones. One reply was lost on "
+        "purpose. Its\nrefunds were unknown and were not sent again; the gateway's own records "
+        "settled them. The gateway's\nbooks have each of them once."
     )
     return Exit.DONE
 
