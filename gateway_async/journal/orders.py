@@ -56,7 +56,7 @@ ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
 _EARLIER = "earlier, "
 _NOTHING_TO_DECIDE: "Mapping[str, str]" = {
-    OrderState.NEW: "nothing of it was sent, and the next run sends it",
+    OrderState.NEW: "it is not done, and the next run sends it",
     OrderState.INTENT: "run the job again first",
     **dict.fromkeys(FINAL, "that is final"),
 }
@@ -268,7 +268,8 @@ class Orders:
         else:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
-        found = [each.index for each in self.orders_of({identity}) if is_key or each.order == order]
+        there = self.orders_of({identity} if self.job.imported else ())  # a killed import left some
+        found = [each.index for each in there if is_key or each.order == order]
         if len(found) != 1:
             advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
             raise JournalError(f"job {job!r} has {len(found)} orders {shown}{advice}", job=job)
@@ -446,7 +447,8 @@ class Orders:
             new = found[index]
             texts: dict[str, Any] = {name: storable(getattr(new, name)) for name in _TEXTS}
             texts |= {"item": new.item or known.item, "note": new.note or known.note}
-            if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT:
+            was_decided = known.state == OrderState.NEW and known.proof == Proof.BY_PERSON
+            if new.state == OrderState.NEW and not (known.proof == Proof.NEVER_SENT or was_decided):
                 texts["proof"] = ""  # no person was shown a refund that the gateway lists by now
             ended = known.ended_at if ended_at is None else ended_at
             return known._replace(state=new.state, ended_at=ended, **texts)

@@ -248,7 +248,7 @@ async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tabl
     known = tables.snapshot()
     (unequal,) = orders_for("refund", made_up(1), refund_amount="3.00")
     refused: list[tuple[Any, type[Exception], str]] = [
-        (4, JournalError, "cannot resolve order 4, which is 'new': nothing of it was sent, and"),
+        (4, JournalError, "cannot resolve order 4, which is 'new': it is not done, and the"),
         (7, JournalError, "which is 'succeeded': that is final"),
         (8, JournalError, "which is 'declined': that is final"),
         (6, JournalError, "order 6, which is 'intent': run the job again first; nothing was"),

@@ -165,6 +165,8 @@ async def test_an_import_that_ended_early_begins_anew_whatever_the_orders(
     assert await journal.claim_due(MERCHANT, 0) == []
     with pytest.raises(JournalError, match="was not submitted to its end"):
         await job.take()
+    with pytest.raises(JournalError, match="has 0 orders equal to"):
+        await journal.resolve("job", refunds(1)[0], "succeeded", "why")
     with pytest.raises(InvalidOrderError, match="expected RefundOrder, got CancelOrder"):
         await submitted(journal, [*refunds(3), *orders_for("cancel", made_up(1))])
     assert not (await journal.status("job")).imported  # its number is not given to another job
