@@ -36,6 +36,7 @@ from tests.orders import (
     seeded,
 )
 from tests.support.books import effects
+from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
 from tests.support.servers import bind
 
@@ -102,6 +103,18 @@ async def test_a_batch_that_is_closed_sends_no_more() -> None:
     held.goes_on.set()
     await asyncio.wait_for(asyncio.wait(asyncio.all_tasks() - before), 120)
     assert len(held.transport.asked) <= 2
+
+
+async def test_a_single_call_that_is_closed_before_its_turn_is_not_sent() -> None:
+    transport, turn = MemoryTransport(), asyncio.Event()
+    client = client_over(transport, limiter=Limiter(enter=lambda _: turn.wait()))
+    call, before = client.pay_direct(direct_payment()), asyncio.all_tasks()
+    call.send(None)
+    await asyncio.sleep(0)
+    call.close()
+    turn.set()
+    await asyncio.wait_for(asyncio.wait(asyncio.all_tasks() - before), 120)
+    assert transport.asked == []
 
 
 async def test_a_recovery_tells_of_what_it_was_given(sandbox: Sandbox) -> None:

@@ -20,6 +20,7 @@ from gateway_async import (
     Dialect,
     DuplicateOrderError,
     InvalidOrderError,
+    OrderRef,
     RefundOrder,
 )
 from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
@@ -109,6 +110,13 @@ async def test_bad_orders_are_not_sent_and_in_a_collection_no_others_either() ->
     assert errors == {3: InvalidOrderError, 5: InvalidOrderError, 8: DuplicateOrderError}
     assert errors == {at: type(error) for at, error in caught.value.problems.items()}
     assert result.counts[SUCCEEDED] == 197
+
+
+async def test_the_identity_of_a_reference_is_its_kind_and_its_value() -> None:
+    gateway, first = client_over(MemoryTransport()), OrderRef(order_no="1")
+    assert (await gateway.query([first, OrderRef(transaction_id="1")])).ok
+    with pytest.raises(DuplicateOrderError):
+        await gateway.query([first, first])
 
 
 # What breaks, and loses no order
