@@ -169,6 +169,21 @@ async def test_what_the_evidence_fails_on_is_never_new_again(
     assert effects(sandbox, orders) == [0, 0, 1, 1]
 
 
+@on_a_file
+async def test_what_the_gateway_said_of_a_doubtful_refund_is_kept(journal: Journal) -> None:
+    def answer(asked: Asked) -> Any:
+        (item,) = asked.done()["refund_orders"]
+        said = {"refund_status": "2", "refund_message": "V0009:in process"}
+        return reply_to("refund", [{**item, **said}])
+
+    gateway = client_over(MemoryTransport(listing([], answer)), recovery=AT_ONCE)
+    job = journal.job("job")
+    for batch in (gateway.refund(refunds(1), job=job), gateway.resume(job)):
+        for outcomes in (await batch, await kept(journal)):
+            error: Any = outcomes[0].error
+            assert (error.code, error.text) == ("V0009", "in process")
+
+
 # A refund that the gateway lists already is held, whatever the journal has forgotten
 
 SERIAL = BatchPolicy(concurrency=2, chunk_size=2, duplicates="serialize")
