@@ -6,4 +6,18 @@ earlier refunds where asked to (`baseline`), and gives it to the `sender`. That 
 it, and the reply judged: at a `glance`, or by `judge`. `chunks` keeps the outcomes of a chunk,
 `results` those of a batch, `table` makes rows of them. The recorder of a job writes to its journal
 before the first byte of a chunk, and before its outcomes are seen; that of a batch records nothing.
+
+Who calls whom, for an awaited batch:
+
+    Batch._complete            opens the run: `open_runner`, or `job_batch` for a job
+    BatchRunner.complete       starts the tasks, waits for them, drains, finishes
+    WorkerPool._work           is each worker, in a loop:
+        OrderFeed.fill, take     pull, check and encode orders: a `Chunk`
+        Baseline.look_up         only for refunds whose earlier ones are looked up
+        Sender.send              has `Attempts.run` call back: `_request` writes, `_read` judges
+    WorkerPool._add_and_release  gets an `AnsweredChunk` or `FailedChunk`; both are `ChunkResult`s
+    BatchRunner.add            has `Results` count and keep it; in a job, `JobWork._add_chunk` does
+
+Read `chunks` and `results` first, then `batch`, `runner`, `feed`, `sender`. `judge` decides on
+replies, and needs none of these. `alike` and `baseline` matter for looked-up refunds alone.
 """

@@ -51,11 +51,18 @@ class RefundGuards:
 def guards_of(
     operation: "Operation", recovery: "RecoveryPolicy", policy: "BatchPolicy", *, is_job: bool
 ) -> RefundGuards:
-    """Return which guards the refunds of a batch have; other operations have none."""
+    """Return which guards the refunds of a batch have; other operations have none but `alone`.
+
+    - Markers are sent where they are the evidence.
+    - Earlier refunds are looked up with `record_baseline`; in a job in any case, unless markers are
+      sent.
+    - References are claimed where a second refund of a payment may follow: with "serialize" and
+      without markers, which a gateway may need for want of references; and with both "serialize"
+      and "allow" where earlier refunds are looked up. Else "allow" is to keep no memory.
+    """
     is_refund, may_repeat = operation.allows_several, policy.duplicates != "reject"
     is_marked = is_refund and recovery.refund_evidence == "marker"
     looks_up = is_refund and (recovery.record_baseline or (is_job and not is_marked))
-    # Where markers tell refunds apart, references may not; and "allow" is to keep no memory.
     is_serial = is_refund and policy.duplicates == "serialize" and not is_marked
     return RefundGuards(
         sends_markers=is_marked,
@@ -152,10 +159,11 @@ def find_alike(  # noqa: PLR0913  # a batch counts what it made, a job knows its
         and reference_of(record) not in own
         and _is_recent(record, since, dialect)
     ]
-    unclear = sum(map(_lacks_amount, alike))
+    unclear = sum(map(_lacks_amount, alike))  # these may be ours, of another amount
     if len(alike) <= (explained := made + min(others, unclear)):
         return None
-    reference, date = reference_of(alike[explained]), alike[explained].refund_date
+    unexplained = alike[explained]
+    reference, date = reference_of(unexplained), unexplained.refund_date
     return AlikeRefundError(
         f"nothing was sent: the gateway already lists a refund of {order.refund_amount} of this "
         f"transaction, refund_reference_id {reference!r}, refund_date {date or 'unreadable'}"

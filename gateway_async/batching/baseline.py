@@ -107,7 +107,12 @@ class Baseline:
     async def _find_barred(
         self, chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
     ) -> dict[int, GatewayError]:
-        """Return by place why orders must not be sent; a job has alike refunds held."""
+        """Return by place why orders must not be sent; a job has alike refunds held.
+
+        A listed refund bars no order if it is ours. A batch counts what it made (`_made`, by hash:
+        of a payment, and of a payment and amount). Where that does not explain all that are listed,
+        a job is asked for its other orders (`made_beside`); it leaves out what a person decided on.
+        """
         recorder, since = self._recorder, self._since
         barred: dict[int, GatewayError] = {}
         if since is None:
@@ -120,13 +125,11 @@ class Baseline:
         for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
             outcome = listed[order.transaction_id]
             found = outcome.record or ()
-            of_all, of_alike = (
-                hash(order.transaction_id),
-                hash((order.transaction_id, order.refund_amount)),
-            )
+            of_payment = hash(order.transaction_id)
+            of_alike = hash((order.transaction_id, order.refund_amount))
             unread = None if order.transaction_id in references else not_looked_up(outcome)
             made = self._made[of_alike]
-            error = find(order, found, made=made, others=self._made[of_all] - made) or unread
+            error = find(order, found, made=made, others=self._made[of_payment] - made) or unread
             if error is not None and made_beside is None:  # which is rare
                 made_beside = await recorder.made_beside(chunk)
             if error is not None and made_beside is not None:
@@ -137,7 +140,7 @@ class Baseline:
             if error is not None:
                 barred[place] = error
             elif self._counts_made:
-                self._made.update((of_all, of_alike))
+                self._made.update((of_payment, of_alike))
         alike = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
         if alike:
             await recorder.hold(chunk.part(alike), list(alike.values()))

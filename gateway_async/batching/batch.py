@@ -30,6 +30,8 @@ T = TypeVar("T")
 class UsedOnce(Coroutine[Any, Any, T]):
     """A call that is awaited or streamed, once; it warns where it never was.
 
+    It is a `Coroutine`, and no mere awaitable, so that `asyncio.create_task` takes it.
+
     The coroutine is made when it is awaited: made before, it and its call would keep each other.
     """
 
@@ -96,7 +98,7 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         self._open_run = open_run
         self._run: BatchRunner | None = None
         self._nothing: BatchResult[O, R] | None = None
-        self._ready: list[Outcome[O, R]] = []
+        self._unyielded: list[Outcome[O, R]] = []
 
     @property
     def result(self) -> BatchResult[O, R]:
@@ -141,12 +143,12 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         return self
 
     async def __anext__(self) -> Outcome[O, R]:
-        if not self._ready:
-            await self._make_ready()
-        return self._ready.pop()
+        if not self._unyielded:
+            await self._fill_unyielded()
+        return self._unyielded.pop()
 
-    async def _make_ready(self) -> None:
-        """Make the outcomes of the next chunk that is settled.
+    async def _fill_unyielded(self) -> None:
+        """Make the outcomes of the next finished chunk, in reverse: they are popped off the end.
 
         Raises:
             StopAsyncIteration: At the end.
@@ -154,11 +156,11 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         run = self._run
         if run is None or not run.streamed:
             raise RuntimeError(f"stream {self!r} inside `async with`")
-        while not self._ready:
+        while not self._unyielded:
             if run.result is not None:  # what was not yielded is in it
                 raise StopAsyncIteration
             if run.results.finished:  # taken once its outcomes are made
-                self._ready = run.results.finished[0].outcomes()[::-1]
+                self._unyielded = run.results.finished[0].outcomes()[::-1]
                 run.take()
             elif (failure := run.tasks.failure) is not None:
                 interruption = await self._drain(run, "the input or a collaborator failed")
@@ -189,8 +191,8 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
                 await run.finish(interruption, quiet=error is not None)
 
     async def _drain(self, run: "BatchRunner", reason: str) -> asyncio.CancelledError | None:
-        run.results.put_back(self._ready[::-1])
-        self._ready = []
+        run.results.put_back(self._unyielded[::-1])
+        self._unyielded = []
         return await run.drain(reason)
 
     async def _open(self) -> "BatchRunner":

@@ -264,6 +264,10 @@ class OrderChecker:
 class OrderFeed:
     """The orders of one batch that are not yet on their way.
 
+    What is pulled at once nearly always becomes the next chunk as it is, encoded (`_ready`). Where
+    an order is wrong, or equal to another or to one in flight, each is looked at alone: it is
+    `refused`, or is put into `_waiting`, of which `_fitting` names those that make the next chunk.
+
     Args:
         operation: The operation.
         dialect: What the interface leaves open.
@@ -319,7 +323,12 @@ class OrderFeed:
 
     @property
     def room(self) -> int:
-        """How many orders to pull now."""
+        """How many orders to pull now: what the next chunk lacks; 0 where something leaves first.
+
+        Orders that must wait, since an equal one is before them or in flight, fill no chunk: of
+        these, `_most_waiting` are held at most. From a journal, none is pulled while any can leave:
+        what it gives at once are whole rows of it, and they leave together.
+        """
         if self._ready is not None or self.refused or self.source.ended or self.is_broken:
             return 0
         fitting = len(self._fitting())
@@ -435,7 +444,9 @@ class OrderFeed:
         if (
             len(identities) < len(orders)
             or (self.is_serial and not all(map(identities.isdisjoint, others)))
+            # A request looks orders up by one of the two fields of `OrderRef`.
             or (self._is_look_up and len({order.kind for order in orders}) > 1)
+            # Its outcome could not be looked up; `check` says so of the one that has it.
             or (self._separator and self._separator in "\n".join(identities))
         ):
             return False

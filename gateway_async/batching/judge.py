@@ -56,7 +56,8 @@ class Judgement:
         items: For each order, the items of the reply that are about it.
         unexpected: Items that are about no order of the chunk, as they came.
         truncated: The reply is full and may have been cut: ask for the orders in smaller chunks.
-        all_echoed: Every order succeeded, and item n of the reply is the one about order n.
+        all_echoed: Every order succeeded, and item n of the reply is the one about order n: so the
+            bytes of the reply say all, and no verdict need be kept (`AnsweredChunk`).
     """
 
     verdicts: "list[Verdict]"
@@ -126,6 +127,7 @@ def _judge_money(
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     found, conflicts, unexpected = _match_by_identity(orders, listed)
+    # Where the overall result says that nothing was done, an item of success contradicts it.
     denial = payload if _find_denial(payload, dialect) else None
     missing = None if all(found) else _judge_missing(payload, dialect)
     verdicts: list[Verdict] = []

@@ -55,6 +55,9 @@ _CUT_SHORT = (
 class Work(Protocol):
     """What a batch does: a `WorkerPool` sends its orders; a job makes a pool for each round.
 
+    A `BatchRunner` calls `begin`; to end early, `end_unsent`, and after the drain time `abandon`;
+    once all tasks have ended, `add_left`, of which a second call adds nothing; and last, `aclose`.
+
     Attributes:
         total: How many orders there are; None where that is not known.
         is_exhausted: Whether every order of the input was taken.
@@ -301,7 +304,11 @@ class Tasks:
 
     @property
     def _may_be_cut(self) -> bool:
-        """Whether foreign code cancelled one, so that orders were left."""
+        """Whether foreign code cancelled one, so that orders were left.
+
+        No stop: then none of ours cancelled it. `CALL_CANCELLED`, though the batch is not being
+        left: `Attempts` stops the gate so at any cancellation during a request, ours or not.
+        """
         run = self._run
         if run.gate.stop_reason == CALL_CANCELLED:
             return run.tasks.are_over and not (run.is_leaving or run.work.is_exhausted)
@@ -394,7 +401,7 @@ class WorkerPool:
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._alarm: asyncio.TimerHandle | None = None
-        self._workers = Tasks(run)
+        self._workers = Tasks(run)  # none before `begin`, which is given where they run
 
     @property
     def total(self) -> int | None:
@@ -414,9 +421,10 @@ class WorkerPool:
     async def begin(self, tasks: Tasks) -> None:
         """Check a collection whole, then start the workers."""
         await self._feed.checker.check_all(self._feed.source.collection)
-        self._workers, gate = tasks, self._run.gate
+        self._workers = tasks
         for number in range(self._policy.concurrency):
             tasks.start(self._work(), f"{self._run.operation} worker {number}")
+        gate = self._run.gate
         if gate.deadline < math.inf:
             loop = asyncio.get_running_loop()
             self._alarm = loop.call_at(gate.deadline, self._end_waiting)

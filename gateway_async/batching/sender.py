@@ -157,6 +157,10 @@ class Sender:
     async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Send one chunk, and add the outcomes of its orders.
 
+        `attempts.run` calls back: `_request` once, to write the request, and `_read` for each reply
+        (as `Request.decode`). So the `Reading` is in `attempts.value` once it returns, or the error
+        in `attempts.error`. Whatever happens, the outcomes are added in the `finally`.
+
         Args:
             chunk: The orders.
             references: By transaction, the references of its earlier refunds, where known.
@@ -177,23 +181,23 @@ class Sender:
                 span.begin()
                 self._calls[task] = attempts
                 await attempts.run(functools.partial(self._request, chunk, references))
-                if attempts.value is not None:
-                    reply, overall, judgement, references = attempts.value
+                if (reading := attempts.value) is not None:
+                    judgement, references = reading.judgement, reading.references
                     if judgement is not None:
                         is_truncated = judgement.truncated and len(chunk) > 1
                         if is_truncated:
                             return await self._send_halves(chunk, references)
-                        results.add_unexpected(judgement.unexpected, len(reply))
+                        results.add_unexpected(judgement.unexpected, len(reading.reply))
                         none_listed = _find_none_listed(self._operation, judgement)
                     result = AnsweredChunk(
                         chunk.indices,
                         chunk.orders,
                         self._operation,
                         self._session.dialect,
-                        reply,
+                        reading.reply,
                         judgement,
                         self._sending(attempts, references),
-                        overall,
+                        reading.overall,
                     )
             finally:  # also if a collaborator raised, or the judge has a defect
                 self._calls.pop(task, None)  # one of its halves may have taken it
@@ -246,7 +250,11 @@ class Sender:
         return Reading(*proof, judgement, references)
 
     def _judge(self, chunk: "Chunk", references: "References", body: bytes, sent: bytes) -> Reading:
-        """Decode and judge a reply; what an earlier refund has claimed proves none of these."""
+        """Decode and judge a reply; what an earlier refund has claimed proves none of these.
+
+        It is judged twice where a success names a reference that this batch or job was given for an
+        earlier refund: the second time, that one counts as there before, so the order is unknown.
+        """
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
