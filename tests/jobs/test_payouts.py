@@ -1,6 +1,7 @@
 """Payouts as a job: none is paid twice, and one in doubt is held for a person."""
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +20,8 @@ from gateway_async import (
     RetryPolicy,
 )
 from gateway_async.journal import Journal, OrderState
+from gateway_async.journal.database import Transaction
+from gateway_async.journal.submit import Submission
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import counts
@@ -107,18 +110,35 @@ async def test_a_payout_in_doubt_is_held(sandbox: Sandbox, make: Make, journal: 
     assert sandbox.requests["payout"] == 7
 
 
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)  # SQLite has one writer
 async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
-    make: Make, journal: Journal, other: Journal
+    make: Make, journal: Journal, other: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first has kept them, and not committed that yet, when the second looks."""
     orders = payouts_of(20)
-    ended = await asyncio.gather(
-        make().submit("payout", orders[:15], job=journal.job("one")),
-        make().submit("payout", orders[5:], job=other.job("two")),
-        return_exceptions=True,
-    )
-    (refused,) = (each for each in ended if isinstance(each, JobConflictError))
-    (kept_by,) = [status.name for status in await journal.jobs() if status.imported]
-    assert f"which stands in job '{kept_by}'" in str(refused)
+    is_kept, is_looked_at = threading.Event(), threading.Event()
+    finish, lock = Submission._finish, Transaction.lock
+
+    def finish_slowly(*given: Any) -> None:
+        finish(*given)
+        if not is_kept.is_set():
+            is_kept.set()
+            assert is_looked_at.wait(120)
+        is_looked_at.set()
+
+    def lock_late(transaction: Transaction, number: int) -> None:
+        if is_kept.is_set():
+            is_looked_at.set()
+        lock(transaction, number)
+
+    monkeypatch.setattr(Submission, "_finish", finish_slowly)
+    monkeypatch.setattr(Transaction, "lock", lock_late)
+    first = asyncio.create_task(make().submit("payout", orders[:15], job=journal.job("one")))
+    assert await asyncio.to_thread(is_kept.wait, 120)
+    with pytest.raises(JobConflictError, match="which stands in job 'one'"):
+        await make().submit("payout", orders[5:], job=other.job("two"))
+    assert await first == 15
+    assert [status.name for status in await journal.jobs() if status.imported] == ["one"]
 
 
 @pytest.mark.parametrize(
