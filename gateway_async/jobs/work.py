@@ -368,8 +368,9 @@ class JobWork:
                 if error is not None:
                     orders = Chunk([each.index for each in group], [each.order for each in group])
                     chunk = orders.failed(error)
-                with contextlib.suppress(LeaseLostError):  # asked anew each time: a caller may take
-                    self._lease.check()  # its time, or this process stand still
+                # Asked anew each time: a caller may take its time, or this process stand still.
+                with contextlib.suppress(LeaseLostError):
+                    self._lease.check()
                 if self._lease.lost is not None:
                     chunk = ListedOutcomes(tuple(map(_not_ours, chunk.outcomes())))
                 if is_whole or error is None:

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
     from gateway_async.operations import Operation
 
-
-MOST_LAYOUTS = 16
-"""So many layouts are learnt in a row without a use: replies that differ each time have none."""
+_MOST_LAYOUTS = 16
+"""So many are learnt in a row without a use: replies that differ each time have no layout."""
 
 _MOST_BYTES = 4096
 """A layout with more text around the orders is not learnt: its patterns compile too slowly."""
@@ -115,7 +114,7 @@ class Glance:
             sent: The JSON array of the orders, as it was sent; empty where a value has a brace.
             overall: Code and text of its overall result.
         """
-        if self._learnt < MOST_LAYOUTS and sent:
+        if self._learnt < _MOST_LAYOUTS and sent:
             self._learnt += 1
             for spacing in _SPACINGS:
                 self._layout = (
