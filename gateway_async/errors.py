@@ -31,6 +31,7 @@ a class or function is called with out of tracebacks.
 
 import contextlib
 import functools
+import traceback
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -267,6 +268,12 @@ def hide_given(function: "Callable[_Given, _Made]") -> "Callable[_Given, _Made]"
         raise problem
 
     return hiding
+
+
+def name_and_place(error: BaseException) -> str:
+    """Name the class of an exception, and where it was raised: its text may hold a secret."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ import logging
 import math
 import random
 import time
-import traceback
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -32,6 +31,7 @@ from gateway_async.errors import (
     ReplyStatusError,
     ReplyTooLargeError,
     ReplyUnreadableError,
+    name_and_place,
 )
 from gateway_async.models.values import MASK, is_encodable
 from gateway_async.operations import BodyFormat, Operation, OperationClass
@@ -259,10 +259,8 @@ class Session:
         try:
             signature = self.credentials.signer.sign(operation, fields)
         except Exception as error:  # noqa: BLE001  # the caller's code: its frames know the fields
-            place = _innermost(error)
-            raise ConfigurationError(
-                f"nothing was sent: the signer raised {type(error).__name__} at {place}"
-            ) from None
+            problem = f"nothing was sent: the signer raised {name_and_place(error)}"
+            raise ConfigurationError(problem) from None
         is_text = isinstance(signature, str) and is_encodable(signature)  # type: ignore[redundant-expr]  # anything may be returned
         if not (is_text and signature.strip()):
             kind = "an empty one" if is_text else type(signature).__name__
@@ -303,9 +301,8 @@ class Session:
         try:
             right = verify(request.operation, fields, signature)
         except Exception as error:  # noqa: BLE001  # the caller's code: its frames know the fields
-            raise ReplyUnreadableError(
-                f"the signer raised {type(error).__name__} at {_innermost(error)} over the reply"
-            ) from None
+            problem = f"the signer raised {name_and_place(error)} over the reply"
+            raise ReplyUnreadableError(problem) from None
         if not right:
             raise ReplyUnreadableError("the reply's signature is not right")
 
@@ -565,12 +562,6 @@ def _masked(request: Request[Any], signature: str, body: bytes) -> bytes:
         ):
             body = body.replace(written, MASK.encode())
     return body
-
-
-def _innermost(error: BaseException) -> str:
-    """Return the file and line where an exception was raised."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.filename}:{frame.lineno}"
 
 
 def _bare(error: GatewayError) -> GatewayError:

@@ -12,7 +12,6 @@ import os
 import re
 import ssl
 import tomllib
-import traceback
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
@@ -31,7 +30,7 @@ from cattrs import (
 
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError, GatewayError, JournalError
+from gateway_async.errors import ConfigurationError, GatewayError, JournalError, name_and_place
 from gateway_async.journal import Journal
 from gateway_async.journal.location import locate
 from gateway_async.settings import (
@@ -482,11 +481,10 @@ def _made(factory: object, secret: str) -> Any:
     except GatewayError:
         raise
     except Exception as error:  # noqa: BLE001  # whatever it raises, its text may hold the secret
-        place = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigurationError(
-            f"signer: factory: {factory!r} raised {type(error).__name__} in {place.filename}, line "
-            f'{place.lineno}; expected "module:function", which takes the secret and returns a '
-            "signer, in a module that is installed or in a directory of PYTHONPATH"
+            f"signer: factory: {factory!r} raised {name_and_place(error)}; expected "
+            '"module:function", which takes the secret and returns a signer, in a module that is '
+            "installed or in a directory of PYTHONPATH"
         ) from None
 
 

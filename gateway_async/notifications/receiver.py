@@ -14,7 +14,6 @@ import inspect
 import itertools
 import json
 import logging
-import traceback
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -27,6 +26,7 @@ from gateway_async.errors import (
     GatewayError,
     InvalidOrderError,
     NotificationError,
+    name_and_place,
 )
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.notifications.reading import Notification, parse, plain_fields
@@ -249,9 +249,7 @@ class NotificationReceiver:
             if inspect.isawaitable(right):
                 right = await right
         except Exception as error:  # noqa: BLE001  # the merchant's code: its frames know the signature
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            kind = type(error).__name__
-            _log.error("the verifier raised %s at %s:%d", kind, frame.filename, frame.lineno)
+            _log.error("the verifier raised %s", name_and_place(error))
             raise _HttpAnswer(500, "it could not be verified") from None
         if right is not True:
             raise _HttpAnswer(403, "it is not verified")
