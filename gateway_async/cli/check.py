@@ -114,7 +114,7 @@ async def check(
             if one.advice:
                 output(f"         -> {one.advice}")
     if write is not None:
-        with out_file(write, console.warn) as file:
+        with out_file(write) as file:
             file.write(write_config(settings))
         console.note(f"{write} is written: give it as --config {write}")
     return code

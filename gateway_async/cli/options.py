@@ -144,8 +144,7 @@ class Files(Config):
     Attributes:
         out: The CSV file for the results, in the order of the input; - for standard output.
             Only a dry run needs none.
-        report: The file for a report on the run, one page of HTML for a browser. Another file that
-            is there already, of either option, is kept under another name.
+        report: The file for a report on the run, one page of HTML for a browser.
         json: Print one JSON object at the end: counts, amounts, job, files and the next commands;
             it needs --out with a file.
     """

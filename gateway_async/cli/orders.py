@@ -5,12 +5,10 @@ Columns are the fields of orders and records; parts of objects have dots:
 """
 
 import contextlib
-import functools
 import hashlib
-import itertools
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,12 +19,13 @@ import orjson
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, columns_of
-from gateway_async.cli.settings import Settings, nearest
+from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import Problem, Row, Table, TableError, open_table
 from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
+from gateway_async.journal.codec import make_order
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import IS_LIST, MODEL, SensitiveText, currency_field
+from gateway_async.models.values import IS_LIST, MODEL, currency_field
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.report.report import Totals
 
@@ -40,11 +39,8 @@ DECISION_NOTE = "decision_note"
 """The result column with the note of the person who decided on an order."""
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
-_MAY_BE_DONE = ("succeeded", "unknown")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
-_SLIP = 0.9
-"""How alike a column is to a field that it is not, where it must be a slip of the pen."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
@@ -127,11 +123,13 @@ class OrderFile:
         self.operation = operation
         self._inputs = dict(input_columns(operation.order_class))
         self._columns = [
-            (name, name.split("."), currency_field(field), IS_LIST in field.metadata)
+            (name, name.split("."), currency_field(field) is not None, IS_LIST in field.metadata)
             for name, field in self._inputs.items()
             if name in table.header
         ]
-        self._may_be_outcomes = operation.takes_jobs and {IN_JOB, "status"} & {*table.header}
+        fields = attrs.fields(operation.order_class)
+        self._needed = [field.name for field in fields if field.default is attrs.NOTHING]
+        self._may_be_in_job = operation.takes_jobs and IN_JOB in table.header
         self.totals: Totals = Totals(dialect=dialect or Dialect())
         self.lines: array[int] = array("L")
         self._dialect = dialect
@@ -148,15 +146,11 @@ class OrderFile:
     @property
     def unread(self) -> str:
         """Names the columns that nothing is made of, and that no command wrote."""
-        named = ((repr(name), self._nearest(name)) for name in self._unknown)
-        return ", ".join(f"{name} ({hint})" if hint else name for name, hint in named)
+        return ", ".join(map(repr, self._unknown))
 
     @property
     def _unknown(self) -> list[str]:
         return [name for name in self.table.header if name not in {*self._inputs, *_WRITTEN}]
-
-    def _nearest(self, name: str, cutoff: float = 0.6) -> str:
-        return nearest(name, [one for one in self._inputs if one not in self.table.header], cutoff)
 
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
@@ -172,31 +166,30 @@ class OrderFile:
         Raises:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
-        tree, model = dict[str, Any](), self.operation.order_class
-        if self._may_be_outcomes:
-            _check_not_sent(row.cells)
+        tree = dict[str, Any]()
+        if self._may_be_in_job and (job := row.cells[IN_JOB].strip()):
+            advice = "only for another operation, take out the columns that the run added"
+            reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
+            raise _WrongCellError(IN_JOB, f"{reason}; {advice}")
         for column, (*parents, name), is_amount, is_list in self._columns:
-            if not (cell := row.cells[column]):
+            cell = row.cells[column]
+            if not cell.strip():
+                if column in self._needed:
+                    raise _WrongCellError(column, "empty")
                 continue
-            if "+" in cell and _CUT_OFF.fullmatch(cell):
-                reason = (
-                    "a number such as 2.02611E+21, whose last digits a spreadsheet cut off; write "
-                    "the file again with this column as text"
-                )
-                raise _WrongCellError(column, reason)
-            value: Any = _listed(column, cell) if is_list else cell
-            if is_amount:
-                if not _AMOUNT.fullmatch(cell):
-                    reason = f"{cell!r:.60} is no amount; write it like '12.50'"
-                    raise _WrongCellError(column, reason)
-                value = Decimal(cell)  # an order of such values is made faster
             branch = tree
             for parent in parents:
                 branch = branch.setdefault(parent, {})
-            branch[name] = value
+            branch[name] = _value_of(column, cell, is_amount=is_amount, is_list=is_list)
+        model = self.operation.order_class
         if model is OrderRef and "transaction_id" in tree:
             tree.pop("order_no", None)  # as a ledger is looked up
-        return _made(model, tree, "")
+        try:
+            return make_order(model, tree)
+        except InvalidOrderError as error:
+            raise _explained(error, model) from None
+        except TypeError as error:  # an object in a list has other fields
+            raise _WrongCellError(None, str(error)) from None
 
     def _problems(self) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
@@ -206,7 +199,7 @@ class OrderFile:
         for row in () if wrong else self.table.rows():
             self.lines.append(row.line)
             if row.problems:
-                yield from self._decimal_commas(row) or row.problems
+                yield from row.problems
                 continue
             try:
                 order = self.order_of(row)
@@ -218,57 +211,33 @@ class OrderFile:
             self.totals.add(moved_by(order))
             if takes_jobs:
                 self.hashes.append(hash(order))
-                digest = hashlib.sha256(orjson.dumps(_plain(order))).digest()
+                digest = hashlib.sha256(_canonical(order)).digest()
                 self._digests_sum += int.from_bytes(digest)
         if not self.lines and not wrong:
             yield Problem(1, None, "there is no row below it")
 
-    def _decimal_commas(self, row: Row) -> list[Problem]:
-        """Name the amounts whose comma may be why a row has more cells than columns."""
-        count, columns = len(row.texts), self.table.header
-        more = max(0, count - len(columns))
-        pairs = [
-            whole.isdigit() and len(part) == 2 and part.isdigit()  # noqa: PLR2004  # as in 12,50
-            for whole, part in itertools.pairwise(row.texts)
-        ]
-        amounts = {name for name, _, is_amount, _ in self._columns if is_amount}
-        found = [
-            name
-            for at, name in enumerate(columns)
-            if name in amounts and any(pairs[at : at + more])
-        ]
-        reason = (
-            f"{count} cells where the header has {len(columns)}: an amount with a comma is two "
-            "cells; write it like '12.50'"
-        )
-        return [Problem(row.line, " or ".join(found), reason)] if found else []
-
     def _column_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Name columns that must be there and are not, and those that must be a slip.
+        """Name columns that must be there and are not, and those that name a part wrongly.
 
         What they hold would not be sent: without its account, a payout may go elsewhere.
         """
         header = self.table.header
         for name in self._unknown:
             if "." in name or any(one.endswith(f".{name}") for one in self._inputs):
-                hint = self._nearest(name) or "such as beneficiary.bank_details.iban"
-                yield name, f"not known; a part has columns of its own: {hint}"
-            elif hint := self._nearest(name, _SLIP):
-                yield name, f"not known; {hint} Rename the column, or take it out"
+                advice = "a part has columns of its own, such as beneficiary.bank_details.iban"
+                yield name, f"not known; {advice}"
         there = f"there are: {', '.join(map(repr, header))}"
-        fields = attrs.fields(self.operation.order_class)
-        needed = [field.name for field in fields if field.default is attrs.NOTHING]
-        for name in needed:
+        for name in self._needed:
             if name not in header:
                 yield name, f"missing; {there}"
-        if not needed and not self._inputs.keys() & {*header}:
+        if not self._needed and not self._inputs.keys() & {*header}:
             yield None, f"no column is one of {', '.join(self._inputs)}; {there}"
 
     def _check(self, order: Any, dialect: Dialect) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
         operation = self.operation
         if error := check_order(operation, order, dialect):
-            raise _explained(error, type(order), "")
+            raise _explained(error, type(order))
         for amount, currency in operation.moved_fields:
             if getattr(order, amount) is not None and not getattr(order, currency):
                 raise _WrongCellError(currency, f"missing or empty, beside {amount}")
@@ -300,91 +269,37 @@ def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[Orde
         yield OrderFile(table, row, settings.dialect, repeats=repeats)
 
 
-def _check_not_sent(cells: Mapping[str, str]) -> None:
-    """Refuse the row of an outcome file that a job has, or that was done, or may have been."""
-    status, reason = cells.get("status", "").strip().lower(), ""
-    if job := cells.get(IN_JOB, "").strip():
-        reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
-    elif status in _MAY_BE_DONE and cells.keys() >= {*OUTCOME_COLUMNS}:
-        reason = f"{status} in the run that wrote this file: go on with the file of that run"
-    if reason:
-        advice = "only for another operation, take out the columns that the run added"
-        raise _WrongCellError(IN_JOB if job else "status", f"{reason}; {advice}")
+def _value_of(column: str, cell: str, *, is_amount: bool, is_list: bool) -> Any:
+    """Read a cell: as an amount, as a list of texts or of objects that is JSON, or as text."""
+    if "+" in cell and _CUT_OFF.fullmatch(cell):
+        reason = "a number whose last digits a spreadsheet cut off; write this column as text"
+        raise _WrongCellError(column, reason)
+    if is_amount:
+        if not _AMOUNT.fullmatch(cell):
+            raise _WrongCellError(column, f"{cell!r:.60} is no amount; write it like '12.50'")
+        return Decimal(cell)  # an order of such values is made faster
+    if not is_list:
+        return cell
+    with contextlib.suppress(orjson.JSONDecodeError):
+        if isinstance(found := orjson.loads(cell), list):
+            return found
+    raise _WrongCellError(column, 'expected a list, as JSON such as ["..."]')
 
 
-def _listed(column: str, cell: str) -> list[Any]:
-    """Read a list of texts, or of objects, that is JSON."""
-    try:
-        found = orjson.loads(cell)
-    except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, list):
-        raise _WrongCellError(column, 'expected a list, as JSON such as ["..."]')
-    return found
-
-
-def _made(model: type, tree: Mapping[str, Any], path: str) -> Any:
-    """Make an object of its fields, and first of all those that are objects."""
-    (parts, needed), given = _parts_of(model), dict[str, Any]()
-    for name, value in tree.items():
-        if name not in parts:
-            raise _WrongCellError(f"{path}{name}", f"not known; there are: {', '.join(parts)}")
-        given[name], part = value, parts[name]
-        if part and isinstance(value, Mapping):
-            given[name] = _made(part, value, f"{path}{name}.")
-        elif part and isinstance(value, list):
-            given[name] = [
-                _made(part, one, f"{path}{name}[{number}].") if isinstance(one, Mapping) else one
-                for number, one in enumerate(value)
-            ]
-    for name in needed:
-        if not str(given.get(name, "")).strip():
-            raise _WrongCellError(f"{path}{name}", "empty")
-    try:
-        return model(**given)
-    except InvalidOrderError as error:
-        raise _explained(error, model, path) from None
-
-
-@functools.cache
-def _parts_of(model: type) -> tuple[Mapping[str, type[Any] | None], Sequence[str]]:
-    """Return the fields of a model, with the model of each that is an object, and the needed."""
-    fields = attrs.fields(model)
-    needed = [field.name for field in fields if field.default is attrs.NOTHING]
-    return {field.name: field.metadata.get(MODEL) for field in fields}, needed
-
-
-def _explained(error: InvalidOrderError, model: type, path: str) -> _WrongCellError:
+def _explained(error: InvalidOrderError, model: type) -> _WrongCellError:
     """Turn the client's words about a field of an order into a column of the file and a reason."""
     text = str(error)
     for name in attrs.fields_dict(model):
         _, found, reason = text.partition(f").{name}: ")
         if found:
-            return _WrongCellError(f"{path}{name}", reason)
+            return _WrongCellError(name, reason)
     return _WrongCellError(None, text.partition("): ")[2] or text)
 
 
-def _plain(value: Any) -> Any:
-    """Return an order as JSON has it, whatever way its values were written.
+def _canonical(order: Any) -> bytes:
+    """Return an order as JSON, the same however its amounts were written.
 
     What is as by default is left out: a field that a later version adds changes no job's name.
     """
-    kind: type = type(value)
-    if kind is str:  # as most are
-        return value
-    if isinstance(value, SensitiveText):
-        return value.reveal()
-    if isinstance(value, Decimal):
-        return format(value.normalize(), "f")
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if defaults := _defaults_of(kind):
-        found = ((name, getattr(value, name), usual) for name, usual in defaults)
-        return {name: _plain(one) for name, one, usual in found if one != usual}
-    return str(value)
-
-
-@functools.cache
-def _defaults_of(kind: type) -> Sequence[tuple[str, object]]:
-    """Return the default of each field of a model; of no model, nothing."""
-    return [(one.name, one.default) for one in attrs.fields(kind)] if attrs.has(kind) else ()
+    fields = attrs.asdict(order, filter=lambda field, value: value != field.default)
+    return orjson.dumps(fields, default=lambda amount: format(amount.normalize(), "f"))

@@ -206,11 +206,11 @@ class Run:
         Args:
             work: Drives something, and writes its outcomes; a signal stops the driving alone.
         """
-        files, started, warn = self.given, datetime.now().astimezone(), self.console.warn
+        files, started = self.given, datetime.now().astimezone()
         with contextlib.ExitStack() as opened:
-            page = opened.enter_context(out_file(files.report, warn)) if files.report else None
+            page = opened.enter_context(out_file(files.report)) if files.report else None
             try:
-                with out_file(files.out or STDIO, warn) as out:
+                with out_file(files.out or STDIO) as out:
                     self.stop = Stop(self.console)
                     await work(out)
             except (OSError, GatewayError) as error:

@@ -8,10 +8,6 @@ place at the very end.
 
 import contextlib
 import csv
-import filecmp
-import io
-import itertools
-import os
 import secrets
 import shutil
 import sys
@@ -69,15 +65,11 @@ class TableError(Exception):
 
 
 class Row(NamedTuple):
-    """One row of a file: the line that it begins in, its cells by column, and what is wrong.
-
-    It may have more texts than there are columns.
-    """
+    """One row of a file: the line that it begins in, its cells by column, and what is wrong."""
 
     line: int
     cells: Mapping[str, str]
     problems: Sequence[Problem] = ()
-    texts: Sequence[str] = ()
 
 
 class Table:
@@ -113,10 +105,12 @@ class Table:
                         is_text = is_encodable(joined) and "\0" not in joined
                         is_right = is_text and len(cells) == len(header)
                         wrong = () if is_right else [*_problems(begins, header, cells)]
-                        yield Row(begins, dict(zip(header, cells, strict=False)), wrong, cells)
+                        yield Row(begins, dict(zip(header, cells, strict=False)), wrong)
                     else:
-                        if wrong := [*_header_problems(begins, cells)]:
-                            raise TableError(wrong)
+                        twice = [name for name, count in Counter(cells).items() if count > 1]
+                        if twice:
+                            reason = "more than one column has this name"
+                            raise TableError(Problem(begins, name, reason) for name in twice)
                         self.header = header = cells
             except csv.Error as error:
                 broken = Problem(line, None, f"not CSV from here on: {error}")
@@ -135,19 +129,6 @@ def _problems(line: int, header: list[str], cells: list[str]) -> Iterator[Proble
     for column, cell in zip(header, cells, strict=False):
         if not is_encodable(cell) or "\0" in cell:
             yield Problem(line, column, "is not UTF-8, or is no text; save the file as UTF-8")
-
-
-def _header_problems(line: int, header: list[str]) -> Iterator[Problem]:
-    """Yield why a header cannot be used."""
-    if "\0" in (text := "".join(header)) or not is_encodable(text):
-        reason = "is not UTF-8, or is no text; save the file as CSV in UTF-8"
-        yield Problem(line, None, reason)
-    if len(header) == 1 and (found := {";", "\t"} & {*text}):
-        yield Problem(line, None, f"columns are separated by {found.pop()!r}; expected commas")
-    for name, count in Counter(header).items():
-        if count > 1:
-            reason = f"more than one column has {'this' if name else 'no'} name"
-            yield Problem(line, name or None, reason)
 
 
 @contextlib.contextmanager
@@ -204,59 +185,38 @@ def csv_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, A
 
 
 @contextlib.contextmanager
-def out_file(path: Path, warn: Callable[[str], None]) -> Iterator[TextIO]:
-    """Begin a file that has no name; it gets its name if the block ends without an error.
+def out_file(path: Path) -> Iterator[TextIO]:
+    """Begin a file under another name; it gets its own if the block ends without an error.
 
-    So a kill leaves nothing behind. Only its owner may read it. A file that is there by then is
-    kept under another name, unless it is the same.
+    Only its owner may read it. A file that is there already is then replaced.
 
     Args:
         path: The file; `-` for standard output.
-        warn: Called with what a person should know.
 
     Raises:
         ConfigurationError: If it cannot be written.
         OSError: If it takes no more, or cannot be put in place.
     """
-    is_stdout = path == STDIO
-    if not is_stdout and path.exists() and not path.is_file():
-        raise ConfigurationError(f"{path} is no file; name one")
-    try:
-        raw = sys.stdout.buffer if is_stdout else tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115  # below
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     form: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
-    file = io.TextIOWrapper(raw, **form)
-    try:
-        yield file
-        file.flush()
-        if not is_stdout:
-            _put_in_place(_path_of(file), path, warn)
-    finally:
-        with contextlib.suppress(OSError):  # what a full disk takes no more of
-            (file.detach if is_stdout else file.close)()
-
-
-def _put_in_place(written: Path, path: Path, warn: Callable[[str], None]) -> None:
-    """Copy what was written to beside its place, and then move it there."""
-    if path.is_file() and filecmp.cmp(written, path, shallow=False):
+    if path == STDIO:
+        stdout: Any = sys.stdout
+        stdout.reconfigure(**form)
+        yield stdout
+        stdout.flush()
         return
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{path} is no file; name one")
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         beside.touch(mode=0o600, exist_ok=False)
-        shutil.copyfile(written, beside)
-        with beside.open("rb") as copy:
-            os.fsync(copy.fileno())
-        if path.is_file():
-            others = (path.with_name(f"{path.name}.{number}") for number in itertools.count(1))
-            other = next(name for name in others if not name.exists())
-            path.rename(other)
-            warn(f"{path} was there already; it is now {other}")
-        beside.replace(path)
     except OSError as error:
-        rest = f"; what there is of it is {beside}" if beside.exists() else ""
-        problem = f"{path} cannot be put in place ({error.strerror}){rest}"
-        raise OSError(error.errno, problem) from None
+        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        with beside.open("w", **form) as file:
+            yield file
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _path_of(file: IO[Any]) -> Path:

@@ -100,7 +100,6 @@ async def sandbox(
     orders_csv: Path | None = None,
     latency: timedelta = timedelta(),
     drop_reply: NormFloat = 0.0,
-    console: options.Shown,
 ) -> None:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
 
@@ -114,7 +113,7 @@ async def sandbox(
         orders: How many orders it has from the start.
         orders_status: Captured orders can be refunded; authorised ones captured or cancelled.
         orders_csv: The CSV file to write them to; captured ones get a refund_amount, a quarter of
-            the amount. A file of that name is renamed first.
+            the amount.
         latency: How long each request waits before it is carried out, such as 0.05s.
         drop_reply: Probability: carry out, and close the connection without a reply.
     """
@@ -128,7 +127,7 @@ async def sandbox(
                 signal.signal(number, lambda *_: loop.call_soon_threadsafe(ended.set))
             seeded, config = made.seed(orders, status=orders_status), Path(folder, "config.toml")
             if orders_csv is not None:
-                with out_file(orders_csv, console.warn) as file:
+                with out_file(orders_csv) as file:
                     amounts = ["refund_amount"] if orders_status == "captured" else []
                     write = csv_writer(file, [*_COLUMNS, *amounts])
                     for one in seeded:
@@ -136,7 +135,7 @@ async def sandbox(
                         write({**row, "refund_amount": (one.amount / 4).quantize(one.amount)})
             journal = f"sqlite:///{config.with_name('journal.db').absolute()}"  # for its jobs alone
             settings = Settings(journal=journal, dialect=made.dialect)
-            with out_file(config, console.warn) as file:
+            with out_file(config) as file:
                 file.write(write_config(settings))
             names = ("base_url", "merchant_id", "account_id", "secret")
             variables = {VARIABLES[name]: getattr(made, name) for name in names}

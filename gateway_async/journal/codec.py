@@ -88,7 +88,7 @@ class OrderCodec:
             return orders
         try:
             return [
-                _made(self.operation.order_class, dict(zip(columns, values, strict=True)))
+                make_order(self.operation.order_class, dict(zip(columns, values, strict=True)))
                 for values in zip(*columns.values(), strict=True)
             ]
         except (InvalidOrderError, TypeError) as error:  # refused, or with other fields
@@ -108,7 +108,7 @@ def _stored(value: object) -> object:
     return {name: part for name, part in given if part is not None}
 
 
-def _made(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401  # of the model
+def make_order(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401  # of the model
     """Make an order, or an object inside one, of its stored fields.
 
     Raises:
@@ -118,9 +118,9 @@ def _made(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401  # o
     for name, inner in _models_in(model).items():  # type: ignore[arg-type]  # classes can be hashed
         part = values.get(name)
         if isinstance(part, list):
-            values[name] = [_made(inner, each) for each in part]
+            values[name] = [make_order(inner, each) for each in part]
         elif part is not None:
-            values[name] = _made(inner, part)
+            values[name] = make_order(inner, part)
     return model(**values)
 
 

@@ -111,36 +111,21 @@ def test_a_bad_cell_is_named_by_line_and_column(row: str, column: str, reason: s
 
 
 REVIEW = "transaction_id,order_no,currency,amount"
-OUTCOME = f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,Unknown ,,"
 UNUSABLE: list[tuple[str | bytes, str]] = [
     *((nothing, "line 1: the file is empty") for nothing in (b"", b"\xef\xbb\xbf", b" \r\n\n")),
     (HEADER, "line 1: there is no row below it"),
     (f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "column amount: more than one column has"),
-    (f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has no name"),
+    (f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has this name"),
     (rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
     (rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
     ("amount,refund_amount,transaction_id,order_no,currency\n1,50,9,12", "line 2: 4 cells where"),
-    *(
-        (rows(f"T1,O1,EUR,{cells},late"), f"line 2, column {columns}: {count} cells where the")
-        for cells, columns, count in (
-            ("9,00,1", "amount", 7),
-            ("9.00,1,50", "refund_amount", 7),
-            ("9,00,1,50", "amount or refund_amount", 8),
-        )
-    ),
-    (rows("T1,O1,EUR,9,00,1,late"), "an amount with a comma is two cells; write it like '12.50'"),
-    (f"{REVIEW},refund_amount,refund_reson\nT1,O1,EUR,1,1,x", "refund_reson: not known; did you"),
-    (f"{REVIEW},refund_amount,Refund Reason\nT1,O1,EUR,1,1,x", "did you mean refund_reason? Ren"),
     (rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
     (rows("T1,Ö1,EUR,1,1,").encode("latin-1"), "line 2, column order_no: is not UTF-8"),
-    (rows().replace(",", ";"), "line 1: columns are separated by ';'; expected commas"),
-    (rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     (rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: is not UTF-8, or is no text"),
     (rows(f"T1,O1,EUR,1,1,{'x' * 131_073}"), "line 2: not CSV from here on: field larger than"),
     (rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
     (rows('T1,O1,EUR,1,1,"a"b'), "line 2: not CSV from here on"),
     (f"{HEADER},in_job\nT1,O1,EUR,1,1,,night", "line 2, column in_job: "),
-    (OUTCOME, "line 2, column status: unknown in the run that wrote this file"),
 ]
 ONE_OF_TWO = "line 2: give order_no or transaction_id, one of the two"
 
@@ -167,25 +152,20 @@ def test_a_file_that_cannot_be_used(command: str, body: str | bytes, expected: s
 
 def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
     found = problems("transaction_id,order_no,curency\nT1,O1,EUR")
+    semicolons = problems(rows().replace(",", ";"))
+    assert "; there are: 'transaction_id;order_no;" in semicolons[0]
     names = ("currency", "amount", "refund_amount")
     there = "; there are: 'transaction_id', 'order_no', 'curency'"
-    assert found[0].startswith("line 1, column curency: not known; did you mean currency?")
-    assert found[1:] == [f"line 1, column {name}: missing{there}" for name in names]
+    assert found == [f"line 1, column {name}: missing{there}" for name in names]
 
 
 def test_columns_that_are_not_read_are_named() -> None:
     assert read(f"{HEADER},note,in_job\nT1,O1,EUR,1,1,,late,").unread == "'note'"
-    assert read(f"{HEADER},Status\nT1,O1,EUR,1,1,,shipped").unread == "'Status'"
-    body = f"{REVIEW},refund_amount,reason,hue\nT1,O1,EUR,1,1,late,red"
-    assert read(body).unread == "'reason' (did you mean refund_reason?), 'hue'"
+    assert read(f"{REVIEW},refund_amount,reason,hue\nT1,O1,EUR,1,1,,").unread == "'reason', 'hue'"
 
 
 def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
     assert [*read(f"{HEADER},status,in_job\nT1,O1,EUR,1,1,,not_sent,").orders()]
-    for status in ("declined", "not_sent", "absent"):
-        assert [*read(f"{HEADER},status,code,error\nT1,O1,EUR,1,1,,{status},,").orders()]
-    assert [*read(f"{HEADER},status,code\nT1,O1,EUR,1,1,,succeeded,").orders()]  # a merchant's own
-    assert [*read("order_no,status,code,error\nO1,succeeded,,", "query").orders()]
     looked_up = read("order_no,transaction_id\nO1,\n,T2", "query").orders()
     assert [*looked_up] == [OrderRef(order_no="O1"), OrderRef(transaction_id="T2")]
     both = read("order_no,transaction_id\nO1,T1", "query").orders()
@@ -252,19 +232,15 @@ def test_nested_parts_are_dotted_columns_and_lists_json() -> None:
         ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount: 1.001"),
         ({"payment_date": "20.11.2026"}, "payment_date: '20.11.2026' is not a date"),
         ({"beneficiary.person_documents": "x"}, "person_documents: expected a list, as JSON"),
-        ({"beneficiary.person_documents": '[{"size": 1}]'}, "person_documents[0].size: not known"),
-        ({"beneficiary.person_documents": "[1]"}, "person_documents: expected an iterable of"),
-        ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number such"),
+        ({"beneficiary.person_documents": '[{"size": 1}]'}, "unexpected keyword argument 'size'"),
+        ({"beneficiary.person_documents": "[1]"}, "must be a mapping, not int"),
+        ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number whose last digits"),
         ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
-        (
-            {"status": "succeeded", "code": "", "error": ""},
-            "column status: succeeded in the run that wrote this file",
-        ),
     ],
 )
 def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, str], words: str) -> None:
     (found,) = problems(csv_of(payout(1), payout(2, **fields)), "payout")
-    assert found.startswith("line 3, ")
+    assert found.startswith("line 3")
     assert words in found
     assert ACCOUNT not in found
 
@@ -305,7 +281,7 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
 
 
 def written(path: Path, found: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    with out_file(path, print) as file:
+    with out_file(path) as file:
         write = csv_writer(file, columns)
         for row in found:
             write(row)
@@ -330,28 +306,26 @@ def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str, tmp_path: Path) -> 
     assert found.cells == {**row, "error": text.replace("\0", "\ufffd")}  # a NUL would be refused
 
 
-def put(path: Path, text: str, warnings: list[str]) -> None:
-    with out_file(path, warnings.append) as out:
+def put(path: Path, text: str) -> None:
+    with out_file(path) as out:
         out.write(f"{text}\n")
 
 
-def test_a_file_is_put_in_place_whole_and_over_nothing(tmp_path: Path) -> None:
-    path, warnings = tmp_path / "out.csv", list[str]()
-    for text in ("one", "two", "three", "three"):  # the last of which changes nothing
-        put(path, text, warnings)
+def test_a_file_is_put_in_place_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    for text in ("one", "two"):
+        put(path, text)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    there = {"out.csv": "three\n", "out.csv.1": "one\n", "out.csv.2": "two\n"}
-    assert warnings[0] == f"{path} was there already; it is now {path}.1"
 
     def end(error: BaseException) -> None:
-        with out_file(path, print) as out:
+        with out_file(path) as out:
             out.write("order_no\n")
             raise error
 
     for error in (OSError(28, "No space left on device"), KeyboardInterrupt()):
         with pytest.raises(type(error)):
             end(error)
-    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == there
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"out.csv": "two\n"}
     for place in (tmp_path, Path(os.devnull)):
         with pytest.raises(ConfigurationError, match="is no file"):
-            put(place, "order_no", [])
+            put(place, "order_no")

@@ -46,7 +46,6 @@ async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell:
         again = await shell(f"refund {name} --out out.csv {KEPT}")
         assert "is done: 120 succeeded; nothing is sent" in again.stderr
         assert shell.statuses() == {"succeeded": 120}
-    assert {"out.csv.1"} <= {*names(shell.folder)}
     assert sandbox.requests.total() == requests
     assert shell.effects() == {1}
 
@@ -271,7 +270,8 @@ async def test_the_same_line_goes_on_after_a_kill(shell: Shell) -> None:
         process, ended = await shell.under_way(f"{line} --chunk-size 10 --concurrency 3", more)
         process.send_signal(signal.SIGKILL)
         await ended
-        assert {*names(shell.folder)} <= {"config.toml", "orders.csv", *journal}
+        left = [name for name in names(shell.folder) if not name.startswith(".out.csv.")]
+        assert {*left} <= {"config.toml", "orders.csv", *journal}
         # The next run waits for the dead process's lease, which has little left.
         tables.end_leases_in(1)
     stderr = (await shell(line, None)).stderr
