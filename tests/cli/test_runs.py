@@ -224,6 +224,18 @@ async def test_a_signal_that_the_starter_ignores_stops_nothing(
     assert shell.statuses() == {"succeeded": 20}
 
 
+def exit_code_of(*arguments: str) -> object:
+    """Run a command in this process, which goes on to take signals."""
+    taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises((SystemExit, KeyboardInterrupt)) as ended:
+            main(arguments)
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)
+    return getattr(ended.value, "code", ended.value)
+
+
 def test_a_command_that_has_a_defect_or_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,15 +243,11 @@ def test_a_command_that_has_a_defect_or_cannot_be_loaded(
         raise RuntimeError("a defect")
 
     monkeypatch.setattr("gateway_async.cli.app.run", fail)
-    with pytest.raises(SystemExit) as ended:
-        main(["refund"])
-    assert ended.value.code == 3  # 1 would say that orders were declined
+    assert exit_code_of("refund") == 3  # 1 would say that orders were declined
     assert capsys.readouterr().err.endswith("RuntimeError: a defect\n")
     monkeypatch.delitem(sys.modules, "gateway_async.cli.app")
     monkeypatch.setitem(sys.modules, "cyclopts", None)
-    with pytest.raises(SystemExit) as ended:
-        main(["refund"])
-    assert ended.value.code == 2
+    assert exit_code_of("refund") == 2
     told = "the command line needs cyclopts: pip install 'gateway-async[cli]'\n"
     assert capsys.readouterr().err == f"gateway-async: {told}"
 
@@ -254,10 +262,14 @@ def test_a_command_that_is_stopped_before_it_sends(
     for name in ("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"):
         monkeypatch.setenv(f"GATEWAY_{name}", "http://127.0.0.1:1")
     monkeypatch.setattr(f"gateway_async.cli.{place}", stop)
-    with pytest.raises(SystemExit) as ended:
-        main(["refund", "orders.csv", "--yes", "--out", "out.csv"])
-    assert ended.value.code == 2
+    assert exit_code_of("refund", "orders.csv", "--yes", "--out", "out.csv") == 2
     assert capsys.readouterr().err == "gateway-async: stopped before anything was sent\n"
+
+
+def test_a_signal_after_the_end_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway_async.cli.app.run", lambda _: 1)
+    monkeypatch.setattr(sys.stdout, "flush", lambda: signal.raise_signal(signal.SIGINT))
+    assert exit_code_of("refund") == 1
 
 
 # Streams that are closed or full
