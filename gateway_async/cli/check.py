@@ -21,18 +21,11 @@ import attrs
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, output, print_json
-from gateway_async.cli.settings import Settings, default_journal, to_toml
-from gateway_async.cli.tables import out_file, to_text
+from gateway_async.cli.settings import Settings, to_toml
+from gateway_async.cli.tables import to_text
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
-from gateway_async.errors import (
-    CertificateError,
-    ConfigurationError,
-    GatewayError,
-    JournalError,
-    NotSentError,
-)
-from gateway_async.journal.location import locate
+from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
@@ -64,8 +57,7 @@ _SHOWN = (
 _OWN = "registered address"
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
-_SECOND = timedelta(seconds=1)
-_CLOCK_TOLERANCE = 30 * _SECOND
+_CLOCK_TOLERANCE = timedelta(seconds=30)
 _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 # The command
@@ -77,7 +69,7 @@ async def check(
     transaction_id: str | None = None,
     write: Path | None = None,
     json: bool = False,
-    given: options.Journaled = options.Journaled(),
+    given: options.Gateway = options.Gateway(),
     console: options.Shown,
 ) -> int:
     """Look whether the gateway can be reached and is understood. It never moves money.
@@ -85,7 +77,7 @@ async def check(
     Example: `gateway-async check --order-no A-1 --write config.toml`
 
     It makes both look-ups, and prints what it saw and what to do: address, TLS, proxy, reply, time,
-    signature, credentials, registered address, journal.
+    signature, credentials, registered address.
 
     Exit codes: 0, all works; 1, something was refused, or does not fit the settings; 2, the
     command or a setting is wrong; 3, no reply came that can be read.
@@ -94,8 +86,8 @@ async def check(
         order_no: An order that the gateway knows: shows how it and its refunds look, and which
             fields of the dialect do not fit.
         transaction_id: The same, by the gateway's identifier.
-        write: The file for a config.toml in which each open question of the interface stands with
-            its default; only you can read it. One that is there already is kept under another name.
+        write: The new file for a config.toml in which each open question of the interface stands
+            with its default.
         json: Print one JSON object: exit_code and findings.
     """
     settings = given.settings()
@@ -114,9 +106,12 @@ async def check(
             if one.advice:
                 output(f"         -> {one.advice}")
     if write is not None:
-        with out_file(write) as file:
-            file.write(write_config(settings))
-        console.note(f"{write} is written: give it as --config {write}")
+        try:
+            with write.open("x", encoding="utf-8") as file:
+                file.write(write_config(settings))
+        except OSError as error:
+            raise ConfigurationError(f"cannot write {write}: {error.strerror}") from None
+        console.note(f"{write} has the open questions, for your config.toml")
     return code
 
 
@@ -149,17 +144,13 @@ class Answer:
     Attributes:
         http_status: Its HTTP status; None where no reply came.
         ahead: How far its `Date` is ahead of this machine's clock; None without one.
-        within: How far off that may be: by half the time that the reply took, and half a second.
         is_json: Whether its body is a JSON object.
-        is_for_others: Whether it names another merchant or account.
         error: Why it does not count as answered; None if it does.
     """
 
     http_status: int | None = None
     ahead: timedelta | None = None
-    within: timedelta = timedelta()
     is_json: bool = False
-    is_for_others: bool = False
     error: GatewayError | None = None
 
     @property
@@ -190,22 +181,8 @@ async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef
                 found.setdefault(check, Finding(check, status, seen, advice))
         for ref, name in product(refs, _LOOK_UPS) if query.error is None else ():
             (outcome,) = await client.batch(name, [ref])
-            now = datetime.now(UTC) + (query.ahead or timedelta())
-            orders += describe_order(name, outcome, settings.dialect, now)
-    return [*found.values(), await _look_at_journal(settings), *orders]
-
-
-async def _look_at_journal(settings: Settings) -> Finding:
-    """Open the journal; a file that is not there is not made."""
-    file = settings.journal_file
-    try:
-        journal = settings.open_journal()
-        if file is not None and not file.exists():
-            return Finding("journal", OK, f"{settings.place} is made with the first job")
-        async with journal:
-            return Finding("journal", OK, f"{settings.place} was opened")
-    except (JournalError, ConfigurationError) as error:
-        return Finding("journal", WRONG, str(error), _ADVICE["journal"][WRONG])
+            orders += describe_order(name, outcome, settings.dialect)
+    return [*found.values(), *orders]
 
 
 async def _ask(name: str, client: GatewayClient) -> Answer:
@@ -216,15 +193,12 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
     message, seconds = session.compose(request), session.timeouts.total_seconds
     try:
         response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
-        took = datetime.now(UTC) - started
-        answer.http_status, answer.within = response.status, (took + _SECOND) / 2
+        answer.http_status, took = response.status, datetime.now(UTC) - started
         with contextlib.suppress(ValueError):  # in UTC even where it does not name it
-            moment = parsedate_to_datetime(response.headers.get("Date", "")) + _SECOND / 2
+            moment = parsedate_to_datetime(response.headers.get("Date", ""))
             answer.ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - (started + took / 2)
-        fields = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
-        answer.is_json = answer.is_for_others = True
-        session.check_owner(fields)
-        answer.is_for_others = False
+        decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
+        answer.is_json = True
         session.decode(request, response, message.signature)
     except GatewayError as error:
         answer.error = error
@@ -263,14 +237,11 @@ def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
     yield "reply", is_json, OK, f"{seen} with JSON"
     yield "reply", True, WRONG if query.is_refused else UNKNOWN, f"{seen}: {query.error}"
     timed = query if query.ahead is not None else refunds
-    off = abs(timed.ahead or timedelta())
-    side = "ahead of" if timed.ahead == off else "behind"
-    least, most = (off - timed.within) // _SECOND, -(-(off + timed.within) // _SECOND)
+    ahead = timed.ahead or timedelta()
     yield "time", timed.ahead is None, SKIPPED, "no reply with a Date header came"
-    is_right = least * _SECOND <= _CLOCK_TOLERANCE
-    yield "time", is_right, OK, f"the clocks are at most {most:,} s apart"
-    apart = f"the gateway's clock is at least {least:,} s {side} this machine's"
-    yield "time", True, WRONG, apart
+    is_right = abs(ahead) <= _CLOCK_TOLERANCE
+    seen = f"the gateway's clock is {ahead.total_seconds():+,.0f} s off this machine's"
+    yield "time", True, OK if is_right else WRONG, seen
 
 
 def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> Iterator[_Row]:
@@ -282,14 +253,11 @@ def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> 
     for check in ("signature", "credentials"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
     yield "signature", is_accepted, OK, accepted
-    yield "signature", query.is_for_others, SKIPPED, refusal
     yield "signature", True, WRONG, refusal
     yield "credentials", is_accepted, OK, f"{who}: accepted"
-    yield "credentials", query.is_for_others, WRONG, f"{who}: {refusal}"
     yield "credentials", True, ASK, f"{who}: refused together with the signature"
     both = "both look-ups are refused, as they are with a wrong signature too"
     yield _OWN, query.error is None, OK, f"{_QUERY} is answered"
-    yield _OWN, query.is_for_others, SKIPPED, refusal
     yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"
     yield _OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
     yield _OWN, True, ASK, both
@@ -299,7 +267,7 @@ def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> 
 
 
 def describe_order(
-    operation: str, outcome: Outcome[Any, Any], dialect: Dialect, now: datetime
+    operation: str, outcome: Outcome[Any, Any], dialect: Dialect
 ) -> Iterator[Finding]:
     """Find how the gateway describes one order, and whether the dialect fits that.
 
@@ -307,7 +275,6 @@ def describe_order(
         operation: `query` or `search_refunds`.
         outcome: The outcome of the look-up.
         dialect: The dialect.
-        now: The time in UTC, by the gateway's clock if that is known.
     """
     named = [f"{k} {v!r}" for k, v in attrs.asdict(outcome.order).items() if v is not None]
     check, records = f"{operation} of {' '.join(named)}", tuple(outcome.record or ())
@@ -321,7 +288,7 @@ def describe_order(
         yield Finding(check, UNKNOWN, seen, advice["unknown"])
     for record in records:
         yield Finding(check, OK, _shown(record))
-    for status, seen, field in dict.fromkeys(_misfits(records, dialect, now)):
+    for status, seen, field in dict.fromkeys(_misfits(records, dialect)):
         question = QUESTIONS["dialect"].get(field, "")
         yield Finding(check, status, seen, question, (field,))
     if unread := ", ".join(sorted({name for record in records for name in record.unreadable})):
@@ -346,13 +313,12 @@ _STATUS_FIELDS = (
 """Of records: a status, what an unlisted value comes to, the dialect's field for it, and others."""
 
 
-def _misfits(
-    records: tuple[Any, ...], dialect: Dialect, now: datetime
-) -> Iterator[tuple[str, str, str]]:
+def _misfits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, str, str]]:
     """Compare records with the dialect; give status, what was seen, and the field."""
     for name, status, field, others in _STATUS_FIELDS:
         known = {value for one in (field, *others) for value in getattr(dialect, one)}
-        for value in sorted(_values(records, name) - known):
+        found = {value for one in records if (value := getattr(one, name, None))}
+        for value in sorted(found - known):
             yield status, f"{name} {value!r} has no meaning in Dialect.{field}", field
     for record, name in product(records, ("amount", "refund_amount")):
         amount, currency = getattr(record, name, None), record.currency or ""
@@ -362,63 +328,20 @@ def _misfits(
                 seen = f"{name} {amount} {currency} has {places} decimal places"
                 status = WRONG if places > ours else ASK
                 yield status, f"{seen}, and requests are written with {ours}", "currency_places"
-    latest = now + timedelta(hours=dialect.utc_offset_hours) + _CLOCK_TOLERANCE
-    for name in ("transaction_date", "refund_date"):
-        for value in _values(records, name):
-            if value.replace(tzinfo=None) > latest.replace(tzinfo=None):
-                seen = f"{name} {value:%Y-%m-%d %H:%M:%S} lies in the future by utc_offset_hours"
-                yield WRONG, seen, "utc_offset_hours"
-
-
-def _values(records: tuple[Any, ...], name: str) -> set[Any]:
-    """Return the values that records have of a field."""
-    return {value for one in records if (value := getattr(one, name, None)) not in (None, "")}
 
 
 # The file
 
 
 def write_config(settings: Settings) -> str:
-    """Write settings as a TOML file: open questions are comments, with their default.
-
-    No secret is in it, and neither is a URL that may hold a password.
-    """
-    usual = Settings(signer=_fields_of(HmacSigner("-")))
-    single, tables = list[str](), list[str]()
-    for name in attrs.fields_dict(Settings):
-        value, default = getattr(settings, name), getattr(usual, name)
-        if attrs.has(type(default)) or isinstance(default, Mapping):
-            tables += _table(name, _fields_of(value), _fields_of(default))
-        elif name == "journal":
-            single += _named_journal(value)
-        elif value != default and not (name == "proxy" and "@" in value):
-            single.append(f"{name} = {to_toml(value)}")
-    if settings.secret_file is None and settings.keyring is None:
-        single.append(_TEXTS["config"]["secret"])
-    return "\n".join([_TEXTS["config"]["head"], *single, "", _TEXTS["config"]["rate"], *tables])
-
-
-def _named_journal(url: str) -> list[str]:
-    """Write the journal, unless it is the usual one; of a URL with a password, what to do."""
-    if url in {"", default_journal(os.environ)}:
-        return []
-    journal = locate(url)
-    if journal.shown != url:
-        return [_TEXTS["config"]["journal"]]
-    return [f"journal = {to_toml(journal.absolute_url)}"]
-
-
-def _table(table: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
-    """Write a table of settings: those that are not as by default, and each open question."""
-    own = {name: value for name, value in values.items() if value != defaults.get(name)}
-    questions = {} if "factory" in own else QUESTIONS.get(table, {})  # it answers for all
-    lines = [f"{name} = {to_toml(one)}" for name, one in own.items() if name not in questions]
-    for name, question in questions.items():
-        line = f"{name} = {to_toml(own.get(name, defaults[name]))}"
-        lines += [f"# {question}", line if name in own else f"# {line}"]
-    return [f"[{table}]", *lines, ""] if lines else []
-
-
-def _fields_of(table: Any) -> Mapping[str, Any]:
-    """Return the fields of a table of settings."""
-    return table if isinstance(table, Mapping) else attrs.asdict(table, recurse=False)
+    """Write the open questions as TOML, each with what counts now: a default as a comment."""
+    lines = [_TEXTS["config"]["head"]]
+    for table, questions in QUESTIONS.items():
+        own = getattr(settings, table)
+        usual = HmacSigner("-") if isinstance(own, Mapping) else type(own)()
+        lines += ["", f"[{table}]"]
+        for name, question in questions.items():
+            value = default = getattr(usual, name)
+            value = own.get(name, default) if isinstance(own, Mapping) else getattr(own, name)
+            lines += [f"# {question}", f"{'# ' * (value == default)}{name} = {to_toml(value)}"]
+    return "\n".join([*lines, ""])

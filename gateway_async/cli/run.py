@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.cli.console import Console, Exit, print_json, progress, summary
-from gateway_async.cli.options import Files, Journaled
+from gateway_async.cli.options import Files, Gateway, Journaled
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
@@ -313,7 +313,7 @@ class Run:
         )
         has_run = self.left is not None and not self.stop.count
         is_stuck = has_run and 0 < new == sum(self.states.values())
-        check = line("check", taken=Journaled)
+        check = line("check", taken=Gateway)
         advice = (
             (is_stuck, "no order was sent; find out why with", check),
             (is_open, rest, go_on),

@@ -12,7 +12,8 @@ import os
 import re
 import ssl
 import tomllib
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+import traceback
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,17 +21,11 @@ from typing import Any, TypeVar
 
 import attrs
 from aiolimiter import AsyncLimiter
-from cattrs import (
-    BaseValidationError,
-    ClassValidationError,
-    Converter,
-    ForbiddenExtraKeysError,
-    transform_error,
-)
+from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
 
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
-from gateway_async.errors import ConfigurationError, GatewayError, JournalError, name_and_place
+from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.location import locate
 from gateway_async.settings import (
@@ -42,6 +37,7 @@ from gateway_async.settings import (
     Timeouts,
     check,
     checked_base_url,
+    expect,
     is_duration,
 )
 from gateway_async.signing import Credentials, HmacSigner
@@ -112,7 +108,7 @@ class Reconcile:
         refund_statuses: By `refund_status`, whether such a refund gave money back.
     """
 
-    states: Mapping[str, str | list[str]] | None = None
+    states: Mapping[str, Any] | None = None
     refund_statuses: Mapping[str, bool] | None = None
 
 
@@ -144,7 +140,9 @@ class Settings(Network):
     policy: BatchPolicy = attrs.field(factory=BatchPolicy)
     recovery: RecoveryPolicy = attrs.field(factory=RecoveryPolicy)
     dialect: Dialect = attrs.field(factory=Dialect)
-    signer: Mapping[str, Any] = attrs.field(factory=dict)
+    signer: Mapping[str, Any] = attrs.field(
+        factory=dict, validator=lambda _, field, value: expect(field.name, value, Mapping)
+    )
     reconcile: Reconcile = attrs.field(factory=Reconcile)
 
     @property
@@ -237,10 +235,6 @@ class Settings(Network):
             if self.journal == default_journal(os.environ):
                 with contextlib.suppress(OSError):  # then it is not there
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not os.access(path.parent, os.W_OK | os.X_OK):
-                raise JournalError(
-                    f"no journal can be made at {path}: its folder is not there, or not writable"
-                )
         url = locate(self.journal).absolute_url
         return Journal.open(url, lease_seconds=self.journal_lease_seconds)
 
@@ -254,25 +248,22 @@ class Settings(Network):
             ConfigurationError: If address, merchant, account or secret are missing or wrong.
         """
         secret = environment.get(VARIABLES["secret"], "").rstrip("\r\n")
-        merchant_id, account_id = self.merchant_id, self.account_id
         missing = [
-            f"  {VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML "
-            "file)"
+            f"{VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML file)"
             for name, text in _WHO.items()
             if getattr(self, name) is None
         ]
         if not (self.secret_file or self.keyring or secret.strip()):
             missing.append(
-                f"  the secret that requests are signed with: put it into {_ALLOWED_PLACES}"
+                f"the secret that requests are signed with: put it into {_ALLOWED_PLACES}"
             )
-        if missing or merchant_id is None or account_id is None:
-            raise ConfigurationError("these settings are missing:\n" + "\n".join(missing))
+        if missing:
+            raise ConfigurationError("\n  ".join(["these settings are missing:", *missing]))
+        merchant_id, account_id = str(self.merchant_id), str(self.account_id)
         if self.secret_file is not None:
             secret = _secret_of_file(self.secret_file)
         elif self.keyring is not None:
             secret = _secret_of_keyring(self.keyring, f"{merchant_id}/{account_id}")
-        if not secret.strip():
-            raise ConfigurationError("the secret that requests are signed with is empty")
         if "factory" in self.signer:
             signer = _made(self.signer["factory"], secret)
         else:
@@ -338,8 +329,7 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not path:
             return {}
-        named = "" if option else ", which GATEWAY_CONFIG names" * bool(path)
-        raise ConfigurationError(f"cannot read {chosen}{named}: {error.strerror}") from None
+        raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
     except ValueError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
     if "secret" in _structured(document, Settings, str(chosen)).signer:
@@ -368,54 +358,15 @@ def _structured(document: Mapping[str, Any], kind: type[T], source: str) -> T:
 
 @functools.cache
 def _converter() -> Converter:
-    """Return what makes classes of tables; it converts no value, which might hide a mistake."""
+    """Return what makes classes of tables; they check their values themselves."""
     converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
+    for kind in (str, int, float):
+        converter.register_structure_hook(kind, lambda value, _: value)
     converter.register_structure_hook(bool, lambda value, _: _flag(value))
-    for kind, accepted, expected in (
-        (Path, str | Path, "a text"),
-        (str, str, "a text"),
-        (int, int, "a whole number"),
-        (float, int | float, "a number"),
-    ):
-        converter.register_structure_hook(
-            kind, lambda value, kind, a=accepted, e=expected: kind(_only(a, e, value))
-        )
     converter.register_structure_hook(  # TOML has no None
-        float | None, lambda value, _: None if value is False else converter.structure(value, float)
+        float | None, lambda value, _: None if value is False else value
     )
-    converter.register_structure_hook(
-        str | list[str],
-        lambda value, _: converter.structure(value, list[str] if isinstance(value, list) else str),
-    )
-
-    @converter.register_structure_hook_factory(attrs.has)
-    def of_table(kind: type[Any]) -> Callable[[Any, Any], Any]:
-        make = converter.gen_structure_attrs_fromdict(kind)
-        needed = [field.name for field in attrs.fields(kind) if field.default is attrs.NOTHING]
-
-        def of_fields(value: Any, _: object) -> Any:
-            table, errors = _only(Mapping, "a table", value), list[Exception]()
-            always = {name: table[name] for name in needed if name in table}
-            try:
-                return make(table, kind)
-            except ClassValidationError as error:  # a class names its first wrong value alone
-                for name in table:
-                    try:
-                        make({**always, name: table[name]}, kind)
-                    except ClassValidationError as wrong:
-                        errors += wrong.exceptions
-                raise ClassValidationError("", errors or error.exceptions, kind) from None
-
-        return of_fields
-
     return converter
-
-
-def _only(kind: Any, expected: str, value: Any) -> Any:
-    """Return a value of a class; the error does not show it: it may be a misplaced secret."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ConfigurationError(f"expected {expected}, got {type(value).__name__}")
-    return value
 
 
 def _flag(value: Any) -> bool:
@@ -428,8 +379,8 @@ def _flag(value: Any) -> bool:
 
 def _described(error: BaseException, _: object) -> str:
     """Say what is wrong; beside a name that is not known, the nearest that is."""
-    if isinstance(error, AttributeError):  # how cattrs finds that there is no table
-        return "expected a table"
+    if isinstance(error, AttributeError | TypeError):  # such as in what is no table
+        return f"expected another kind of value: {error}"
     if not isinstance(error, ForbiddenExtraKeysError):
         return str(error)
     (name,), known = error.extra_fields, [*attrs.fields_dict(error.cl)]
@@ -445,10 +396,9 @@ def nearest(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
 def _secret_of_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig").rstrip("\r\n")
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the secret file {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"the secret file {path} is not UTF-8") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise ConfigurationError(f"cannot read the secret file {path}: {reason}") from None
 
 
 def _secret_of_keyring(service: str, user: str) -> str:
@@ -458,14 +408,11 @@ def _secret_of_keyring(service: str, user: str) -> str:
         secret = keyring.get_password(service, user)
     except Exception as error:  # noqa: BLE001  # a backend is anybody's code, and may not be there
         raise ConfigurationError(
-            f"the keyring cannot be read: {type(error).__name__}; it needs a backend, and pip "
+            f"the keyring cannot be read ({type(error).__name__}); it needs a backend, and pip "
             "install 'gateway-async[keyring]'"
         ) from None
     if secret is None:
-        raise ConfigurationError(
-            f"the keyring has no secret of service {service!r} for {user!r}; put it there with: "
-            f"keyring set {service} {user}"
-        )
+        raise ConfigurationError(f"the keyring has no secret yet: keyring set {service} {user}")
     return secret
 
 
@@ -478,13 +425,11 @@ def _made(factory: object, secret: str) -> Any:
     module, _, name = str(factory).partition(":")
     try:
         return getattr(importlib.import_module(module), name)(secret)
-    except GatewayError:
-        raise
     except Exception as error:  # noqa: BLE001  # whatever it raises, its text may hold the secret
+        place = traceback.extract_tb(error.__traceback__)[-1]
         raise ConfigurationError(
-            f"signer: factory: {factory!r} raised {name_and_place(error)}; expected "
-            '"module:function", which takes the secret and returns a signer, in a module that is '
-            "installed or in a directory of PYTHONPATH"
+            f"signer: factory: {factory!r} raised {type(error).__name__} in {place.filename}, line "
+            f'{place.lineno}; expected "module:function", which returns a signer of the secret'
         ) from None
 
 
@@ -496,7 +441,4 @@ def to_toml(value: Any) -> str:
     if isinstance(value, AbstractSet | list | tuple):
         listed = sorted(value) if isinstance(value, AbstractSet) else value
         return f"[{', '.join(map(to_toml, listed))}]"
-    if isinstance(value, str | Path):  # JSON writes all that it must but this
-        text = str(value.absolute()) if isinstance(value, Path) else str(value)
-        return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(False if value is None else value)
+    return json.dumps(False if value is None else value, ensure_ascii=False)

@@ -19,7 +19,7 @@ from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 from gateway_async.cli import options
 from gateway_async.cli.check import write_config
 from gateway_async.cli.console import Exit, counted, output, summary
-from gateway_async.cli.settings import VARIABLES, Settings
+from gateway_async.cli.settings import VARIABLES, Settings, to_toml
 from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
@@ -134,9 +134,9 @@ async def sandbox(
                         row = {name: getattr(one, name) for name in _COLUMNS}
                         write({**row, "refund_amount": (one.amount / 4).quantize(one.amount)})
             journal = f"sqlite:///{config.with_name('journal.db').absolute()}"  # for its jobs alone
-            settings = Settings(journal=journal, dialect=made.dialect)
+            settings = Settings(dialect=made.dialect)
             with out_file(config) as file:
-                file.write(write_config(settings))
+                file.write(f"journal = {to_toml(journal)}\n{write_config(settings)}")
             names = ("base_url", "merchant_id", "account_id", "secret")
             variables = {VARIABLES[name]: getattr(made, name) for name in names}
             lines = [f"sandbox listening on {made.base_url}; in a second terminal, run:"]

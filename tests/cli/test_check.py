@@ -2,10 +2,7 @@
 
 import json
 import re
-import stat
-import tomllib
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,25 +13,18 @@ import pytest
 import trustme
 
 from gateway_async import Dialect, HmacSigner
-from gateway_async.cli.check import (
-    QUESTIONS,
-    Answer,
-    Finding,
-    _judge_reply,
-    describe_order,
-    write_config,
-)
+from gateway_async.cli.check import QUESTIONS, Finding, describe_order, write_config
 from gateway_async.cli.settings import Settings, read_settings
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
 from gateway_async.sandbox.faults import Status
-from tests.cli.running import Ended, Shell, names
+from tests.cli.running import Ended, Shell
 from tests.support.servers import Proxy, Trouble, bind, tls_of, with_body
 
 CHECKS = (
     *("address", "proxy", "tls", "reply", "time", "signature", "credentials"),
-    *("registered address", "journal"),
+    "registered address",
 )
 
 
@@ -149,46 +139,14 @@ async def rewritten(shell: Shell, change: Callable[[bytes], bytes]) -> Found:
         return await check(shell, f"--base-url {gateway.base_url}")
 
 
-@pytest.mark.parametrize(
-    ("date", "shown"), [("1994 08:49:37", "behind"), ("2094 08:49:37", "ahead of")]
-)
+@pytest.mark.parametrize(("date", "shown"), [("1994 08:49:37", "-"), ("2094 08:49:37", "+")])
 async def test_clocks_that_differ(shell: Shell, date: str, shown: str) -> None:
     def change(reply: bytes) -> bytes:
         return re.sub(rb"Date: [^\r]*", f"Date: 06 Nov {date} GMT".encode(), reply)
 
     ended, found = await rewritten(shell, change)
     assert (ended.code, statuses_of(found)) == (1, {"time": "wrong"})
-    assert f" s {shown} this machine's" in found["time"]["seen"]
-
-
-def test_a_slow_reply_says_less_of_the_clocks() -> None:
-    """It left at 0 s; its Date, of equal clocks, is of 12 s."""
-    half = timedelta(seconds=6.5)
-    slow = Answer(http_status=200, is_json=True, ahead=half, within=half)
-    (row,) = [one for one in _judge_reply(slow, slow) if one[0] == "time" and one[1]][:1]
-    assert row[2:] == ("ok", "the clocks are at most 13 s apart")
-    apart = attrs.evolve(slow, ahead=-timedelta(seconds=40))
-    (row,) = [one for one in _judge_reply(apart, slow) if one[0] == "time" and one[1]][:1]
-    assert row[2:] == ("wrong", "the gateway's clock is at least 33 s behind this machine's")
-
-
-async def test_a_journal_that_cannot_be_made(shell: Shell) -> None:
-    shell.refunds(1)
-    journal = f"--journal sqlite:///{shell.folder}/none/j.db"
-    ended, found = await check(shell, journal)
-    assert (ended.code, statuses_of(found)) == (1, {"journal": "wrong"})
-    for line in ("refund orders.csv --dry-run", "refund orders.csv --yes --out o.csv"):
-        refused = await shell(f"{line} {journal}", 2)
-        assert found["journal"]["seen"] in refused.stderr
-    journal = f"--journal sqlite:///{shell.folder}/j.db"
-    _, found = await check(shell, journal)
-    assert found["journal"]["seen"] == f"{shell.folder}/j.db is made with the first job"
-    refused = await shell(f"refund orders.csv --yes --out none/o.csv {journal}", 2)
-    assert "new job" not in refused.stderr
-    assert names(shell.folder) == ["orders.csv"]
-    await shell(f"refund orders.csv --yes --out o.csv {journal}")
-    _, found = await check(shell, journal)
-    assert found["journal"]["seen"] == f"{shell.folder}/j.db was opened"
+    assert f"clock is {shown}" in found["time"]["seen"]
 
 
 async def test_a_web_site_answers(shell: Shell) -> None:
@@ -200,7 +158,6 @@ async def test_a_web_site_answers(shell: Shell) -> None:
 
 
 REFUSED = {"signature": "wrong", "credentials": "ask", "registered address": "ask"}
-OTHERS = dict.fromkeys(("signature", "registered address"), "skipped")
 UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skipped")
 
 
@@ -212,8 +169,8 @@ UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skip
             "check the secret first: GATEWAY_SECRET, or what secret_file or keyring names. The",
         ),
         (
-            *("--merchant-id M9", "", 1, {"credentials": "wrong", **OTHERS}, "credentials"),
-            *("for another merchant_id: expected 'M9'", "compare merchant_id and account_id"),
+            *("--merchant-id M9", "", 1, REFUSED, "signature"),
+            *("for another merchant_id: expected 'M9'", "check the secret first"),
         ),
         (
             *("--base-url URL/shop", "", 3, {"reply": "unknown", **UNREAD}, "reply"),
@@ -254,32 +211,18 @@ async def test_what_is_refused_names_what_to_do(
 # The file
 
 
-@pytest.mark.parametrize(
-    "journal", ["sqlite:////srv/journal.db", "postgresql://a:pw@127.0.0.1:1/kept"]
-)
-async def test_the_file_is_for_its_user_alone_and_loads_again(shell: Shell, journal: str) -> None:
-    given = shell.folder / "given.toml"
-    path = shell.folder / "new" / "gateway-async" / "config.toml"
-    path.parent.mkdir(parents=True)
+async def test_the_file_has_the_answers_that_count_and_is_a_new_one(shell: Shell) -> None:
+    given, path = shell.folder / "given.toml", shell.folder / "config.toml"
     given.write_text(
-        f'journal = "{journal}"\n'
-        '[dialect]\npayment_states = { "3000" = "captured" }\namount_places = 3\n'
-        "[recovery]\nhold_alike_hours = false\n[policy]\nconcurrency = 3\n"
-        '[signer]\nexcluded = ["encryption_data", "note"]\n'
+        'journal = "sqlite:////srv/j.db"\n[dialect]\npayment_states = { "3000" = "captured" }\n'
+        "amount_places = 3\n[signer]\nexcluded = ['encryption_data', 'note']\n"
     )
-    here = {"XDG_CONFIG_HOME": str(shell.folder / "new")}
-    await shell(f"check --config given.toml --write {path}", None, env=here)  # with no such journal
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert shell.sandbox.secret not in path.read_text()
-    has_password = "pw" in journal
-    assert ("GATEWAY_JOURNAL" in path.read_text()) is has_password
-    assert "pw" not in path.read_text()
+    line = f"check --config given.toml --write {path}"
+    await shell(line)
+    assert "journal" not in path.read_text()  # which may hold a password
     before, after = (read_settings({"config": one}, {}) for one in (given, path))
-    assert after.merchant_id == shell.sandbox.merchant_id
-    assert (after.journal == before.journal) is not has_password
-    assert after.recovery.hold_alike_hours is None  # which TOML cannot hold
-    for name in ("dialect", "recovery", "policy", "retry", "timeouts", "signer"):
-        assert getattr(after, name) == getattr(before, name), name
+    assert (after.dialect, after.signer) == (before.dialect, before.signer)
+    assert "File exists" in (await shell(line, 2)).stderr
 
 
 def test_every_open_question_is_asked() -> None:
@@ -288,12 +231,10 @@ def test_every_open_question_is_asked() -> None:
 
 
 def test_the_defaults_in_the_comments_are_those_of_the_classes(tmp_path: Path) -> None:
-    text = write_config(Settings(base_url='https://a.example/"\x7f'))
-    assert tomllib.loads(text)["base_url"] == 'https://a.example/"\x7f'
+    text = write_config(Settings())
     answered = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
-    assert sum(map(len, QUESTIONS.values())) + len(["secret_file"]) == len(
-        re.findall(r"^# \w+ = ", text, re.MULTILINE)
-    )
+    asked = re.findall(r"^# \w+ = ", text, re.MULTILINE)
+    assert len(asked) == sum(map(len, QUESTIONS.values()))
     given, silent = (load(one, tmp_path / "c.toml") for one in (answered, text))
     assert given.dialect == Dialect()
     assert (given.timeouts, given.recovery) == (silent.timeouts, silent.recovery)
@@ -306,8 +247,6 @@ def test_the_defaults_in_the_comments_are_those_of_the_classes(tmp_path: Path) -
 
 
 # What records show
-
-NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
 def look(
@@ -324,7 +263,7 @@ def look(
         record=records,
         error=ReplyUnreadableError("unclear"),
     )
-    return list(describe_order(operation, outcome, dialect or Dialect(), NOW))
+    return list(describe_order(operation, outcome, dialect or Dialect()))
 
 
 def paid(**fields: Any) -> TransactionRecord:
@@ -334,7 +273,6 @@ def paid(**fields: Any) -> TransactionRecord:
 KWD = paid(amount=Decimal("1.234"), currency="KWD")
 JPY = paid(amount=Decimal(100), currency="JPY")
 REFUND = RefundRecord(refund_reference_id="R", refund_status="2")
-LATER = datetime(2026, 11, 23, 20)  # noqa: DTZ001  # as the wire has it
 
 
 @pytest.mark.parametrize(
@@ -350,8 +288,6 @@ LATER = datetime(2026, 11, 23, 20)  # noqa: DTZ001  # as the wire has it
         (JPY, {}, "ask", "currency_places", "100 JPY has 0 decimal places"),
         (JPY, {"currency_places": {"JPY": 0}}, "ok", "", "amount 100"),
         (paid(unreadable={"transaction_date": "23.11.2026"}), {}, "wrong", "", "transaction_date"),
-        (paid(transaction_date=LATER), {}, "wrong", "utc_offset_hours", "2026-11-23 20:00:00"),
-        (paid(transaction_date=LATER), {"utc_offset_hours": 8}, "ok", "", "2026-11-23T20:00:00"),
     ],
 )
 def test_what_does_not_fit_names_the_field_of_the_dialect(

@@ -62,7 +62,7 @@ NAMED = [
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
     ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
-    ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "no journal can be made"),
+    ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "cannot open the journal"),
     ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "journal URL: expected sqlite"),
 ]
 

@@ -101,7 +101,7 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
     path.write_text("\ufeffrate = 7.5")  # as an editor of Windows begins it
     assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
     assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
-    with pytest.raises(ConfigurationError, match=", which GATEWAY_CONFIG names"):
+    with pytest.raises(ConfigurationError, match=r"missing\.toml: No such"):
         read_settings({}, {"GATEWAY_CONFIG": str(tmp_path / "missing.toml")})
 
 
@@ -141,17 +141,16 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
         ),
         ("[dialect]\ndone_statuses = [1]", "Dialect.done_statuses: expected texts such as"),
         ("[policy]\nconcurrency = 0", "BatchPolicy.concurrency: expected an int of 1 or more"),
-        ("[policy]\nconcurrency = true", "policy.concurrency: expected a whole number, got bool"),
-        ("[timeouts]\nreply_seconds = 'x'", "timeouts.reply_seconds: expected a number, got str"),
-        ("dialect = 1", "dialect: expected a table, got int"),
+        ("[policy]\nconcurrency = true", "BatchPolicy.concurrency: expected an int of 1 or more"),
+        ("[timeouts]\nreply_seconds = 'x'", "Timeouts.reply_seconds: expected a number of seconds"),
+        ("dialect = 1", "dialect: expected another kind of value"),
         ("colour = 1", "colour: not known; there are: base_url"),
         ("rate = -1", "rate: expected a number above 0"),
-        ("[reconcile]\nstates = 3", "reconcile.states: expected a table"),
-        ("[reconcile]\nstates = {3000 = [1]}", "reconcile.states['3000'][0]: expected a text, got"),
-        ("[signer]\njoiner = 5", "signer: joiner: expected a text, got int"),
+        ("[reconcile]\nstates = 3", "reconcile.states: expected another kind of value"),
+        ("[signer]\njoiner = 5", "signer: HmacSigner.joiner: expected a str"),
         ("[signer]\ndigests = 'md5'", "signer: digests: not known; did you mean digest?"),
         ("[signer]\nfactory = 'nowhere_at_all:make'", "raised ModuleNotFoundError in "),
-        ("[signer]\nfactory = 'hmac'", 'expected "module:function", which takes the secret'),
+        ("[signer]\nfactory = 'hmac'", 'expected "module:function", which returns a signer'),
         ("journal = 'sqlite:///j.db'", "sqlite:///j.db depends on the working directory"),
         ("a = = 1", "not TOML: Invalid value (at line 1, column 5)"),
         (f"secret = {SECRET}", "not TOML: Invalid value (at line 1"),
@@ -171,22 +170,18 @@ def test_mistakes_in_the_file_show_no_secret(text: str, words: str, write: Write
     assert "pa55" not in message
 
 
-def test_everything_that_is_wrong_is_named_at_once(write: Write) -> None:
-    wrong = ("rate = 'x'", "hue = 1", "[retry]", "attempts = 'y'", "[dialect]", "done_status = 1")
-    twice = ("[policy]", "concurrency = 0", "drain_seconds = -1", "chunk_sise = 9")
-    lines = refused("\n".join((*wrong, *twice)), write).splitlines()
-    for words in (
-        *("rate: ", "hue: not known", "retry.attempts: ", "dialect: done_status: not known; did"),
-        *("BatchPolicy.concurrency: ", "BatchPolicy.drain_seconds: ", "policy: chunk_sise: not"),
-    ):
-        (line,) = (one for one in lines if words in one)
-        lines.remove(line)
-    assert not lines
-    words = "sqlite:///j.db depends on the working directory"
-    assert words in refused("", write, {**ENVIRONMENT, "GATEWAY_JOURNAL": "sqlite:///j.db"})
+def test_every_table_that_is_wrong_is_named_at_once(write: Write) -> None:
+    wrong = ("hue = 1", "[retry]", "attempts = 'y'", "[dialect]", "done_status = 1")
+    lines = sorted(refused("\n".join(wrong), write).splitlines())
+    words = ("dialect: done_status: not known; did", "hue: not known", "RetryPolicy.attempts: ")
+    assert [word in line for word, line in zip(words, lines, strict=True)] == [True] * 3
+    words_of_journal = "sqlite:///j.db depends on the working directory"
+    assert words_of_journal in refused(
+        "", write, {**ENVIRONMENT, "GATEWAY_JOURNAL": "sqlite:///j.db"}
+    )
     assert read(journal="sqlite:///j.db").journal == "sqlite:///j.db"  # of the command, it is meant
-    words = "trust_env: expected true or false"
-    assert words in refused("", write, {**ENVIRONMENT, "GATEWAY_TRUST_ENV": "maybe"})
+    words_of_flag = "trust_env: expected true or false"
+    assert words_of_flag in refused("", write, {**ENVIRONMENT, "GATEWAY_TRUST_ENV": "maybe"})
 
 
 # The secret
@@ -222,7 +217,7 @@ def test_the_secret_may_be_in_a_keyring(monkeypatch: pytest.MonkeyPatch) -> None
     assert signature(credentials(read(keyring="gateway"))) == SIGNED
     with pytest.raises(ConfigurationError, match="keyring set other M1/A1"):
         credentials(read(keyring="other"))
-    with pytest.raises(ConfigurationError, match="cannot be read: ModuleNotFoundError"):
+    with pytest.raises(ConfigurationError, match=r"cannot be read \(ModuleNotFoundError\)"):
         credentials(read(keyring="broken"))
     monkeypatch.setitem(sys.modules, "keyring", None)
     with pytest.raises(ConfigurationError, match=r"gateway-async\[keyring\]"):
