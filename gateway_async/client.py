@@ -452,7 +452,7 @@ class GatewayClient:
             or cancel has the `TransactionRecord` that settled it.
 
         Raises:
-            TypeError: If it is given anything but outcomes.
+            InvalidOrderError: If it is given anything but outcomes.
             ConfigurationError: With `resend_absent`, while another call recovers the same orders.
             asyncio.CancelledError: If the caller is cancelled; its `outcome` is what was given, to
                 be recovered again.
@@ -538,7 +538,7 @@ class GatewayClient:
         return result
 
     async def payout(self, request: "PayoutRequest") -> "PayoutResult":
-        """Pay out funds to a beneficiary (row 10); errors as for `pay_direct`, `RejectedError` too.
+        """Pay out funds to a beneficiary (section 4, row 10); errors as for `pay_direct`.
 
         Returns:
             The gateway's result; a failed payout is a result too, and no error.
@@ -571,8 +571,7 @@ class GatewayClient:
             The `Reply`; judging it, its `return_status` included, is up to you.
 
         Raises:
-            ConfigurationError: For a wrong path, body, reply or field name.
-            TypeError: For a field that cannot be written.
+            ConfigurationError: For a wrong path, body, reply or field.
             RejectedError: The gateway did nothing, as for `pay_direct`.
             NotSentError: Nothing was sent.
             OutcomeUnknownError: It may have been done.

@@ -177,8 +177,8 @@ def custom_request(
     """Write a request of an operation whose shape the interface does not show.
 
     Raises:
-        ConfigurationError: For a wrong path, or an unknown body or reply format.
-        TypeError: For a field that is neither text, a whole number, a `Decimal` nor JSON.
+        ConfigurationError: For a wrong path, an unknown body or reply format, or a field that is
+            neither text, a whole number, a `Decimal` nor JSON.
     """
     is_path = isinstance(path, str) and _PATH.fullmatch(path)  # type: ignore[redundant-expr]  # anything may be given
     if not is_path or {".", ".."} & {*unquote(path).split("/")}:
@@ -235,7 +235,7 @@ def _text_field(name: object, value: object) -> tuple[str, str]:
         problem = f"expected str, int, Decimal, dict or list, got {type(value).__name__}"
     except (ValueError, TypeError, RecursionError) as error:
         problem = str(error)
-    raise TypeError(f"fields[{name!r}]: {problem}")
+    raise ConfigurationError(f"fields[{name!r}]: {problem}")
 
 
 def _check_keys(value: object) -> None:

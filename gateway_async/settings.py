@@ -260,12 +260,13 @@ class RecoveryPolicy:
             visible.
         record_baseline: Look up, before each chunk of refunds is sent, which refund references
             its transactions have already. One more request a chunk.
-        hold_alike_hours: How far back a refund that this look-up lists keeps another one of the
-            same transaction and amount from being sent, counted from the start of the batch, or
-            from when its job was submitted; one without a readable date, or without a readable
-            amount, does, too. Refunds of the same batch or job do not. In a job the refund
-            is held. A refund whose earlier ones the look-up does not list is not sent either. None,
-            in a TOML file `false`, switches both off.
+        hold_alike_hours: How far back the guard against a second refund looks, from the start of
+            the batch, or from when its job was submitted. If this look-up lists a refund of the
+            same transaction and amount from that time, which is not of the same batch or job, the
+            order is not sent, and in a job held; so it is if that refund has no readable date or
+            amount. An order is not sent either if the reply may lack earlier refunds of it: it is
+            full, or lists refunds that were not asked for. None, in a TOML file `false`, switches
+            both off.
     """
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)

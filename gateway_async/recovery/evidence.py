@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.results import BatchResult
-from gateway_async.errors import ConfigurationError
+from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import ListedOutcomes, Outcome
@@ -308,12 +308,12 @@ def as_result(given: object) -> BatchResult[Any, Any]:
     """Make a result of outcomes, in the order given.
 
     Raises:
-        TypeError: For anything else.
+        InvalidOrderError: For anything else.
     """
     outcomes = tuple(given) if hasattr(given, "__iter__") else (given,)
     for outcome in outcomes:
         if not isinstance(outcome, Outcome):
-            raise TypeError(
+            raise InvalidOrderError(
                 f"recover: expected a BatchResult or outcomes, got {type(outcome).__name__}"
             )
     listed = ListedOutcomes(outcomes)

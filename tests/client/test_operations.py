@@ -128,18 +128,18 @@ PATHS = (
 )
 DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
 VALUES = (1.5, "\ud800", [b"x"], [{1: "x", "1": "y"}], DEEP)
-WRONG_CALLS: list[tuple[type[Exception], str, dict[str, Any]]] = [
-    *((ConfigurationError, "path: ", {"path": path}) for path in PATHS),
-    (ConfigurationError, "body: ", {"body": "xml"}),
-    (ConfigurationError, "reply: ", {"reply": "yaml"}),
-    *((ConfigurationError, "field", {"fields": {name: "x"}}) for name in ("merchant_id", "")),
-    *((TypeError, r"fields\['a'\]", {"fields": {"a": value}}) for value in VALUES),
+WRONG_CALLS: list[tuple[str, dict[str, Any]]] = [
+    *(("path: ", {"path": path}) for path in PATHS),
+    ("body: ", {"body": "xml"}),
+    ("reply: ", {"reply": "yaml"}),
+    *(("field", {"fields": {name: "x"}}) for name in ("merchant_id", "")),
+    *((r"fields\['a'\]", {"fields": {"a": value}}) for value in VALUES),
 ]
 
 
 async def test_what_a_call_is_given_is_checked(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    for error, name, given in WRONG_CALLS:
-        with pytest.raises(error, match=name):
+    for name, given in WRONG_CALLS:
+        with pytest.raises(ConfigurationError, match=name):
             await gateway.call(**{"path": "/v1/x", "fields": {}, **given})
     for method in ("pay_direct", "payout"):
         with pytest.raises(InvalidOrderError, match="got RefundOrder"):

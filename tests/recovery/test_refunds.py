@@ -260,7 +260,7 @@ async def test_recovery_takes_outcomes_of_another_process(sandbox: Sandbox, make
     assert sandbox.requests["search_refunds"] == asked
     wrong: Any
     for wrong in ([1], "abc", 5, None):
-        with pytest.raises(TypeError, match="expected a BatchResult or outcomes"):
+        with pytest.raises(InvalidOrderError, match="expected a BatchResult or outcomes"):
             await gateway.recover(wrong)
 
 
