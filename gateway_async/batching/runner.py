@@ -19,7 +19,6 @@ from gateway_async.batching.sender import Recorder, Sender
 from gateway_async.errors import (
     CertificateError,
     ConfigurationError,
-    DuplicateOrderError,
     EvidenceError,
     GatewayError,
     NotSentError,
@@ -523,8 +522,6 @@ class WorkerPool:
 
     def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
-        if isinstance(error, DuplicateOrderError):
-            return  # another job pays it, which says nothing of the gateway
         is_answered = error is None or isinstance(error, RejectedError)
         failed = self._run.failed_in_a_row = 0 if is_answered else self._run.failed_in_a_row + 1
         if isinstance(error, _STOP_AT_ONCE):

@@ -154,8 +154,6 @@ def find_job(
                     status = await journal.status(one)
                 except JobNotFoundError:
                     break
-                if not status.imported:  # what a killed import left is as good as new
-                    break
                 found.append(status)
             if not found:
                 others = [one async for one in _others(journal, settings, file)]
@@ -180,7 +178,7 @@ async def _others(journal: Journal, settings: Settings, file: OrderFile) -> Asyn
     left = _LOOKED_THROUGH
     for job in reversed(await journal.jobs()):
         is_ours = (job.operation, job.merchant_id, job.account_id) == whose
-        if not (is_ours and job.imported and job.gateway in ("", settings.address)):
+        if not (is_ours and job.gateway in ("", settings.address)):
             continue
         left -= job.total
         if left < 0:
@@ -327,8 +325,7 @@ async def list_jobs(
     """
     settings = given.settings()
     async with settings.open_journal(create=False) as journal:
-        # Orders that are refused when they are handed over leave a job without any.
-        statuses = [one for one in await journal.jobs() if one.total or one.imported]
+        statuses = await journal.jobs()
     if json:
         print_json([_facts(status) for status in statuses])
         return

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.runner import BatchRunner
-from gateway_async.jobs.orders import JobInput
+from gateway_async.jobs.job_feed import JobInput
 from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Job
 from gateway_async.journal.codec import job_operation

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
-from gateway_async.errors import DuplicateOrderError, OutcomeUnknownError
+from gateway_async.errors import OutcomeUnknownError
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import DONE, HELD_UNTIL, Known, known_of, noted
 from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
@@ -119,7 +119,6 @@ class JournalIntent(ChunkIntent):
         """Record the intent, unless that was done.
 
         Raises:
-            DuplicateOrderError: If a payout is held by now, since another job pays it.
             JournalError: If it could not be recorded.
         """
         if self.is_recorded:
@@ -133,11 +132,9 @@ class JournalIntent(ChunkIntent):
         try:
             await uninterrupted(recording)
         finally:  # a cancellation comes once it is written
-            self.is_recorded = recording.exception() is None and not recording.result()
+            self.is_recorded = recording.exception() is None
         if lease.failure is not None:  # of outcomes that went before
             raise lease.failure
-        if held_because := recording.result():
-            raise DuplicateOrderError(held_because)
 
     async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""

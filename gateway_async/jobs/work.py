@@ -5,13 +5,14 @@ import contextlib
 import functools
 import logging
 import math
-from itertools import groupby
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from gateway_async.batching.alike import ClaimedRefunds, guards_of
 from gateway_async.batching.chunks import Chunk, FailedChunk
+from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
@@ -22,22 +23,23 @@ from gateway_async.errors import (
     NotSentError,
     OutcomeUnknownError,
 )
-from gateway_async.jobs.orders import NewOrders
+from gateway_async.jobs.job_feed import NewOrders
 from gateway_async.jobs.recorder import JournalRecorder
-from gateway_async.jobs.unknown import held_for_a_person, look_up
 from gateway_async.journal import Job, OrderState
-from gateway_async.journal.orders import Orders
-from gateway_async.journal.rows import Merchant, StoredChunk
-from gateway_async.journal.states import FINAL, IN_DOUBT, STATUSES, Proof
-from gateway_async.models.orders import OutcomeStatus, status_codes
+from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore
+from gateway_async.journal.rows import Known, Merchant, StoredChunk, known_of
+from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT, STATUSES, Proof
+from gateway_async.models.orders import OutcomeStatus, count_statuses, reference_of, status_codes
+from gateway_async.models.records import RefundRecord
 from gateway_async.outcomes import ListedOutcomes
+from gateway_async.recovery.recover import Recovery
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterator
+    from collections.abc import Collection, Coroutine, Iterator, Sequence
 
-    from gateway_async.jobs.orders import JobInput
+    from gateway_async.jobs.job_feed import JobInput
+    from gateway_async.journal.chunk_store import Finding
     from gateway_async.journal.leases import Lease
-    from gateway_async.journal.orders import Finding
     from gateway_async.journal.rows import JobOrder
     from gateway_async.outcomes import ChunkResult, Outcome
 
@@ -49,7 +51,7 @@ _READ_AT_ONCE = 1000
 _MOST_REASONS = 10_000
 _FINAL = frozenset(STATUSES[state] for state in FINAL)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
-_CLOCKS_DIFFER_SECONDS, _LOOKS_AGAIN_SECONDS = 0.1, 1.0
+_CLOCKS_DIFFER_SECONDS = 0.1
 _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
@@ -184,17 +186,12 @@ class JobWork:
 
     async def _conduct(self) -> None:
         if self._input is not None:
-            submit, waits = self._input.submit, self._input.source.waits
-            if await self._once_free(submit, is_timed=waits) is None:
+            submit, waits = self._input.submit(), self._input.source.waits
+            if await self._until_left(submit, is_timed=waits) is None:
                 if not self._run.is_leaving:
                     raise NotSentError(_NOT_KEPT)
                 return
-        take = functools.partial(
-            self._job.take,
-            self._slice_number,
-            merchant=Merchant.of(self._session.credentials, self._session.gateway),
-        )
-        if (lease := await self._once_free(take)) is None:
+        if (lease := await self._take()) is None:
             return
         self._lease = lease
         self._yielded = Yielded(lease.span, lease.total)
@@ -212,31 +209,24 @@ class JobWork:
         if lease.lost is not None:
             raise lease.lost
 
-    async def _once_free(
-        self, attempt: "Callable[[], Coroutine[Any, Any, T]]", *, is_timed: bool = False
-    ) -> T | None:
-        """Try, and again while another process has the lease, until that must have run out.
+    async def _take(self) -> "Lease | None":
+        """Take the job; where another process has it, once more after its lease must have run out.
 
-        The lease of a process that died runs out; a living one renews it, and may soon be done.
-
-        Args:
-            attempt: What needs the lease.
-            is_timed: Whether the deadline ends that, too, and not only the wait for the lease.
+        The lease of a process that died runs out, and a living one renews it. Of slices, others
+        are to be had meanwhile.
         """
-        now, until = asyncio.get_running_loop().time, math.inf
-        while True:
-            try:
-                return await self._until_left(attempt(), is_timed=is_timed)
-            except JobBusyError as busy:
-                # Of a slice, others are to be had meanwhile.
-                if self._slice_number or now() >= until or self._gate.is_too_late:
-                    raise
-                if until == math.inf:
-                    seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
-                    until = now() + seconds
-                    said = "job %r waits %.1f s at most: another process has it, or died with it"
-                    _log.info(said, self._job.name, seconds)
-            await self._until_left(asyncio.sleep(min(until - now(), _LOOKS_AGAIN_SECONDS)))
+        merchant = Merchant.of(self._session.credentials, self._session.gateway)
+        take = functools.partial(self._job.take, self._slice_number, merchant=merchant)
+        try:
+            return await self._until_left(take(), is_timed=False)
+        except JobBusyError as busy:
+            if self._slice_number or self._gate.is_too_late:
+                raise
+            seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
+        said = "job %r waits %.1f s: another process has it, or died with it"
+        _log.info(said, self._job.name, seconds)
+        await self._until_left(asyncio.sleep(seconds))
+        return await self._until_left(take(), is_timed=False)
 
     async def _work_through(self) -> None:
         job = self._lease.job
@@ -308,12 +298,61 @@ class JobWork:
             elif self._run.is_leaving or self._gate.is_too_late or lease.lost:
                 break
             else:
-                findings = await self._until_left(look_up(self._run, lease, page, hold=hold))
+                findings = await self._until_left(self._look_up(page, hold=hold))
             if findings is None:
                 break
-            record = functools.partial(Orders.recover, findings=findings)
+            record = functools.partial(ChunkStore.recover, findings=findings)
             again += await lease.change("keep what was found out", record)
         return again
+
+    async def _look_up(self, page: "Sequence[JobOrder]", *, hold: bool) -> "list[Finding]":
+        """Look some unknown orders up; return what was found out, transaction by transaction.
+
+        What must be known besides goes with them: a control refund, and the other orders of their
+        transactions, also those of other jobs, which may claim a refund. If one of these changes
+        meanwhile, another may claim it.
+
+        Args:
+            page: The unknown orders.
+            hold: Whether what stays unclear is held for a person; else it stays unknown.
+        """
+        run, lease, recovery = self._run, self._lease, self._session.recovery
+        names = {each.order.transaction_id for each in page}
+        seen: dict[str, dict[int, OrderState]] = defaultdict(dict)
+        known = {each.index: each for each in page}
+        for each in await lease.read(lambda orders: orders.orders_of(names)):
+            known[each.index] = each
+            seen[each.order.transaction_id][each.index] = each.state
+        if (control := await lease.read(ChunkStore.control_refund)) is not None:
+            known[control.index] = control
+        others = await lease.read(lambda orders: orders.made_by_others(names))
+        made = [each for each in others if each.state is OrderState.SUCCEEDED]
+        rivals = [each.order for each in others if each.state is not OrderState.SUCCEEDED]
+        known |= {ANYWHERE.stop + number: each for number, each in enumerate(made)}
+        listed = ListedOutcomes(
+            tuple(
+                attrs.evolve(known[index].outcome(taken_at=lease.taken_at), index=index)
+                for index in sorted(known)
+            )
+        )
+        given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
+        # The job resends by itself: it records an intent first.
+        looking = attrs.evolve(recovery, resend_absent=False)
+        session = attrs.evolve(self._session, recovery=looking)
+        result = await Recovery(session, run.policy, rivals).recover(given)
+        run.results.requests += result.requests
+        run.results.retries += result.retries
+        if others != await lease.read(lambda orders: orders.made_by_others(names)):
+            return []
+        wanted = {each.index for each in page}
+        found: dict[str, dict[int, Known]] = defaultdict(dict)
+        for outcome in result:
+            name, index = outcome.order.transaction_id, outcome.index
+            if index in wanted and seen[name].get(index) is OrderState.UNKNOWN:
+                one = _found(outcome, hold=hold, resend=recovery.resend_absent)
+                if one is not None:
+                    found[name][index] = one
+        return [(found[name], seen[name]) for name in found]
 
     # What is yielded: at once what succeeded or was declined, the rest at the end
 
@@ -351,30 +390,31 @@ class JobWork:
             return  # all of it was recorded while the lease was ours
         with contextlib.suppress(LeaseLostError):  # which is in `lost`
             await self._lease.renew()
-        reason = self._gate.stop_reason or "this run did not send it"
-        default = NotSentError(f"nothing was sent: {reason}")
         # What a stream still held is not yielded once it is left.
         is_whole = self._collection is not None or not self._run.is_leaving
-
-        def why_unsent(each: "JobOrder") -> GatewayError | None:
-            return self._reasons.get(each.index, default) if each.state is OrderState.NEW else None
-
+        reason = self._gate.stop_reason or "this run did not send it"
+        default = NotSentError(f"nothing was sent: {reason}")
         for span in yielded.gaps():
-            pages = self._lease.pages(tuple(OrderState), span)
-            left = [each async for page in pages for each in page if each.index not in yielded]
-            for error, grouped in groupby(left, key=why_unsent):
-                group = list(grouped)
-                chunk: ChunkResult = StoredChunk(group)
-                if error is not None:
-                    orders = Chunk([each.index for each in group], [each.order for each in group])
-                    chunk = orders.failed(error)
-                # Asked anew each time: a caller may take its time, or this process stand still.
-                with contextlib.suppress(LeaseLostError):
-                    self._lease.check()
-                if self._lease.lost is not None:
-                    chunk = ListedOutcomes(tuple(map(_not_ours, chunk.outcomes())))
-                if is_whole or error is None:
-                    await self._yield(chunk)
+            left = [
+                each
+                async for page in self._lease.pages(tuple(OrderState), span)
+                for each in page
+                if each.index not in yielded and (is_whole or each.state is not OrderState.NEW)
+            ]
+            # Asked anew each time: a caller may take its time, or this process stand still.
+            with contextlib.suppress(LeaseLostError):
+                self._lease.check()
+            await self._yield(ListedOutcomes(tuple(self._left(each, default) for each in left)))
+
+    def _left(self, each: "JobOrder", default: GatewayError) -> "Outcome[Any, Any]":
+        """Make the outcome of an order that this run leaves as it is; `default` is why."""
+        outcome = each.outcome()
+        if self._lease.lost is not None and outcome.status not in _FINAL:
+            error: GatewayError = LeaseLostError(_NOT_OURS)  # another process may be at it now
+            return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=error)
+        if each.state is not OrderState.NEW:
+            return outcome
+        return attrs.evolve(outcome, error=self._reasons.get(each.index, default))
 
     def _stop(self) -> None:
         """Send nothing more: the job is another process's."""
@@ -407,8 +447,29 @@ class JobWork:
             self._limit = None
 
 
-def _not_ours(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
-    """Call what is not final unknown: another process may be at it now."""
-    if outcome.status in _FINAL:
-        return outcome
-    return attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=LeaseLostError(_NOT_OURS))
+def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known | None:
+    """Return what the journal keeps of an order that was looked up; None where it stays as it is.
+
+    Args:
+        outcome: What the look-up says of it.
+        hold: Whether what stays unclear is held for a person.
+        resend: Whether what was proved not to be done is new again.
+    """
+    found = known_of(DECISIONS[outcome.status], outcome.error)
+    if found.state == OrderState.SUCCEEDED and isinstance(outcome.record, RefundRecord):
+        return found._replace(reference=reference_of(outcome.record))
+    if found.state == OrderState.NEW and not resend:
+        found = found._replace(state=OrderState.HELD, proof=Proof.NOT_DONE)
+    return found if hold or found.state != OrderState.HELD else None
+
+
+def held_for_a_person(job_order: "JobOrder") -> "Finding":
+    """Return that an unknown order is held which no look-up shows: a payout, or a review."""
+    operation = job_order.operation
+    name = getattr(job_order.order, operation.identity_field)
+    text = (
+        f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} cannot be "
+        f"looked up, and decide (`resolve`); {job_order.known.text}"
+    )
+    held = job_order.known._replace(state=OrderState.HELD, text=text)
+    return {job_order.index: held}, {job_order.index: OrderState.UNKNOWN}

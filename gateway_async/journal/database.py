@@ -19,7 +19,7 @@ import attrs
 from gateway_async.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from gateway_async.journal.engines import Engine
 
@@ -48,7 +48,7 @@ class Transaction:
         """Carry out a statement."""
         return self.driver.execute(self.engine.adapt(statement), parameters)
 
-    def run_many(self, statement: str, parameters: "Sequence[dict[str, Any]]") -> None:
+    def run_many(self, statement: str, parameters: "Iterable[dict[str, Any]]") -> None:
         """Carry out a statement several times."""
         self.driver.cursor().executemany(self.engine.adapt(statement), parameters)
 

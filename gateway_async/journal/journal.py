@@ -17,11 +17,17 @@ from gateway_async.errors import (
     require_extra,
 )
 from gateway_async.journal import leases, schema
+from gateway_async.journal.chunk_store import (
+    ANYWHERE,
+    OF_MERCHANT,
+    ChunkStore,
+    find_job,
+    read_pages,
+)
 from gateway_async.journal.database import Database
 from gateway_async.journal.engines import make_engine
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.location import locate
-from gateway_async.journal.orders import ANYWHERE, OF_MERCHANT, Orders, find_job, read_pages
 from gateway_async.journal.rows import JobRow, JobStatus, Merchant, SliceStatus
 from gateway_async.journal.states import DECISIONS, OrderState
 from gateway_async.models.orders import OutcomeStatus
@@ -192,8 +198,7 @@ class Journal:
             ConfigurationError: For another status, or an empty note.
             JobNotFoundError: If there is no job of this name.
             InvalidOrderError: If `order` is neither an order of the job's operation nor a position.
-            JournalError: If there is no such order, more than one, or nothing to decide on it; or
-                if the decision to send it is changed while the job runs.
+            JournalError: If there is no such order, more than one, or nothing to decide on it.
 
         Whichever is raised, nothing was changed.
         """
@@ -207,14 +212,11 @@ class Journal:
 
         def decide(transaction: "Transaction") -> None:
             """Change all of them, or none; no lease is needed for that."""
-            orders = Orders(transaction, find_job(transaction, name))
+            orders = ChunkStore(transaction, find_job(transaction, name))
             positions = sorted({orders.find(each) for each in named})
-            slices = [{"job": orders.job.id, "slice": each} for each in orders.slices(positions)]
-            # Before their orders, as a lease does.
-            locked = [transaction.run(leases.LOCK, **one).fetchone() for one in slices]
-            orders.resolve(positions, state, note, is_running=any(one for (one,) in locked))
-            for one in slices:
-                transaction.run(_WAKE, **one, reopens=reopens)
+            for number in orders.slices(positions):  # locked before their orders, as by a lease
+                transaction.run(_WAKE, job=orders.job.id, slice=number, reopens=reopens)
+            orders.resolve(positions, state, note)
 
         name = self.job(name).name
         await self.database.run(f"cannot keep a decision on job {name!r}", decide)
@@ -253,10 +255,12 @@ class Job:
     name: str
     journal: "Journal"
 
-    def read(self, action: "Callable[[Orders], T]") -> "asyncio.Future[T]":
+    def read(self, action: "Callable[[ChunkStore], T]") -> "asyncio.Future[T]":
         """Read something of the job; it raises `JobNotFoundError` if there is no such job."""
         what, name = f"cannot read job {self.name!r}", self.name
-        return self.journal.database.run(what, lambda tx: action(Orders(tx, find_job(tx, name))))
+        return self.journal.database.run(
+            what, lambda tx: action(ChunkStore(tx, find_job(tx, name)))
+        )
 
     async def head(self) -> JobRow:
         """Return what the job is.
@@ -293,7 +297,6 @@ class Job:
             JobNotFoundError: If there is no such job, or no such slice of it.
             JobConflictError: If it is another client's, or was cut into slices, and none is named.
             JobBusyError: If another process has it.
-            JournalError: If not all of its orders were submitted.
         """
         journal, number = self.journal, expect("slice_number", slice_number, _SLICE)
         lease = Lease(journal.database, journal.lease_seconds, self.name, number)
@@ -306,7 +309,7 @@ class Job:
 _JOBS = f"""
 SELECT {", ".join(JobRow._fields)}, EXISTS (
     SELECT 1 FROM gateway_slices WHERE job_id = gateway_jobs.id AND expires_at > NOW_SECONDS
-) FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest ORDER BY id"""
+) FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest AND imported ORDER BY id"""
 # Orders that are alike and those that differ in one look: one of them may change meanwhile.
 _COUNTS = """
 SELECT job_id, state, exceptions, sum(last - first + 1), count(*) FROM gateway_chunks
@@ -345,7 +348,6 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
         JobStatus(
             **{name: getattr(found, name) for name in ("name", "operation", *Merchant._fields)},
             created_at=found.created,
-            imported=bool(found.imported),
             is_sliced=bool(found.slice_size),
             total=sum(counts[found.id].values()),
             counts=counts[found.id],
@@ -355,7 +357,7 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
     ]
 
 
-def _slices(of: Orders, lowest: int, highest: int) -> list[SliceStatus]:
+def _slices(of: ChunkStore, lowest: int, highest: int) -> list[SliceStatus]:
     """Return how far the slices of a job have come."""
     found = of.transaction.run(_SLICES, job=of.job.id, lowest=lowest, highest=highest).fetchall()
     return [SliceStatus(*row) for row in found]

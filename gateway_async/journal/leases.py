@@ -23,7 +23,7 @@ from gateway_async.errors import (
     JournalError,
     LeaseLostError,
 )
-from gateway_async.journal.orders import ANYWHERE, Orders, find_job, read_pages
+from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore, find_job, read_pages
 from gateway_async.journal.rows import JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
@@ -42,7 +42,8 @@ _TAKEN = "another process took it"
 
 OF_SLICE = "WHERE job_id = :job AND slice = :slice"
 _OURS = f"{OF_SLICE} AND epoch = :epoch"
-_VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR SHARE"
+# Locked: a person may decide at this very moment whether the slice has something to do again.
+_VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR UPDATE"
 # It is due when the lease is over: a worker that was frozen may renew what was handed to another.
 _RENEW = f"""
 UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds, due_at = NOW_SECONDS + :seconds
@@ -59,7 +60,6 @@ due_at = NOW_SECONDS + :seconds, finished = FALSE {OF_SLICE} AND expires_at <= N
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {OF_SLICE}"""
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
-LOCK = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {OF_SLICE} FOR UPDATE"
 _FINISH = f"UPDATE gateway_slices SET finished = TRUE {OF_SLICE}"
 
 
@@ -75,7 +75,7 @@ def read_clocks() -> tuple[float, float]:
 
 
 class Lease:
-    """The right to write to a job, or to one slice of it; the slice -1 is that of its import.
+    """The right to write to a job, or to one slice of it.
 
     Attributes:
         job: The job, once it was taken.
@@ -115,8 +115,8 @@ class Lease:
         """Take it, on a job whose orders are all there; see `Job.take`."""
 
         def take(transaction: "Transaction") -> None:
-            job = self._find(transaction, merchant)
-            self.acquire(transaction, job)
+            self._acquire(transaction, self._find(transaction, merchant))
+            job = self.job
             if merchant and not job.gateway:  # a job of an earlier version
                 self.job = job._replace(gateway=merchant.gateway)
                 transaction.run(_ADOPT, job=job.id, gateway=merchant.gateway)
@@ -126,13 +126,9 @@ class Lease:
         try:
             await self.run("take it", take)
             self.taken_at = time.time()
-        except (asyncio.CancelledError, JournalError):
-            self.abandon()
+        except (asyncio.CancelledError, JournalError):  # it is not known whether it was taken
+            self._database.post("release it", self._end)
             raise
-
-    def abandon(self) -> None:
-        """End it without waiting for that, also where it is not known whether it was taken."""
-        self._database.post("release it", self.end)
 
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
@@ -174,7 +170,7 @@ class Lease:
             self.check()
         asked_at = read_clocks()
         try:
-            await self.run("keep the lease", self.extend)
+            await self.run("keep the lease", self._extend)
         except LeaseLostError:
             raise
         except JournalError as error:  # the next renewal may be in time
@@ -193,17 +189,15 @@ class Lease:
 
         def release(transaction: "Transaction") -> None:
             if is_through:
-                self.verify(transaction)
-                # Locked before it is looked at: a person may decide at this very moment.
-                transaction.run(LOCK, **self._key)
+                self._verify(transaction)
                 if not self._orders(transaction).select(UNFINISHED, most=1):
                     transaction.run(_FINISH, **self._key)
-            self.end(transaction)
+            self._end(transaction)
 
         await self.run("release the lease", release)
         self._runs_from = (-math.inf, -math.inf)
 
-    def read(self, action: "Callable[[Orders], T]") -> "asyncio.Future[T]":
+    def read(self, action: "Callable[[ChunkStore], T]") -> "asyncio.Future[T]":
         """Read orders of the slice."""
         return self.run("read the orders", lambda tx: action(self._orders(tx)))
 
@@ -214,7 +208,7 @@ class Lease:
         return read_pages(self.read, states, span)
 
     def change(
-        self, what: str, action: "Callable[[Orders], T]", *, alive: bool = False
+        self, what: str, action: "Callable[[ChunkStore], T]", *, alive: bool = False
     ) -> "asyncio.Future[T]":
         """Change orders of the slice, in a transaction that finds the lease to be ours.
 
@@ -228,7 +222,7 @@ class Lease:
         """
 
         def change(transaction: "Transaction") -> T:
-            self.verify(transaction, alive=alive)
+            self._verify(transaction, alive=alive)
             return action(self._orders(transaction))
 
         return self.run(what, change, is_change=True)
@@ -261,23 +255,17 @@ class Lease:
         """The slice, as parameters of a statement."""
         return {"job": self.job.id, "slice": self._slice_number}
 
-    def _orders(self, transaction: "Transaction") -> Orders:
-        return Orders(transaction, self.job, self._slice_number)
+    def _orders(self, transaction: "Transaction") -> ChunkStore:
+        return ChunkStore(transaction, self.job, self._slice_number)
 
     def _find(self, transaction: "Transaction", merchant: "Merchant | None") -> JobRow:
         """Return the job, if a client may run it.
 
         Raises:
             JobConflictError: If it is another client's, or was cut into slices, and none is named.
-            JournalError: If not all of its orders were submitted.
         """
         name = self._name
         job = find_job(transaction, name)
-        if not job.imported:
-            raise JournalError(
-                f"job {name!r} was not submitted to its end: submit all of its orders again",
-                job=name,
-            )
         if job.slice_size and not self._slice_number:
             raise JobConflictError(
                 f"job {name!r} was cut into slices: name one, or let workers run them", job=name
@@ -288,7 +276,7 @@ class Lease:
             )
         return job
 
-    def acquire(self, transaction: "Transaction", job: JobRow) -> None:
+    def _acquire(self, transaction: "Transaction", job: JobRow) -> None:
         """Take it, whatever its epoch was.
 
         Raises:
@@ -312,7 +300,7 @@ class Lease:
             )
         self._epoch, self.span, self.total = epoch, range(first, last + 1), total
 
-    def verify(self, transaction: "Transaction", *, alive: bool = False) -> None:
+    def _verify(self, transaction: "Transaction", *, alive: bool = False) -> None:
         """Make sure that it is still ours, until the transaction ends.
 
         Args:
@@ -328,7 +316,7 @@ class Lease:
         if alive and not row[0]:
             raise self._lost_because("it ran out")
 
-    def extend(self, transaction: "Transaction") -> None:
+    def _extend(self, transaction: "Transaction") -> None:
         """Let it run for its whole time from now.
 
         Raises:
@@ -338,7 +326,7 @@ class Lease:
         if transaction.run(_RENEW, **named).rowcount != 1:
             raise self._lost_because(_TAKEN)
 
-    def end(self, transaction: "Transaction") -> None:
+    def _end(self, transaction: "Transaction") -> None:
         """End it, if it is its owner's still."""
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)

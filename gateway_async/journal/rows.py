@@ -15,7 +15,6 @@ import orjson
 
 from gateway_async.errors import (
     AlikeRefundError,
-    DuplicateOrderError,
     GatewayError,
     NotDoneError,
     NotSentError,
@@ -271,8 +270,6 @@ def _unsent_error_of(job_order: JobOrder) -> GatewayError:
     if known.proof == Proof.NOT_DONE:
         reason = text or "it was looked up, and was not done"
         return NotDoneError(f"{reason}; {HELD_UNTIL}", code=known.code, text=known.said)
-    if job_order.operation.is_keyed:
-        return DuplicateOrderError(text)
     date = datetime.fromisoformat(known.listed_date) if known.listed_date else None
     return AlikeRefundError(text, reference=known.listed_reference, refund_date=date)
 
@@ -324,7 +321,6 @@ class JobRow(NamedTuple):
     account_id: str
     gateway: str
     created_at: float
-    imported: bool
     slice_size: int
     total: int
 
@@ -362,7 +358,7 @@ class JobStatus:
         gateway: The gateway it was submitted for: its base URL, normalised; empty in a job of an
             earlier version that was not resumed since.
         created_at: When it was first submitted, in UTC.
-        imported: Whether the journal has all of its orders.
+        imported: Whether the journal has all of its orders: it has, since no other job is kept.
         is_sliced: Whether it was cut into slices.
         total: How many orders the journal has of it.
         counts: How many of them are in each state.
@@ -375,11 +371,11 @@ class JobStatus:
     account_id: str
     gateway: str
     created_at: datetime
-    imported: bool
     is_sliced: bool
     total: int
     counts: Mapping[OrderState, int]
     is_running: bool
+    imported: bool = True
 
     @property
     def settled(self) -> int:
@@ -389,7 +385,7 @@ class JobStatus:
     @property
     def done(self) -> bool:
         """Whether a run has nothing more to do; orders may still be held for a person."""
-        return self.imported and self.settled == self.total
+        return self.settled == self.total
 
 
 @attrs.frozen

@@ -46,7 +46,7 @@ def prepare(transaction: Transaction, location: "Location") -> None:
         location: Where the journal is.
 
     Raises:
-        JournalError: If they are of a newer version, or the database cannot hold every text.
+        JournalError: If they are of a newer version.
     """
     transaction.lock(_ADVISORY_LOCK)
     if _has_tables(transaction):
@@ -54,8 +54,6 @@ def prepare(transaction: Transaction, location: "Location") -> None:
         if found != VERSION:
             _upgrade(transaction, location, found)
     else:
-        if not location.is_sqlite:
-            _check_encoding(transaction)
         for statement in statements(is_sqlite=location.is_sqlite):
             transaction.driver.execute(statement)
         transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
@@ -127,17 +125,3 @@ def _copied(path: Path, version: str) -> Path:
         source.backup(copy)
     shutil.copymode(path, target)
     return target
-
-
-def _check_encoding(transaction: Transaction) -> None:
-    """Make sure that the database holds every text that a gateway may say.
-
-    Raises:
-        JournalError: If it does not: that would come out only after money moved.
-    """
-    (encoding,) = transaction.run("SHOW server_encoding").fetchone()
-    if encoding not in {"UTF8", "SQL_ASCII"}:
-        raise JournalError(
-            f"the encoding of this database is {encoding}, in which not every text can be kept: "
-            "make one of UTF8 for the journal"
-        )

@@ -59,7 +59,7 @@ class Proof(StrEnum):
     """It is held, and was looked up and not done: it may be sent again once a person says so."""
 
     NEVER_SENT = "alike"
-    """It is held, and was never sent: a refund like it is listed, or another job pays it."""
+    """It is held, and was never sent: the gateway lists a refund like it."""
 
     BY_PERSON = "operator"
     """A person decided on it; if it is new, nothing of it was sent before."""
@@ -110,7 +110,7 @@ class Transition(StrEnum):
     """The order is about to be sent."""
 
     HOLD = "hold"
-    """A person decides first: the gateway lists a refund like it, or another job pays it."""
+    """A person decides first: the gateway lists a refund like it."""
 
     RETRACT = "retract"
     """It is proved that nothing of it was sent."""
@@ -125,7 +125,7 @@ class Transition(StrEnum):
     """It was looked up."""
 
     RESOLVE = "resolve"
-    """A person decided; on a new order, only to change the decision to send it."""
+    """A person decided; on a new order, only to change that decision."""
 
 
 _DECIDED = frozenset(DECISIONS.values())

@@ -148,16 +148,6 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     assert shell.statuses("end.csv") == {"succeeded": 20, "declined": 40}
 
 
-async def test_a_job_that_was_not_submitted_to_its_end_names_no_command(shell: Shell) -> None:
-    shell.refunds(3)
-    await shell(f"refund orders.csv --yes --out out.csv --job night {KEPT}")
-    Tables(f"sqlite:///{shell.folder}/j.db").run("UPDATE gateway_jobs SET imported = 0")
-    told = (await shell(f"jobs resume night --out end.csv --yes {KEPT}", 2)).stderr
-    assert "was not submitted to its end: submit all of its orders again" in told
-    assert "\n  gateway-async" not in told
-    assert names(shell.folder) == ["j.db", "orders.csv", "out.csv"]
-
-
 async def test_a_job_of_another_release_keeps_no_other_file_from_being_sent(shell: Shell) -> None:
     shell.refunds(1)
     line = f"refund orders.csv --yes --out out.csv {KEPT} --job"

@@ -28,7 +28,7 @@ from tests.jobs.books import counts
 from tests.journal.tables import Tables, on_a_file
 from tests.models import examples
 from tests.orders import Make, payout_request
-from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
+from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, statuses
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, stop_after_unknown=9)
 
@@ -117,10 +117,10 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
     """The first has kept them, and not committed that yet, when the second looks."""
     orders = payouts_of(20)
     is_kept, is_looked_at = threading.Event(), threading.Event()
-    finish, lock = Submission._finish, Transaction.lock
+    keep, lock = Submission._keep, Transaction.lock
 
-    def finish_slowly(*given: Any) -> None:
-        finish(*given)
+    def keep_slowly(*given: Any) -> None:
+        keep(*given)
         if not is_kept.is_set():
             is_kept.set()
             assert is_looked_at.wait(120)
@@ -131,14 +131,14 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
             is_looked_at.set()
         lock(transaction, number)
 
-    monkeypatch.setattr(Submission, "_finish", finish_slowly)
+    monkeypatch.setattr(Submission, "_keep", keep_slowly)
     monkeypatch.setattr(Transaction, "lock", lock_late)
     first = asyncio.create_task(make().submit("payout", orders[:15], job=journal.job("one")))
     assert await asyncio.to_thread(is_kept.wait, 120)
     with pytest.raises(JobConflictError, match="which stands in job 'one'"):
         await make().submit("payout", orders[5:], job=other.job("two"))
     assert await first == 15
-    assert [status.name for status in await journal.jobs() if status.imported] == ["one"]
+    assert [status.name for status in await journal.jobs()] == ["one"]
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,9 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
         ("unknown", "reject", False),
         ("succeeded", "reject", False),
         ("declined", "reject", True),
+        ("new", "allow", False),
+        ("intent", "allow", False),
+        ("unknown", "allow", True),
         ("succeeded", "allow", True),
     ],
 )
@@ -164,26 +167,8 @@ async def test_a_payout_of_another_job(
         return
     with pytest.raises(JobConflictError, match="its order 0 has the request_id"):
         await gateway.submit("payout", orders[1:3], job=job)
-    assert not (await journal.status("second")).imported
+    assert [status.name for status in await journal.jobs()] == ["first"]
     assert await gateway.submit("payout", orders[3:], job=job) == 1  # the name is free for others
-
-
-async def test_what_another_job_is_let_pay_meanwhile_is_held(
-    sandbox: Sandbox, make: Make, journal: Journal, other: Journal
-) -> None:
-    """The first job has read its orders by then; it goes on with those that it alone has."""
-    orders = payouts_of(9)
-    vouched = make(policy=BatchPolicy(duplicates="allow"))
-    first = make(policy=BatchPolicy(concurrency=1, stop_after_unknown=1))
-    async with first.payouts(orders, job=journal.job("first")) as batch:
-        assert (await anext(batch)).status is SUCCEEDED
-        assert (await vouched.payouts(orders[4:8], job=other.job("second"))).ok
-        rest = sorted([outcome async for outcome in batch], key=lambda one: one.index)
-    assert statuses(rest) == [SUCCEEDED] * 3 + [NOT_SENT] * 4 + [SUCCEEDED]
-    assert all("job 'second' pays it" in str(outcome.error) for outcome in rest[3:7])
-    assert isinstance(rest[3].error, DuplicateOrderError)
-    assert await counts(journal, "first") == {OrderState.SUCCEEDED: 5, OrderState.HELD: 4}
-    assert paid(sandbox, orders) == [1] * 9
 
 
 @on_a_file

@@ -116,8 +116,7 @@ async def test_a_refund_that_is_listed_after_a_person_called_it_not_sent_is_held
     sandbox.faults.add("search_refunds", EmptyLookUp())
     assert statuses(await make().refund(orders, job=job)) == [UNKNOWN] * 2
     sandbox.faults.clear()
-    for _ in range(2):
-        await journal.resolve("job", range(2), "not_sent", "not in the portal")
+    await journal.resolve("job", range(2), "not_sent", "not in the portal")
     listed = await make().resume(job)
     assert statuses(listed) == [NOT_SENT] * 2
     assert {type(outcome.error) for outcome in listed} == {AlikeRefundError}
@@ -258,7 +257,6 @@ async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn
     Interposed(refusing, before=refuse_refunds)
     await refusing.resume(journal.job("second"))
     assert (await counts(journal, "second"))[OrderState.NEW] == decided
-    await journal.resolve("second", 0, "not_sent", "as was said")  # likewise if it is made anew
     result = await make().resume(journal.job("second"))
     assert result.counts[SUCCEEDED] == decided
     assert effects(sandbox, orders) == [2] * decided + [1] * (2 - decided)

@@ -35,7 +35,6 @@ STATUSES = {
     "decided": ["declined", "not_sent", "succeeded", "succeeded"],
     "unclear": ["succeeded", "succeeded", "not_sent", "not_sent"],
     "gathered": [*["not_sent"] * 3, *["succeeded"] * 3, *["not_sent"] * 3],
-    "submitting": [],
     "sliced": ["not_sent", "not_sent", "succeeded", "succeeded", "not_sent", "not_sent"],
     "captured": ["not_sent"] * 3,
     "cancelled": ["not_sent"] * 3,
@@ -164,21 +163,18 @@ async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) 
     transport = MemoryTransport(answer)
     gateway = client_over(transport, recovery=RESENDING)
     async with Journal.open(url) as journal:
-        names = [name for name in STATUSES if name != "submitting"]
         parts = [
             (journal.job(name), number)
-            for name in names
+            for name in STATUSES
             for number in [each.number for each in await journal.slices(name)] or [0]
         ]
         for job, number in parts:
             await gateway.resume(job, slice_number=number)
         expected = {**dict.fromkeys(made, 0), **wanted}
         assert {name: transport.effects[name] for name in expected} == expected
-        for name in names:
+        for name, earlier in STATUSES.items():
             found = [str(outcome.status) async for outcome in journal.outcomes(name)]
-            assert found == [
-                status if status == "declined" else "succeeded" for status in STATUSES[name]
-            ]
+            assert found == [status if status == "declined" else "succeeded" for status in earlier]
         payouts = await gateway.resume(journal.job("paid"))
         assert [str(outcome.status) for outcome in payouts] == PAYOUTS
         with pytest.raises(JobConflictError, match="which stands in job 'paid'"):

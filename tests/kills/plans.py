@@ -39,7 +39,7 @@ UNNAMED = "unnamed"
 """What a transaction is called that none of them fits."""
 
 KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "import": (("before commit", "after commit"), 4),
+    "import": (("before commit", "after commit"), 1),
     "take": (("before commit", "after commit"), 1),
     "intent": (("before commit", "after commit"), 3),
     "conclude": (("before commit", "after commit"), 3),

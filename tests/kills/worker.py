@@ -28,7 +28,7 @@ async def _run(start: dict[str, Any], note: Callable[..., None]) -> None:
     journal = Journal.open(start["journal"], lease_seconds=plan.lease_seconds)
     async with journal, client_from(start) as gateway:
         job = journal.job(start["job"])
-        kept = [status.name for status in await journal.jobs() if status.imported]
+        kept = [status.name for status in await journal.jobs()]
         if start["resume"] and job.name in kept:
             batch = gateway.resume(job)
         else:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Transaction
 
+    Chunks = list[list[JobOrder]]
     Change = Callable[[Known, int], Known]  # what is known afterwards, by that and the position
     # What was found out of orders, by position; and the states, before, of all orders that it
     # rests on: a person may decide on one of them meanwhile.
@@ -80,7 +81,8 @@ WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
 _KEYS = f"""
 SELECT first, lookup_keys FROM gateway_orders
 WHERE job_id = :job AND first > :after ORDER BY first LIMIT {_KEYS_AT_ONCE}"""
-_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name"
+# Earlier versions left jobs that they had not imported to the end: these are none.
+_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name AND imported"
 # As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
 OF_MERCHANT = """
 j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')"""
@@ -96,22 +98,11 @@ WHERE j.id <> :job AND j.operation = :operation AND {OF_MERCHANT} AND EXISTS (
 ) ORDER BY j.id"""
 
 # A chunk whose orders are alike, and no person decided on: changed by one statement.
-_WHOLE = """ WHERE job_id = :job AND first = :first AND last = :last AND slice = :slice
-AND exceptions = ''"""
-
-
-def _becoming(transition: Transition, target: OrderState) -> str:
-    """Write the change of a whole chunk's state, where it is in one that may become the target."""
-    before = ", ".join(f"'{state}'" for state in sources(transition, target))
-    return f"state = '{target}' {_WHOLE} AND state IN ({before})"
-
-
-_INTEND = f"""
-UPDATE gateway_chunks SET ended_at = NULL, sent = :sent, reference_list = '',
-{_becoming(Transition.INTEND, OrderState.INTENT)}"""
-_SUCCEED = f"""
-UPDATE gateway_chunks SET ended_at = :ended_at, reference_list = :listed,
-{_becoming(Transition.CONCLUDE, OrderState.SUCCEEDED)}"""
+_CHANGE_WHOLE = """
+UPDATE gateway_chunks
+SET state = :target, ended_at = :ended_at, sent = coalesce(:sent, sent), reference_list = :listed
+WHERE job_id = :job AND first = :first AND last = :last AND slice = :slice AND exceptions = ''
+AND :sources LIKE '%,' || state || ',%'"""
 _WRITE = f"""
 UPDATE gateway_chunks SET {", ".join(f"{name} = :{name}" for name in CHUNK_COLUMNS[4:])}
 WHERE job_id = :job_id AND first = :first"""
@@ -130,7 +121,7 @@ def find_job(transaction: "Transaction", name: str) -> JobRow:
 
 
 async def read_pages(
-    read: "Callable[[Callable[[Orders], list[list[JobOrder]]]], Awaitable[list[list[JobOrder]]]]",
+    read: "Callable[[Callable[[ChunkStore], Chunks]], Awaitable[Chunks]]",
     states: "Collection[OrderState]",
     span: range,
 ) -> "AsyncIterator[list[JobOrder]]":
@@ -144,7 +135,9 @@ async def read_pages(
     first = span.start
     while True:
         rest = range(first, span.stop)
-        select = functools.partial(Orders.select, states=states, span=rest, most=_ORDERS_AT_ONCE)
+        select = functools.partial(
+            ChunkStore.select, states=states, span=rest, most=_ORDERS_AT_ONCE
+        )
         page = list(chain(*await read(select)))
         if not page:
             return
@@ -153,7 +146,7 @@ async def read_pages(
 
 
 @attrs.frozen
-class Orders:
+class ChunkStore:
     """The orders of a job, or of a slice of it, inside a transaction.
 
     Attributes:
@@ -221,7 +214,7 @@ class Orders:
         whose = dict(zip(("merchant_id", "account_id", "gateway"), merchant, strict=True))
         since = job.created_at - _CLOCKS_DIFFER_SECONDS
         rows = self._run(_JOBS_SINCE, operation=job.operation, **whose, since=since).fetchall()
-        others = [Orders(self.transaction, JobRow(*row)) for row in rows]
+        others = [ChunkStore(self.transaction, JobRow(*row)) for row in rows]
         made = (OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN)
         return [
             each
@@ -239,14 +232,19 @@ class Orders:
                     return self._with_orders([(at, known)])[0]
         return None
 
+    def blocks(self, start: int, last: int) -> list[str]:
+        """Return the blocks of orders that begin at these positions, as they are stored."""
+        found = self._run(_ORDERS, start=start, last=last).fetchall()
+        return [bodies for (bodies,) in found]
+
     def orders_at(self, positions: "Sequence[int]") -> list[Any]:
         """Return the orders at some positions; blocks side by side are read together."""
         blocks: dict[int, list[Any]] = {}
         starts = sorted({position - position % BLOCK for position in positions})
         for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
             together = [start for _, start in grouped]
-            found = self._run(_ORDERS, start=together[0], last=together[-1]).fetchall()
-            for start, (bodies,) in zip(together, found, strict=True):
+            found = self.blocks(together[0], together[-1])
+            for start, bodies in zip(together, found, strict=True):
                 blocks[start] = self.codec.decode(bodies, self.job.name)
         return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
 
@@ -268,7 +266,7 @@ class Orders:
         else:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
-        there = self.orders_of({identity} if self.job.imported else ())  # a killed import left some
+        there = self.orders_of({identity})
         found = [each.index for each in there if is_key or each.order == order]
         if len(found) != 1:
             advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
@@ -281,16 +279,12 @@ class Orders:
 
     # Changing
 
-    def intend(self, indices: "Sequence[int]", sent: str) -> str:
+    def intend(self, indices: "Sequence[int]", sent: str) -> None:
         """Record that new orders are about to be sent: they are in flight.
 
         Args:
             indices: Their positions, ascending; at least one.
             sent: What `noted` writes of the request.
-
-        Returns:
-            Why they are held, if one was meanwhile, since another job pays it: then nothing was
-            changed. Empty if they are in flight.
         """
 
         def change(known: Known, _: int) -> Known:
@@ -298,14 +292,8 @@ class Orders:
             proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
             return Known(OrderState.INTENT, proof=proof, note=known.note, sent=sent)
 
-        if self._change_whole_chunk(_INTEND, indices, sent=sent):
-            return ""
-        found = pick_known(self._chunks_at(indices, lock=True), indices).values()
-        for known in found:
-            if known.proof == Proof.NEVER_SENT:
-                return known.text or "it is held"
-        self._change(Transition.INTEND, indices, change)
-        return ""
+        if not self._change_whole(Transition.INTEND, OrderState.INTENT, indices, sent=sent):
+            self._change(Transition.INTEND, indices, change)
 
     def retract(self, indices: "Sequence[int]") -> None:
         """Record that nothing of orders in flight was sent, which is proved: they are new."""
@@ -333,7 +321,9 @@ class Orders:
         """
         listed = list(map(storable, references))
         given = {"ended_at": ended_at, "listed": written(listed)}
-        if known.count(DONE) == len(known) and self._change_whole_chunk(_SUCCEED, indices, **given):
+        if known.count(DONE) == len(known) and self._change_whole(
+            Transition.CONCLUDE, OrderState.SUCCEEDED, indices, **given
+        ):
             return
         found = {
             # What a reply calls an order that did not succeed is no refund of this job's.
@@ -376,23 +366,10 @@ class Orders:
             sent = [(at, known) for at, known in found if known.proof != Proof.NEVER_SENT]
             self._write([chunk], {at: _reopened(known) for at, known in sent})
 
-    def resolve(
-        self, positions: "Sequence[int]", state: OrderState, note: str, *, is_running: bool
-    ) -> None:
-        """Record what a person decided on unknown or held orders, or anew on new ones.
-
-        A process that runs the slice may be about to send what is new: then that stays as it is.
-        """
-        name = self.job.name
-        found = pick_known(self._chunks_at(positions), positions) if is_running else {}
-        if any(known.state == OrderState.NEW for known in found.values()):
-            raise JournalError(
-                f"job {name!r} is running, and may send what is new: stop it, or wait until it has "
-                "ended, and then decide; nothing was changed",
-                job=name,
-            )
-        text, note = storable(_decided_text(note)), storable(note)
-        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=note)
+    def resolve(self, positions: "Sequence[int]", state: OrderState, note: str) -> None:
+        """Record what a person decided on unknown or held orders, or anew on new ones."""
+        text = f"decided by a person: {note}"
+        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=storable(note))
         self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
     # Chunks
@@ -429,14 +406,16 @@ class Orders:
             for (position, known), order in zip(picked, orders, strict=True)
         ]
 
-    def _change_whole_chunk(
-        self, statement: str, indices: "Sequence[int]", **given: object
+    def _change_whole(
+        self, transition: Transition, target: OrderState, indices: "Sequence[int]", **given: object
     ) -> bool:
         """Change orders by one statement if they are a whole chunk; return whether they are."""
         if len(indices) != indices[-1] - indices[0] + 1:
             return False
         edges = {"slice": self.slice_number, "first": indices[0], "last": indices[-1]}
-        return bool(self._run(statement, **edges, **given).rowcount == 1)
+        values = {"ended_at": None, "sent": None, "listed": "", **given, "target": target}
+        allowed = f",{','.join(sources(transition, target))},"
+        return bool(self._run(_CHANGE_WHOLE, **edges, **values, sources=allowed).rowcount == 1)
 
     def _put(
         self, transition: Transition, found: "Mapping[int, Known]", ended_at: float | None = None
@@ -447,8 +426,7 @@ class Orders:
             new = found[index]
             texts: dict[str, Any] = {name: storable(getattr(new, name)) for name in _TEXTS}
             texts |= {"item": new.item or known.item, "note": new.note or known.note}
-            was_decided = known.state == OrderState.NEW and known.proof == Proof.BY_PERSON
-            if new.state == OrderState.NEW and not (known.proof == Proof.NEVER_SENT or was_decided):
+            if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT:
                 texts["proof"] = ""  # no person was shown a refund that the gateway lists by now
             ended = known.ended_at if ended_at is None else ended_at
             return known._replace(state=new.state, ended_at=ended, **texts)
@@ -467,15 +445,15 @@ class Orders:
         for at in positions:
             found = known.get(at, Known("not there"))
             new[at] = change(found, at)
-            is_resolved = transition is Transition.RESOLVE
-            if found.state in sources(transition, OrderState(new[at].state)) and not (
-                is_resolved and found.state == OrderState.NEW and not _was_decided(found)
+            is_open = found.state != OrderState.NEW or bool(found.note)  # to a person
+            if found.state in sources(transition, OrderState(new[at].state)) and (
+                is_open or transition is not Transition.RESOLVE
             ):
                 continue
             name = self.job.name
             wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
             advice = f"expected {wanted}"
-            if is_resolved:
+            if transition is Transition.RESOLVE:
                 advice = _NOTHING_TO_DECIDE.get(found.state, advice)
             raise JournalError(
                 f"job {name!r}: cannot {transition} order {at}, which is {str(found.state)!r}: "
@@ -503,16 +481,6 @@ def pick_known(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> di
         for at, known in zip(chunk.span, chunk.known, strict=True)
         if at in wanted
     }
-
-
-def _decided_text(note: str) -> str:
-    return f"decided by a person: {note}"
-
-
-def _was_decided(known: Known) -> bool:
-    """Say whether a person let a new order be sent, and nothing of it was sent since."""
-    # `intend` and `retract` leave the note alone; a look-up that makes it new says why.
-    return bool(known.note) and known.text in {"", _decided_text(known.note)}
 
 
 def _reopened(known: Known) -> Known:

@@ -5,7 +5,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.feed import GivenOrders, OrderChecker, chunk_size_of
-from gateway_async.journal.orders import ANYWHERE
+from gateway_async.journal.chunk_store import ANYWHERE
 from gateway_async.journal.rows import Merchant
 from gateway_async.journal.states import OrderState
 from gateway_async.journal.submit import Submission
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from gateway_async.journal import Job
+    from gateway_async.journal.chunk_store import ChunkStore
     from gateway_async.journal.leases import Lease
-    from gateway_async.journal.orders import Orders
     from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
     from gateway_async.session import Session
@@ -128,7 +128,7 @@ class NewOrders:
         orders += [each.order for each in pulled]
         return [each.index for each in pulled]
 
-    def _select(self, orders: "Orders") -> "list[list[JobOrder]]":
+    def _select(self, orders: "ChunkStore") -> "list[list[JobOrder]]":
         span = range(self._first, ANYWHERE.stop)
         return orders.select((OrderState.NEW,), span, most=_NEW_AT_ONCE)
 
