@@ -200,7 +200,7 @@ def out_file(path: Path) -> Iterator[TextIO]:
     form: Any = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
     if path == STDIO:
         stdout: Any = sys.stdout
-        stdout.reconfigure(**form)
+        stdout.reconfigure(newline="")
         yield stdout
         stdout.flush()
         return

@@ -67,6 +67,12 @@ async def test_all_is_fine_at_the_sandbox_and_no_money_moves(shell: Shell) -> No
     assert [line.removeprefix("ok ") for line in lines] == [*CHECKS]
 
 
+async def test_what_is_printed_is_utf8_in_any_locale(shell: Shell) -> None:
+    line = "check --json --order-no Ü漢"
+    told = await shell.installed(line, 1, env={"PYTHONIOENCODING": "ascii"})
+    assert "Ü漢" in json.loads(told.stdout)["findings"][-1]["check"]
+
+
 async def test_an_address_that_leads_nowhere(shell: Shell) -> None:
     with bind() as bound:
         place = f"127.0.0.1:{bound.getsockname()[1]}"
