@@ -14,7 +14,7 @@ from cyclopts.types import PositiveFloat, PositiveInt
 from gateway_async.cli.console import Console
 from gateway_async.cli.settings import Network, Settings, read_settings
 from gateway_async.errors import ConfigurationError
-from gateway_async.journal.location import locate
+from gateway_async.journal.engines import locate
 from gateway_async.settings import BatchPolicy
 
 _PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][^=&]*password=", re.IGNORECASE)

@@ -27,7 +27,7 @@ from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal
-from gateway_async.journal.location import locate
+from gateway_async.journal.engines import Sqlite, locate
 from gateway_async.settings import (
     DEFAULT_LEASE_SECONDS,
     LEASE,
@@ -211,7 +211,7 @@ class Settings(Network):
     def journal_file(self) -> Path | None:
         """The file of the journal; None for one on a server."""
         found = locate(self.journal)
-        return Path(found.path).absolute() if found.is_sqlite else None
+        return found.path.absolute() if isinstance(found, Sqlite) else None
 
     @property
     def place(self) -> str:

@@ -19,7 +19,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import OrderState
-from gateway_async.journal.location import locate
+from gateway_async.journal.engines import locate
 from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
 from gateway_async.signing import Credentials

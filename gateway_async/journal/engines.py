@@ -1,4 +1,6 @@
-"""How a journal connects to SQLite or PostgreSQL, so that a commit is durable and no wait endless.
+"""Where a journal is, and how it connects to that: a commit is durable, and no wait endless.
+
+Nothing is opened before `connect`. A password is in no message and in no repr.
 
 Statements are written in PostgreSQL's SQL, with `:name` for a parameter and `NOW_SECONDS` for the
 database's own clock, which is one for all processes; `adapt` writes them for the driver.
@@ -16,14 +18,25 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gateway_async.errors import ConfigurationError, hide_given
+from gateway_async.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from gateway_async.journal.location import Location
-
 T = TypeVar("T")
+
+_EXPECTED = (
+    "expected sqlite:////path/to/file.db, with four slashes before an absolute path and no "
+    "parameters, or postgresql://user@host/database; in a user, a password or a parameter, write @ "
+    "as %40 and / as %2F"
+)
+_SQLITE = re.compile(r"sqlite:///(?P<path>[^?]+)", re.IGNORECASE)
+# A colon before a host's port alone: elsewhere, a password may follow it.
+_POSTGRES = re.compile(
+    r"postgres(?:ql|ql\+psycopg)?://(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?"
+    r"(?P<place>(?:[\w.,%-]|:\d+(?=[,/])|\[[\w:.%]+\])*/+[^/@?#][^@?#]*)(?:\?[^@]*)?",
+    re.IGNORECASE,
+)
 
 # SQLite
 
@@ -45,24 +58,44 @@ class Sqlite:
     """A file; once it goes by another name, no next run finds what is in it.
 
     Attributes:
-        error: What its driver raises.
+        error: What its driver raises; nothing before it is loaded.
+        shown: The URL as it may be shown.
+        path: Where it is.
 
     Args:
+        url: The URL as it was given.
         path: Where it is.
     """
 
     is_sqlite = True
+    error: Any = ()
 
-    def __init__(self, path: str) -> None:
-        import sqlite3  # noqa: PLC0415  # Python may be built without it
-
-        self._module = sqlite3
-        self.error: type[Exception] = sqlite3.Error
+    def __init__(self, url: str, path: str) -> None:
+        self.shown: str = url
         self.path: Path = Path(path)
+        self._module: Any = None
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._file_number: tuple[int, int] | None = None
         self._log_number: tuple[int, int] | None = None
         self._is_lost = False
+
+    @property
+    def absolute_url(self) -> str:
+        """The URL with the whole path of the file, from the working directory as it is now."""
+        return f"sqlite:///{self.path.absolute()}"
+
+    def check_absolute(self) -> None:
+        """Refuse a path that is relative.
+
+        Raises:
+            ConfigurationError: With the URL that names the file in every working directory.
+        """
+        if not self.path.is_absolute():
+            raise ConfigurationError(
+                f"journal URL: {self.shown} depends on the working directory: started elsewhere, a "
+                "job would begin anew and send every order again; write the whole path: "
+                f"{self.absolute_url}"
+            )
 
     @staticmethod
     @functools.cache
@@ -78,9 +111,15 @@ class Sqlite:
             OperationalError: If the file was deleted, moved or replaced since it was opened, or has
                 a second name.
         """
+        import sqlite3  # noqa: PLC0415  # Python may be built without it
+
+        self._module, self.error = sqlite3, sqlite3.Error
         self._log_number = None
         self._check()
         self._check_names()
+        if not self.path.exists():  # made for this user alone
+            with contextlib.suppress(OSError):  # the database then says what is wrong
+                self.path.touch(mode=0o600)
         driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             # The second: on macOS, a plain fsync leaves what was written in the drive's cache.
@@ -168,31 +207,25 @@ class Postgres:
     """A PostgreSQL database, which many processes share.
 
     Attributes:
-        error: What its driver raises.
+        error: What its driver raises; nothing before it is loaded.
+        shown: The URL as it may be shown: without password, and without parameters, which may hold
+            one, too.
+        absolute_url: The URL as it was given.
 
     Args:
-        url: Its URL, with its password.
+        url: The URL as it was given.
+        shown: As it may be shown.
     """
 
     is_sqlite = False
+    error: Any = ()
 
-    def __init__(self, url: str) -> None:
-        import psycopg  # noqa: PLC0415  # an extra
+    def __init__(self, url: str, shown: str) -> None:
+        self.absolute_url: str = url
+        self.shown: str = shown
 
-        self._module = psycopg
-        self.error: type[Exception] = psycopg.Error
-        try:  # as its own tools read it, also where it names SQLAlchemy's driver
-            chosen = psycopg.conninfo.conninfo_to_dict(f"postgresql:{url.partition(':')[2]}")
-        except psycopg.Error:
-            chosen = None
-        if chosen is None:
-            raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
-        # Any text can be kept, whatever server and URL prefer.
-        self._options: dict[str, Any] = {
-            **_POSTGRES_CONNECTION,
-            **chosen,
-            "client_encoding": "utf8",
-        }
+    def check_absolute(self) -> None:
+        """Do nothing: a server is the same wherever it is named."""
 
     @staticmethod
     @functools.cache
@@ -204,10 +237,21 @@ class Postgres:
 
     def connect(self) -> Any:  # noqa: ANN401  # the driver's
         """Connect; what is committed is on the server's disk."""
-        driver: Any = self._module.connect(**self._options)
+        import psycopg  # noqa: PLC0415  # an extra
+
+        self.error, url = psycopg.Error, self.absolute_url
+        try:  # as its own tools read it, also where it names SQLAlchemy's driver
+            chosen = psycopg.conninfo.conninfo_to_dict(f"postgresql:{url.partition(':')[2]}")
+        except psycopg.Error:
+            chosen = None
+        if chosen is None:
+            raise ConfigurationError("journal URL: this postgresql:// URL cannot be read")
+        # Any text can be kept, whatever server and URL prefer.
+        options = {**_POSTGRES_CONNECTION, **chosen, "client_encoding": "utf8"}
+        driver: Any = psycopg.connect(**options)  # type: ignore[arg-type]  # of the URL
         try:
-            driver.wait = _bounded_wait(driver, self._module.OperationalError)
-            driver.isolation_level = self._module.IsolationLevel.READ_COMMITTED
+            driver.wait = _bounded_wait(driver, psycopg.OperationalError)
+            driver.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             for setting in _POSTGRES_SETTINGS:
                 driver.execute(setting)
             driver.commit()
@@ -246,12 +290,16 @@ def _bounded_wait(driver: Any, failure: type[Exception]) -> "Callable[..., Any]"
 Engine = Sqlite | Postgres
 
 
-@hide_given
-def make_engine(location: "Location") -> Engine:
-    """Return how to connect to the database of a journal.
+def locate(url: object) -> Engine:
+    """Read the URL of a journal.
 
     Raises:
-        ConfigurationError: If the URL cannot be read.
-        ModuleNotFoundError: If the database's driver is not installed.
+        ConfigurationError: For anything but the URL of a SQLite file or a PostgreSQL database.
     """
-    return Sqlite(location.path) if location.is_sqlite else Postgres(location.url)
+    if isinstance(url, str):
+        if found := _SQLITE.fullmatch(url):
+            return Sqlite(url, found["path"])
+        if found := _POSTGRES.fullmatch(url):
+            user = f"{found['user']}@" if found["user"] else ""
+            return Postgres(url, f"postgresql://{user}{found['place']}")
+    raise ConfigurationError(f"journal URL: {_EXPECTED}")  # what is given may hold a password

@@ -25,9 +25,8 @@ from gateway_async.journal.chunk_store import (
     read_pages,
 )
 from gateway_async.journal.database import Database
-from gateway_async.journal.engines import make_engine
+from gateway_async.journal.engines import locate
 from gateway_async.journal.leases import Lease
-from gateway_async.journal.location import locate
 from gateway_async.journal.rows import JobRow, JobStatus, Merchant, SliceStatus
 from gateway_async.journal.states import DECISIONS, OrderState
 from gateway_async.models.orders import OutcomeStatus
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from gateway_async.journal.database import Transaction
-    from gateway_async.journal.location import Location
+    from gateway_async.journal.engines import Engine
     from gateway_async.journal.rows import JobOrder
     from gateway_async.outcomes import Outcome
     from gateway_async.settings import Kind
@@ -64,13 +63,13 @@ class Journal:
         lease_seconds: How long a job stays with a process that says nothing more.
     """
 
-    def __init__(self, location: "Location", lease_seconds: float) -> None:
+    def __init__(self, engine: "Engine", lease_seconds: float) -> None:
         self.lease_seconds: float = lease_seconds
-        self._location = location
+        self._engine = engine
         self._database: Database | None = None
 
     def __repr__(self) -> str:
-        return f"<Journal {self._location.shown}>"
+        return f"<Journal {self._engine.shown}>"
 
     @classmethod
     @hide_given
@@ -86,9 +85,9 @@ class Journal:
             ConfigurationError: For another kind of URL, a relative path, which would be another
                 journal in another working directory, or another lease than of up to a day.
         """
-        location = locate(url)
-        location.check_absolute()
-        return cls(location, expect("lease_seconds", lease_seconds, LEASE))
+        engine = locate(url)
+        engine.check_absolute()
+        return cls(engine, expect("lease_seconds", lease_seconds, LEASE))
 
     async def __aenter__(self) -> Self:
         """Connect, and make the tables where there are none.
@@ -99,12 +98,11 @@ class Journal:
         """
         if self._database is not None:
             raise JournalError(f"{self!r} is open already")
-        what, location = f"cannot open the journal {self._location.shown}", self._location
-        location.make_file()
+        what = f"cannot open the journal {self._engine.shown}"
         with require_extra("the journal", *_EXTRA, install="'gateway-async[journal]'"):
-            database = Database(make_engine(location))
+            database = Database(self._engine)
             try:
-                await database.run(what, lambda tx: schema.prepare(tx, location))
+                await database.run(what, schema.prepare)
             except BaseException:  # raised again; also a cancellation leaves the thread behind
                 await database.aclose()
                 raise

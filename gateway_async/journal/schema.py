@@ -8,13 +8,10 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gateway_async.errors import JournalError
 from gateway_async.journal.database import Transaction
-
-if TYPE_CHECKING:
-    from gateway_async.journal.location import Location
+from gateway_async.journal.engines import Sqlite
 
 VERSION = "3"
 _EARLIEST = "2"
@@ -38,12 +35,8 @@ def statements(*, is_sqlite: bool) -> Iterator[str]:
     yield from filter(str.strip, text.split(";\n"))
 
 
-def prepare(transaction: Transaction, location: "Location") -> None:
+def prepare(transaction: Transaction) -> None:
     """Make the tables where there are none, and bring those of an earlier version up to date.
-
-    Args:
-        transaction: The first one on a connection.
-        location: Where the journal is.
 
     Raises:
         JournalError: If they are of a newer version.
@@ -52,9 +45,9 @@ def prepare(transaction: Transaction, location: "Location") -> None:
     if _has_tables(transaction):
         found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()[0]
         if found != VERSION:
-            _upgrade(transaction, location, found)
+            _upgrade(transaction, found)
     else:
-        for statement in statements(is_sqlite=location.is_sqlite):
+        for statement in statements(is_sqlite=transaction.engine.is_sqlite):
             transaction.driver.execute(statement)
         transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
 
@@ -66,7 +59,7 @@ def _has_tables(transaction: Transaction) -> bool:
     return transaction.run(statement).fetchone() is not None
 
 
-def _upgrade(transaction: Transaction, location: "Location", found: str) -> None:
+def _upgrade(transaction: Transaction, found: str) -> None:
     """Bring the tables to this version, in one transaction that no other process shares.
 
     A copy of a SQLite file is kept beside it until that has succeeded.
@@ -87,13 +80,14 @@ def _upgrade(transaction: Transaction, location: "Location", found: str) -> None
     from alembic.script import ScriptDirectory  # noqa: PLC0415  # seldom needed
 
     scripts = ScriptDirectory(str(_VERSIONS), version_locations=[str(_VERSIONS)])
-    kind, driver = ("sqlite" if location.is_sqlite else "postgresql+psycopg"), transaction.driver
+    journal, driver = transaction.engine, transaction.driver
+    kind = "sqlite" if journal.is_sqlite else "postgresql+psycopg"
     engine = sa.create_engine(
         f"{kind}://", creator=lambda: driver, poolclass=sa.StaticPool, hide_parameters=True
     )
     copy: Path | None = None
     with engine.connect() as connection:
-        transaction.engine.begin(driver)  # SQLAlchemy has ended the one before
+        journal.begin(driver)  # SQLAlchemy has ended the one before
         transaction.lock(_ADVISORY_LOCK)
         context = MigrationContext.configure(
             connection,
@@ -103,8 +97,8 @@ def _upgrade(transaction: Transaction, location: "Location", found: str) -> None
             },
         )
         if context.get_current_revision() != VERSION:  # else another process was faster
-            if location.is_sqlite:
-                copy = _copied(Path(location.path), found)
+            if isinstance(journal, Sqlite):
+                copy = _copied(journal.path, found)
             try:
                 with Operations.context(context):
                     context.run_migrations()

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError, hide_given
 from gateway_async.journal.database import Database
-from gateway_async.journal.engines import make_engine
-from gateway_async.journal.location import locate
+from gateway_async.journal.engines import locate
 from gateway_async.settings import COUNT, expect, is_duration
 
 if TYPE_CHECKING:
@@ -109,8 +108,8 @@ def shared_rate(
     Raises:
         ConfigurationError: For another URL, or figures that are no such numbers.
     """
-    location = locate(journal_url)
-    if location.is_sqlite:
+    engine = locate(journal_url)
+    if engine.is_sqlite:
         raise ConfigurationError(
             "shared_rate: expected the URL of a PostgreSQL database; without one, let a single "
             "process send, with an aiolimiter.AsyncLimiter as its limiter"
@@ -127,7 +126,7 @@ def shared_rate(
 
     @contextlib.asynccontextmanager
     async def sharing() -> "AsyncIterator[SharedRate]":
-        database = Database(make_engine(location))
+        database = Database(engine)
         try:
             await database.run(f"the shared rate {name!r} cannot be opened", make)
             yield SharedRate(database, name, requests, window)

@@ -87,7 +87,7 @@ async def test_a_lost_server_shows_no_password(no_password: Dragnet, parameter: 
 )
 def test_a_journal_shows_where_it_is_and_no_password(given: str, shown: str) -> None:
     assert repr(Journal.open(given)) == f"<Journal {shown}>"
-    assert "hush" not in repr(Journal.open(given)._location)
+    assert "hush" not in repr(Journal.open(given)._engine)
 
 
 def test_leases_and_names_of_jobs() -> None:
