@@ -112,9 +112,6 @@ class JobWork:
     ) -> None:
         self._run = run
         self._gate = run.gate
-        self._session = run.session
-        self._operation = run.operation
-        self._policy = run.policy
         self._job = job
         self._slice_number = slice_number
         self._input = given
@@ -143,7 +140,7 @@ class JobWork:
         """Check a collection whole, then start the task that conducts the job."""
         if self._input is not None:
             await self._input.check()
-        tasks.start(self._conduct(), f"{self._operation} job {self._job.name}")
+        tasks.start(self._conduct(), f"{self._run.operation} job {self._job.name}")
 
     def add_left(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it.
@@ -215,7 +212,7 @@ class JobWork:
         The lease of a process that died runs out, and a living one renews it. Of slices, others
         are to be had meanwhile.
         """
-        merchant = Merchant.of(self._session.credentials, self._session.gateway)
+        merchant = Merchant.of(self._run.session.credentials, self._run.session.gateway)
         take = functools.partial(self._job.take, self._slice_number, merchant=merchant)
         try:
             return await self._until_left(take(), is_timed=False)
@@ -229,12 +226,12 @@ class JobWork:
         return await self._until_left(take(), is_timed=False)
 
     async def _work_through(self) -> None:
-        job = self._lease.job
-        # Duplicates are refused at submission only, perhaps by another rule: send them in turn.
-        is_open = self._policy.duplicates == "allow"
-        policy = self._policy if is_open else attrs.evolve(self._policy, duplicates="serialize")
-        recorder = JournalRecorder(self._lease, self._operation)
-        guards = guards_of(self._operation, self._session.recovery, policy, is_job=True)
+        run, job, policy = self._run, self._lease.job, self._run.policy
+        if policy.duplicates != "allow":
+            # They were refused at submission only, perhaps by another rule: send them in turn.
+            policy = attrs.evolve(policy, duplicates="serialize")
+        recorder = JournalRecorder(self._lease, run.operation)
+        guards = guards_of(run.operation, run.session.recovery, policy, is_job=True)
         claimed = ClaimedRefunds()
         try:
             await self._recover(hold=False)
@@ -243,11 +240,11 @@ class JobWork:
                     if guards.claims and each.known.reference:
                         claimed.add({each.order.transaction_id: each.known.reference})
                 await self._yield(StoredChunk(page), known=True)
-            for _ in range(self._session.retry.attempts):
-                if self._run.is_leaving or self._lease.lost is not None:
+            for _ in range(run.session.retry.attempts):
+                if run.is_leaving or self._lease.lost is not None:
                     break
                 pool = self._pool = WorkerPool(
-                    self._run,
+                    run,
                     NewOrders(self._lease),
                     policy,
                     add=self._add_chunk,
@@ -293,7 +290,7 @@ class JobWork:
         again, lease = 0, self._lease
         async for page in lease.pages((OrderState.UNKNOWN,)):
             findings: list[Finding] | None
-            if not self._operation.recovered_by:
+            if not self._run.operation.recovered_by:
                 findings = [held_for_a_person(each) for each in page]
             elif self._run.is_leaving or self._gate.is_too_late or lease.lost:
                 break
@@ -316,7 +313,7 @@ class JobWork:
             page: The unknown orders.
             hold: Whether what stays unclear is held for a person; else it stays unknown.
         """
-        run, lease, recovery = self._run, self._lease, self._session.recovery
+        run, lease, recovery = self._run, self._lease, self._run.session.recovery
         names = {each.order.transaction_id for each in page}
         seen: dict[str, dict[int, OrderState]] = defaultdict(dict)
         known = {each.index: each for each in page}
@@ -338,7 +335,7 @@ class JobWork:
         given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
         # The job resends by itself: it records an intent first.
         looking = attrs.evolve(recovery, resend_absent=False)
-        session = attrs.evolve(self._session, recovery=looking)
+        session = attrs.evolve(self._run.session, recovery=looking)
         result = await Recovery(session, run.policy, rivals).recover(given)
         run.results.requests += result.requests
         run.results.retries += result.retries

@@ -6,8 +6,8 @@ this loads no database library; entering a `Journal` does.
 Read it from the caller down to the tables:
 
 - `journal`: what a caller sees.
-- `database`: the thread on which every action runs in a transaction. `engines`: where the journal is,
-  and how it connects.
+- `database`: the thread on which every action runs in a transaction. `engines`: where the journal
+  is, and how it connects.
 - `leases`: what a process holds of a job, or of a slice of one; it writes and reads under it.
 - `submit`: how orders come in. `chunk_store`: the orders and what is known of them.
 - `schema`: the tables, and `versions` from one of their versions to the next. `codec`: orders as

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     Finding = tuple[Mapping[int, Known], Mapping[int, OrderState]]
 
 _CHUNKS_AT_ONCE = 200
-_KEYS_AT_ONCE = 5000
 _ORDERS_AT_ONCE = 1000
 _CLOCKS_DIFFER_SECONDS = 3600
 # All positions.
@@ -61,7 +60,6 @@ _NOTHING_TO_DECIDE: "Mapping[str, str]" = {
     OrderState.INTENT: "run the job again first",
     **dict.fromkeys(FINAL, "that is final"),
 }
-_TEXTS = ("code", "text", "said", "reference", "proof", "listed_reference", "listed_date")
 
 _CHUNK = f"""
 SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
@@ -78,9 +76,7 @@ ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
 _ORDERS = """
 SELECT bodies FROM gateway_orders
 WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
-_KEYS = f"""
-SELECT first, lookup_keys FROM gateway_orders
-WHERE job_id = :job AND first > :after ORDER BY first LIMIT {_KEYS_AT_ONCE}"""
+_KEYS = "SELECT first, lookup_keys FROM gateway_orders WHERE job_id = :job ORDER BY first"
 # Earlier versions left jobs that they had not imported to the end: these are none.
 _JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name AND imported"
 # As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
@@ -91,7 +87,7 @@ j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:g
 # in its exceptions.
 _JOBS_SINCE = f"""
 SELECT {", ".join(f"j.{name}" for name in JobRow._fields)} FROM gateway_jobs j
-WHERE j.id <> :job AND j.operation = :operation AND {OF_MERCHANT} AND EXISTS (
+WHERE j.id <> :id AND j.operation = :operation AND {OF_MERCHANT} AND EXISTS (
     SELECT 1 FROM gateway_chunks c WHERE c.job_id = j.id AND (
         c.ended_at >= :since OR c.exceptions <> '' OR c.state IN ('intent', 'unknown', 'held')
     )
@@ -191,13 +187,10 @@ class ChunkStore:
         asked, identity = frozenset(identities), self.codec.identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []
-        last = -1
-        while found := self._run(_KEYS, after=last).fetchall():
-            for first, packed in found:
-                keys = struct.unpack(f"<{len(packed) // 4}I", packed)
-                if not wanted.isdisjoint(keys):
-                    positions += (at for at, key in enumerate(keys, first) if key in wanted)
-            last = found[-1][0]
+        for first, packed in self._run(_KEYS):
+            keys = struct.unpack(f"<{len(packed) // 4}I", packed)
+            if not wanted.isdisjoint(keys):
+                positions += (at for at, key in enumerate(keys, first) if key in wanted)
         made = self._with_orders(list(pick_known(self._chunks_at(positions), positions).items()))
         return [each for each in made if identity(each.order) in asked]
 
@@ -209,11 +202,8 @@ class ChunkStore:
         """
         if not self.codec.operation.allows_several:
             return []
-        job = self.job
-        merchant = (job.merchant_id, job.account_id, job.gateway)
-        whose = dict(zip(("merchant_id", "account_id", "gateway"), merchant, strict=True))
-        since = job.created_at - _CLOCKS_DIFFER_SECONDS
-        rows = self._run(_JOBS_SINCE, operation=job.operation, **whose, since=since).fetchall()
+        since = self.job.created_at - _CLOCKS_DIFFER_SECONDS
+        rows = self.transaction.run(_JOBS_SINCE, **self.job._asdict(), since=since).fetchall()
         others = [ChunkStore(self.transaction, JobRow(*row)) for row in rows]
         made = (OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN)
         return [
@@ -369,7 +359,7 @@ class ChunkStore:
     def resolve(self, positions: "Sequence[int]", state: OrderState, note: str) -> None:
         """Record what a person decided on unknown or held orders, or anew on new ones."""
         text = f"decided by a person: {note}"
-        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=storable(note))
+        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=note)
         self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
     # Chunks
@@ -424,12 +414,16 @@ class ChunkStore:
 
         def change(known: Known, index: int) -> Known:
             new = found[index]
-            texts: dict[str, Any] = {name: storable(getattr(new, name)) for name in _TEXTS}
-            texts |= {"item": new.item or known.item, "note": new.note or known.note}
+            proof = new.proof
             if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT:
-                texts["proof"] = ""  # no person was shown a refund that the gateway lists by now
-            ended = known.ended_at if ended_at is None else ended_at
-            return known._replace(state=new.state, ended_at=ended, **texts)
+                proof = ""  # no person was shown a refund that the gateway lists by now
+            return new._replace(
+                proof=proof,
+                note=new.note or known.note,
+                item=new.item or known.item,
+                ended_at=known.ended_at if ended_at is None else ended_at,
+                sent=known.sent,
+            )
 
         self._change(transition, sorted(found), change)
 

@@ -103,9 +103,7 @@ def _stored(value: object) -> object:
     """Return an amount, or an object inside an order, as JSON has it; what is None is left out."""
     if isinstance(value, Decimal):
         return str(value)
-    fields = attrs.fields(type(value))  # type: ignore[arg-type]  # a model
-    given = ((field.name, getattr(value, field.name)) for field in fields)
-    return {name: part for name, part in given if part is not None}
+    return attrs.asdict(value, filter=lambda _, part: part is not None)  # type: ignore[arg-type]  # a model
 
 
 def make_order(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401  # of the model

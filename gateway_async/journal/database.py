@@ -122,9 +122,8 @@ class Database:
 
     def post(self, what: str, action: "Callable[[Transaction], object]") -> None:
         """Have an action carried out without waiting for it, and without an error; see `run`."""
-        if not self._is_closed and self._is_at_home:
-            self.run(what, action).add_done_callback(lambda done: done.exception())
-            self._hand_over()  # the loop may end before its next turn
+        self.run(what, action).add_done_callback(lambda done: done.exception())
+        self._hand_over()  # the loop may end before its next turn
 
     async def aclose(self) -> None:
         """Carry out what waits, disconnect, and end the thread, also where the caller is cancelled.

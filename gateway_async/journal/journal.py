@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import attrs
 import orjson
 
-from gateway_async.errors import (
-    ConfigurationError,
-    JobNotFoundError,
-    JournalError,
-    hide_given,
-    require_extra,
-)
+from gateway_async.errors import ConfigurationError, JournalError, hide_given, require_extra
 from gateway_async.journal import leases, schema
 from gateway_async.journal.chunk_store import (
     ANYWHERE,
@@ -46,7 +40,6 @@ T = TypeVar("T")
 
 _EXTRA = ("alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c")
 _LONGEST_NAME = 200
-_MOST_SLICES = 2**31
 # A database would take a text for a number.
 _SLICE: "Kind" = (is_count, "the number of a slice, an int")
 
@@ -157,7 +150,7 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self.job(name).read(lambda orders: _slices(orders, 1, _MOST_SLICES))
+        return await self.job(name).read(_slices)
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield the outcome of each order of a job, in the order of the input.
@@ -268,19 +261,6 @@ class Job:
         """
         return await self.read(lambda orders: orders.job)
 
-    async def slice(self, slice_number: int) -> SliceStatus:
-        """Return how far a slice of the job has come.
-
-        Raises:
-            ConfigurationError: If the number is below 1.
-            JobNotFoundError: If there is no such job, or no such slice.
-        """
-        number = expect("slice_number", slice_number, _SLICE)
-        found = await self.read(lambda orders: _slices(orders, number, number))
-        if not found:
-            raise JobNotFoundError(f"job {self.name!r} has no slice {number}", job=self.name)
-        return found[0]
-
     async def take(self, slice_number: int = 0, *, merchant: "Merchant | None" = None) -> Lease:
         """Take the job, or one slice of one that was cut, for this process.
 
@@ -314,7 +294,7 @@ SELECT job_id, state, exceptions, sum(last - first + 1), count(*) FROM gateway_c
 WHERE job_id BETWEEN :lowest AND :highest GROUP BY job_id, state, exceptions"""
 _SLICES = """
 SELECT slice, first, last, total, finished, expires_at > NOW_SECONDS FROM gateway_slices
-WHERE job_id = :job AND slice BETWEEN :lowest AND :highest ORDER BY slice"""
+WHERE job_id = :job AND slice > 0 ORDER BY slice"""
 _DUE = f"""
 SELECT j.name, s.slice FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
 WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
@@ -355,10 +335,9 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
     ]
 
 
-def _slices(of: ChunkStore, lowest: int, highest: int) -> list[SliceStatus]:
+def _slices(of: ChunkStore) -> list[SliceStatus]:
     """Return how far the slices of a job have come."""
-    found = of.transaction.run(_SLICES, job=of.job.id, lowest=lowest, highest=highest).fetchall()
-    return [SliceStatus(*row) for row in found]
+    return [SliceStatus(*row) for row in of.transaction.run(_SLICES, job=of.job.id)]
 
 
 def _postpone(

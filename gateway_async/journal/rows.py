@@ -34,9 +34,11 @@ _IN_FLIGHT = "it was in flight when its process ended, or still is"
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
 
-def storable(text: str) -> str:
+def storable(value: Any) -> Any:  # noqa: ANN401  # what a column or JSON holds
     """Return a text as every database can hold it: half surrogate pairs and NUL as U+FFFD."""
-    return text if text.isascii() and "\0" not in text else text.translate(_NO_TEXT)
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):
+        return value
+    return value.translate(_NO_TEXT)
 
 
 # What is known of an order
@@ -151,14 +153,15 @@ class ChunkState:
         most = max(groups, key=lambda known: len(groups[known]))
         alike = Known(str(most.state), ended_at=most.ended_at, sent=most.sent)
         groups.pop(alike, None)
-        exceptions = [
-            {"at": group, "known": {name: one for name, one in known._asdict().items() if one}}
-            for known, group in groups.items()
-        ]
+        exceptions: list[dict[str, object]] = []
+        for known, positions in groups.items():
+            said = {name: storable(one) for name, one in known._asdict().items() if one}
+            exceptions.append({"at": positions, "known": said})
+        references = [storable(known.reference) for known in self.known]
         values = (
             *(self.job_id, self.first, self.span[-1], self.slice),
             *(alike.state, alike.ended_at, alike.sent),
-            *(written([known.reference for known in self.known]), written(exceptions)),
+            *(written(references), written(exceptions)),
         )
         return dict(zip(CHUNK_COLUMNS, values, strict=True))
 
@@ -260,11 +263,6 @@ def _error_of(job_order: JobOrder) -> GatewayError | None:
     if job_order.status is OutcomeStatus.UNKNOWN:
         default = _IN_FLIGHT if job_order.state is OrderState.INTENT else "its outcome is not known"
         return OutcomeUnknownError(text or default, code=known.code, text=known.said)
-    return _unsent_error_of(job_order)
-
-
-def _unsent_error_of(job_order: JobOrder) -> GatewayError:
-    known, text = job_order.known, job_order.known.text
     if job_order.state is OrderState.NEW:
         return NotSentError(text or "the job has not come to it yet")
     if known.proof == Proof.NOT_DONE:

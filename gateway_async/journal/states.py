@@ -6,7 +6,6 @@ order that may have been sent becomes `new` again only by a proof or a decision.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 from gateway_async.models.orders import OutcomeStatus
 
@@ -65,35 +64,29 @@ class Proof(StrEnum):
     """A person decided on it; if it is new, nothing of it was sent before."""
 
 
-STATUSES: Mapping[OrderState, OutcomeStatus] = MappingProxyType(
-    {
-        OrderState.NEW: OutcomeStatus.NOT_SENT,
-        OrderState.INTENT: OutcomeStatus.UNKNOWN,
-        OrderState.SUCCEEDED: OutcomeStatus.SUCCEEDED,
-        OrderState.DECLINED: OutcomeStatus.DECLINED,
-        OrderState.UNKNOWN: OutcomeStatus.UNKNOWN,
-        OrderState.HELD: OutcomeStatus.UNKNOWN,
-    }
-)
+STATUSES: Mapping[OrderState, OutcomeStatus] = {
+    OrderState.NEW: OutcomeStatus.NOT_SENT,
+    OrderState.INTENT: OutcomeStatus.UNKNOWN,
+    OrderState.SUCCEEDED: OutcomeStatus.SUCCEEDED,
+    OrderState.DECLINED: OutcomeStatus.DECLINED,
+    OrderState.UNKNOWN: OutcomeStatus.UNKNOWN,
+    OrderState.HELD: OutcomeStatus.UNKNOWN,
+}
 """The outcome status of an order in each state, unless something is proved; see `status_of`."""
 
-CONCLUSIONS: Mapping[OutcomeStatus, OrderState] = MappingProxyType(
-    {
-        OutcomeStatus.SUCCEEDED: OrderState.SUCCEEDED,
-        OutcomeStatus.DECLINED: OrderState.DECLINED,
-        OutcomeStatus.UNKNOWN: OrderState.UNKNOWN,
-    }
-)
+CONCLUSIONS: Mapping[OutcomeStatus, OrderState] = {
+    OutcomeStatus.SUCCEEDED: OrderState.SUCCEEDED,
+    OutcomeStatus.DECLINED: OrderState.DECLINED,
+    OutcomeStatus.UNKNOWN: OrderState.UNKNOWN,
+}
 """What an order becomes when its request ends, by the status of its outcome."""
 
-DECISIONS: Mapping[str, OrderState] = MappingProxyType(
-    {
-        OutcomeStatus.SUCCEEDED: OrderState.SUCCEEDED,
-        OutcomeStatus.DECLINED: OrderState.DECLINED,
-        OutcomeStatus.NOT_SENT: OrderState.NEW,
-        OutcomeStatus.UNKNOWN: OrderState.HELD,
-    }
-)
+DECISIONS: Mapping[str, OrderState] = {
+    OutcomeStatus.SUCCEEDED: OrderState.SUCCEEDED,
+    OutcomeStatus.DECLINED: OrderState.DECLINED,
+    OutcomeStatus.NOT_SENT: OrderState.NEW,
+    OutcomeStatus.UNKNOWN: OrderState.HELD,
+}
 """What an order in doubt becomes when a person or a look-up decides on it, likewise."""
 
 
@@ -130,22 +123,20 @@ class Transition(StrEnum):
 
 _DECIDED = frozenset(DECISIONS.values())
 
-TRANSITIONS: Mapping[Transition, Mapping[OrderState, frozenset[OrderState]]] = MappingProxyType(
-    {
-        Transition.INTEND: {OrderState.NEW: frozenset({OrderState.INTENT})},
-        Transition.HOLD: {OrderState.NEW: frozenset({OrderState.HELD})},
-        Transition.RETRACT: {OrderState.INTENT: frozenset({OrderState.NEW})},
-        Transition.CONCLUDE: {OrderState.INTENT: frozenset(CONCLUSIONS.values())},
-        Transition.REOPEN: {
-            OrderState.INTENT: frozenset({OrderState.UNKNOWN}),
-            OrderState.HELD: frozenset({OrderState.UNKNOWN}),
-        },
-        Transition.RECOVER: {OrderState.UNKNOWN: _DECIDED},
-        Transition.RESOLVE: dict.fromkeys(
-            (OrderState.UNKNOWN, OrderState.HELD, OrderState.NEW), _DECIDED
-        ),
-    }
-)
+TRANSITIONS: Mapping[Transition, Mapping[OrderState, frozenset[OrderState]]] = {
+    Transition.INTEND: {OrderState.NEW: frozenset({OrderState.INTENT})},
+    Transition.HOLD: {OrderState.NEW: frozenset({OrderState.HELD})},
+    Transition.RETRACT: {OrderState.INTENT: frozenset({OrderState.NEW})},
+    Transition.CONCLUDE: {OrderState.INTENT: frozenset(CONCLUSIONS.values())},
+    Transition.REOPEN: {
+        OrderState.INTENT: frozenset({OrderState.UNKNOWN}),
+        OrderState.HELD: frozenset({OrderState.UNKNOWN}),
+    },
+    Transition.RECOVER: {OrderState.UNKNOWN: _DECIDED},
+    Transition.RESOLVE: dict.fromkeys(
+        (OrderState.UNKNOWN, OrderState.HELD, OrderState.NEW), _DECIDED
+    ),
+}
 """For each transition, what each state may become by it."""
 
 

@@ -8,7 +8,6 @@ loop, and ends every wait.
 
 import asyncio
 import contextlib
-import uuid
 from typing import TYPE_CHECKING
 
 from gateway_async.errors import ConfigurationError, JournalError, NotSentError, hide_given
@@ -35,11 +34,10 @@ CREATE TABLE IF NOT EXISTS gateway_rate_turns (
 )"""
 _TAKE = """
 INSERT INTO gateway_rate_turns (id, name, at)
-SELECT :id, :name, greatest(NOW_SECONDS, :window + coalesce((
+SELECT gen_random_uuid(), :name, greatest(NOW_SECONDS, :window + coalesce((
     SELECT at FROM gateway_rate_turns WHERE name = :name ORDER BY at DESC LIMIT 1 OFFSET :others
 ), 0)) RETURNING at - NOW_SECONDS"""
 _FORGET = "DELETE FROM gateway_rate_turns WHERE name = :name AND at < NOW_SECONDS - :window"
-_GIVE_BACK = "DELETE FROM gateway_rate_turns WHERE id = :id"
 
 
 class SharedRate:
@@ -56,12 +54,8 @@ class SharedRate:
         self._window = window
 
     async def __aenter__(self) -> None:
-        turn = uuid.uuid4().hex
         try:
-            await asyncio.sleep(await self._take(turn))
-        except asyncio.CancelledError:
-            self._database.post("cannot give back", lambda tx: tx.run(_GIVE_BACK, id=turn))
-            raise
+            await asyncio.sleep(await self._take())
         except JournalError as error:
             raise NotSentError(
                 f"nothing was sent: the shared rate could not be asked ({error})"
@@ -70,14 +64,14 @@ class SharedRate:
     async def __aexit__(self, *error: object) -> None:
         pass
 
-    def _take(self, turn: str) -> "asyncio.Future[float]":
+    def _take(self) -> "asyncio.Future[float]":
         """Take the next turn; return the seconds until it is due."""
         rate = {"name": self._name, "window": self._window}
 
         def take(transaction: "Transaction") -> float:
             transaction.lock(_LOCK_OF_TURNS)
             transaction.run(_FORGET, **rate)
-            taken = transaction.run(_TAKE, id=turn, others=self._requests - 1, **rate)
+            taken = transaction.run(_TAKE, others=self._requests - 1, **rate)
             return float(taken.fetchone()[0])
 
         return self._database.run("cannot take a turn", take)

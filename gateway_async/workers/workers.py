@@ -87,6 +87,11 @@ async def watch(journal: "Journal", job: str, seconds: float) -> "AsyncIterator[
             await asyncio.sleep(seconds)
 
 
+async def _is_finished(journal: "Journal", job: str, slice_number: int) -> bool:
+    slices = await journal.slices(job)
+    return any(each.number == slice_number and each.finished for each in slices)
+
+
 @hide_arguments
 class Workers:
     """Jobs of one merchant at one gateway, in one journal, that many processes share.
@@ -234,16 +239,15 @@ class Workers:
             JournalError: If what happens cannot be kept.
         """
         journal, gateway = self._opened()
-        named = journal.job(job)
-        if (await named.slice(slice_number)).finished:
+        if await _is_finished(journal, job, slice_number):
             return SliceEnd.FINISHED
         try:
-            await gateway.resume(named, slice_number=slice_number)
+            await gateway.resume(journal.job(job), slice_number=slice_number)
         except JobBusyError:
             return SliceEnd.BUSY
         except LeaseLostError:
             return SliceEnd.LOST
-        is_finished = (await named.slice(slice_number)).finished
+        is_finished = await _is_finished(journal, job, slice_number)
         return SliceEnd.FINISHED if is_finished else SliceEnd.LEFT
 
     async def sweep(self) -> int:

@@ -68,26 +68,6 @@ async def test_a_client_takes_a_turn_for_each_request_or_sends_nothing(
     assert sandbox.requests["refund"] == 2
 
 
-async def test_one_who_gives_up_leaves_the_turn_to_others(
-    url: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_turn = asyncio.Event()
-
-    async def wait_for_the_turn(_: float) -> None:
-        has_turn.set()
-        await asyncio.Event().wait()
-
-    async with shared_rate(url, "M1", requests=1) as limiter:
-        monkeypatch.setattr(asyncio, "sleep", wait_for_the_turn)
-        waiting = asyncio.create_task(limiter.__aenter__())
-        await has_turn.wait()
-        assert len(_turns(tables)) == 1
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-    assert _turns(tables) == []
-
-
 async def test_no_turn_in_another_event_loop(url: str) -> None:
     async with shared_rate(url, "M1", requests=1) as limiter:
         with pytest.raises(NotSentError, match="entered in another event loop"):
