@@ -1,6 +1,5 @@
 """The command line, `gateway-async`; it needs the extra `gateway-async[cli]`."""
 
-import io
 import os
 import signal
 import sys
@@ -25,8 +24,6 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # in the encoding of its files, in any locale
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     code, problem = _UNSETTLED, ""
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:  # as Ctrl-C, until a run takes both
         signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -2,9 +2,11 @@
 
 import asyncio
 import shlex
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from importlib.metadata import version
+from typing import Any
 
 import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -57,6 +59,8 @@ def _help(name: str) -> str | None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
     given = list(arguments)
+    stdout: Any = sys.stdout
+    stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as its files, in any locale
     app = make_app(is_listed=not given or given[0] in ("--help", "-h"))
     try:
         command, bound, left_out = app.parse_args(given, exit_on_error=False)
