@@ -22,7 +22,7 @@ from gateway_async.cli.orders import (
 )
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, to_text
-from gateway_async.errors import NotSentError, OutcomeUnknownError
+from gateway_async.errors import JobNotFoundError, NotSentError, OutcomeUnknownError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import JobOrder
 from gateway_async.models.orders import OutcomeStatus
@@ -102,13 +102,14 @@ async def orders_of(journal: Journal, name: str) -> AsyncIterator[JobOrder]:
 
 
 async def places_in(file: OrderFile, journal: Journal, name: str) -> Sequence[int]:
-    """Return which row of a file each order of a job has; empty if they have other orders.
+    """Return which row of a file each order of a job has; empty if it has others, or there is none.
 
     Orders that are alike in every field have their rows in sequence.
     """
     ours, theirs = file.hashes, array("q")
-    async for each in orders_of(journal, name):
-        theirs.append(hash(each.order))
+    with contextlib.suppress(JobNotFoundError):  # a submission that was refused left no job
+        async for each in orders_of(journal, name):
+            theirs.append(hash(each.order))
     if ours == theirs:
         return range(len(ours))
     if sorted(ours) != sorted(theirs):
