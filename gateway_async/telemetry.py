@@ -199,19 +199,23 @@ class Instrumentation:
         self, operation: str, orders: object, policy: "BatchPolicy", *, job: str | None = None
     ) -> "BatchSpan":
         """Report that a batch begins."""
-        start = BatchStart(
+        context = copy_context() if self.listener is not None else None
+        return BatchSpan(self, self._start(operation, orders, policy, job), context)
+
+    def recovery(self, outcomes: object, policy: "BatchPolicy") -> "BatchSpan":
+        """Report that a recovery begins; it runs in the context of its caller."""
+        return BatchSpan(self, self._start("recover", outcomes, policy), None)
+
+    def _start(
+        self, operation: str, orders: object, policy: "BatchPolicy", job: str | None = None
+    ) -> BatchStart:
+        return BatchStart(
             operation=operation,
             job=job,
             orders=len(orders) if isinstance(orders, Collection) else None,
             concurrency=policy.concurrency,
             **self.server,
         )
-        return BatchSpan(self, start, copy_context() if self.listener is not None else None)
-
-    def recovery(self, policy: "BatchPolicy") -> "BatchSpan":
-        """Report that a recovery begins; it runs in the context of its caller."""
-        start = BatchStart(operation="recover", concurrency=policy.concurrency, **self.server)
-        return BatchSpan(self, start, None)
 
     def call(self, method: "Callable[..., T]", *facts: object) -> T | None:
         """Call a method of the listener; return its value, or `_FAILED` where it raised."""

@@ -175,7 +175,7 @@ SCENES: dict[Act, str] = {
             search_refunds absent=2 attempts=1 orders=2 sent=1 status_code=200
             refund attempts=1 orders=2 sent=1 type=OutcomeUnknownError unknown=2 \
 ! OutcomeUnknownError
-            recover batch requests=1 retries=0 succeeded=2
+            recover batch orders=2 requests=1 retries=0 succeeded=2
               search_refunds attempts=1 orders=2 sent=1 status_code=200 succeeded=2
           refund batch name=november requests=0 retries=0 succeeded=2
         """,
