@@ -16,7 +16,6 @@ from gateway_async.errors import JobNotFoundError, JournalError
 from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
 from gateway_async.journal.rows import (
     CHUNK_COLUMNS,
-    DONE,
     ChunkState,
     JobOrder,
     JobRow,
@@ -128,17 +127,10 @@ async def read_pages(
         states: The states.
         span: The positions.
     """
-    first = span.start
-    while True:
-        rest = range(first, span.stop)
-        select = functools.partial(
-            ChunkStore.select, states=states, span=rest, most=_ORDERS_AT_ONCE
-        )
-        page = list(chain(*await read(select)))
-        if not page:
-            return
+    select = functools.partial(ChunkStore.select, states=states, most=_ORDERS_AT_ONCE)
+    while page := list(chain(*await read(functools.partial(select, span=span)))):
         yield page
-        first = page[-1].index + 1
+        span = range(page[-1].index + 1, span.stop)
 
 
 @attrs.frozen
@@ -293,34 +285,20 @@ class ChunkStore:
 
         self._change(Transition.RETRACT, indices, change)
 
-    def conclude(
-        self,
-        indices: "Sequence[int]",
-        known: "Sequence[Known]",
-        references: "Sequence[str]",
-        *,
-        ended_at: float,
-    ) -> None:
+    def conclude(self, indices: "Sequence[int]", known: "Sequence[Known]", ended_at: float) -> None:
         """Record the outcomes of orders in flight: succeeded, declined or unknown.
 
         Args:
             indices: Their positions, ascending.
-            known: What is known of each; `DONE` of one that succeeded.
-            references: The gateway's reference of each, or "".
+            known: What is known of each.
             ended_at: When the request ended, in seconds since the epoch.
         """
-        listed = list(map(storable, references))
-        given = {"ended_at": ended_at, "listed": written(listed)}
-        if known.count(DONE) == len(known) and self._change_whole(
-            Transition.CONCLUDE, OrderState.SUCCEEDED, indices, **given
-        ):
-            return
-        found = {
-            # What a reply calls an order that did not succeed is no refund of this job's.
-            index: one._replace(reference=reference) if one.state == OrderState.SUCCEEDED else one
-            for index, one, reference in zip(indices, known, listed, strict=True)
-        }
-        self._put(Transition.CONCLUDE, found, ended_at)
+        conclude, done = Transition.CONCLUDE, OrderState.SUCCEEDED
+        listed = written([storable(one.reference) for one in known])
+        is_alike = all(one.state == done and not one.item for one in known)
+        given = {"ended_at": ended_at, "listed": listed}
+        if not (is_alike and self._change_whole(conclude, done, indices, **given)):
+            self._put(conclude, dict(zip(indices, known, strict=True)), ended_at)
 
     def hold(self, found: "Mapping[int, Known]") -> None:
         """Record that new orders are not sent before a person decides."""

@@ -113,19 +113,14 @@ def make_order(model: type[Any], values: dict[str, Any]) -> Any:  # noqa: ANN401
         InvalidOrderError: If the model refuses a value.
         TypeError: If it has no such field, or needs another.
     """
-    for name, inner in _models_in(model).items():  # type: ignore[arg-type]  # classes can be hashed
-        part = values.get(name)
-        if isinstance(part, list):
-            values[name] = [make_order(inner, each) for each in part]
-        elif part is not None:
-            values[name] = make_order(inner, part)
+    for field in attrs.fields(model):
+        inner, part = field.metadata.get(MODEL), values.get(field.name)
+        if inner is not None and part is not None:
+            made = [
+                make_order(inner, each) for each in (part if isinstance(part, list) else [part])
+            ]
+            values[field.name] = made if isinstance(part, list) else made[0]
     return model(**values)
-
-
-@functools.cache
-def _models_in(model: type[Any]) -> dict[str, type[Any]]:
-    fields = attrs.fields(model)
-    return {field.name: field.metadata[MODEL] for field in fields if MODEL in field.metadata}
 
 
 def differing_fields(known: Any, given: Any) -> str:  # noqa: ANN401  # orders

@@ -232,10 +232,8 @@ async def uninterrupted(work: "Awaitable[T]") -> T:
     task = asyncio.ensure_future(work)
     cancelled = None
     while not task.done():
-        ended = asyncio.Event()  # not `asyncio.shield`, which may report the error by itself
-        task.add_done_callback(lambda _, ended=ended: ended.set())  # type: ignore[misc]  # an Event
         try:
-            await ended.wait()
+            await asyncio.wait({task})  # not `asyncio.shield`, which may report the error by itself
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is None or task.cancelled() or task.exception() is not None:

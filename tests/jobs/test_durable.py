@@ -13,7 +13,6 @@ import pytest
 from gateway_async import BatchPolicy, Dialect, Timeouts
 from gateway_async.batching.runner import Tasks
 from gateway_async.errors import JournalError
-from gateway_async.jobs.work import JobWork
 from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
@@ -121,25 +120,6 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
         await batch
     check_books(sandbox, batch.result)
     assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
-
-
-@on_a_file
-async def test_outcomes_that_cannot_be_added_end_the_job(
-    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where memory is out: what is missing must not look like a result."""
-    orders, gateway = seeded(sandbox, 6), make(policy=attrs.evolve(POLICY, concurrency=1))
-    add, job = JobWork._add_final, journal.job("job")
-
-    def fail_once(*_: Any, **_more: Any) -> None:
-        monkeypatch.setattr(JobWork, "_add_final", add)
-        raise MemoryError
-
-    monkeypatch.setattr(JobWork, "_add_final", fail_once)
-    with pytest.raises(MemoryError):
-        await gateway.refund(orders, job=job)
-    check_books(sandbox, await gateway.resume(job))
-    assert effects(sandbox, orders) == [1] * 6
 
 
 async def _ended(batch: Any) -> bool:
