@@ -24,24 +24,19 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
-    code, problem = _UNSETTLED, ""
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:  # as Ctrl-C, until a run takes both
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    code = _UNSETTLED
     try:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):
             from gateway_async.cli.app import run
         code = run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:  # while it was loaded: `run` takes those of its command
-        code, problem = _USAGE, "stopped before anything was sent"
     except Exception as error:  # noqa: BLE001  # of a defect, 1 would say that some were declined
         if isinstance(error, ModuleNotFoundError) and "pip install" in str(error):
-            code, problem = _USAGE, str(error)
+            sys.stderr.write(f"gateway-async: {error}\n")
+            code = _USAGE
         else:
             traceback.print_exc()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over, and its exit code says how
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if problem:
-        sys.stderr.write(f"gateway-async: {problem}\n")
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -14,7 +14,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from gateway_async.cli.console import Console, Exit
 from gateway_async.cli.options import Config
 from gateway_async.cli.tables import TableError
-from gateway_async.errors import GatewayError, JobBusyError, JobNotFoundError
+from gateway_async.errors import GatewayError, JobBusyError
 from gateway_async.operations import OPERATIONS
 
 _HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
@@ -79,17 +79,10 @@ def run(arguments: Sequence[str]) -> int:
             return int((asyncio.run(done) if asyncio.iscoroutine(done) else done) or Exit.DONE)
     except (TableError, GatewayError) as error:  # it could not begin
         problem = str(error)
-        if isinstance(error, JobNotFoundError):
-            list_jobs = said.line("jobs", "list")
-            problem += f": {said.settings().place}; list those that there are with\n  {list_jobs}"
         code = Exit.UNSETTLED if isinstance(error, JobBusyError) else Exit.WRONG
     except KeyboardInterrupt:
-        problem, code = "stopped before anything was sent", Exit.WRONG
-        if console.has_begun:
-            problem, code = "stopped", Exit.UNSETTLED
-    except BrokenPipeError:  # such as `| head`
-        return Exit.UNSETTLED
-    except OSError as error:  # such as a disk that is full
+        problem, code = "stopped", Exit.UNSETTLED
+    except OSError as error:  # such as a disk that is full, or a reader that went away
         problem, code = f"it ended early: {error}", Exit.UNSETTLED
     console.say(f"gateway-async: {problem}")
     return code

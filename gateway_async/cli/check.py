@@ -94,7 +94,6 @@ async def check(
     credentials = settings.credentials(os.environ)
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
-    console.has_begun = True
     findings = await look(settings, credentials, refs)
     statuses = {one.status for one in findings}
     code = Exit.UNSETTLED if UNKNOWN in statuses else int(WRONG in statuses)

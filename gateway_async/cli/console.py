@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, TextIO, cast
 
@@ -20,7 +19,6 @@ from gateway_async.report.report import Totals
 
 _LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
-SECONDS_BETWEEN_LINES = 5.0
 _SECONDS_BETWEEN_FRAMES = 0.1
 _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
@@ -115,7 +113,6 @@ class Console:
         is_quiet: Whether only the end, and what is wrong, is said.
         is_verbose: Whether everything that the library logs is said.
         rich: Where it is said.
-        has_begun: Whether the command may have sent something.
     """
 
     line: str = ""
@@ -124,7 +121,6 @@ class Console:
     rich: RichConsole = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
-    has_begun: bool = attrs.field(default=False, init=False)
     _alike: dict[tuple[str, str], tuple[int, str]] = attrs.field(factory=dict, init=False)
     """By logger and kind of warning, how many there were beyond the first, and the last."""
 
@@ -198,11 +194,11 @@ class Console:
 # Progress
 
 
-@contextlib.asynccontextmanager
-async def progress(
+@contextlib.contextmanager
+def progress(
     console: Console, name: str, total: int, look: Callable[[], tuple[int, Mapping[str, int]]]
-) -> AsyncIterator[None]:
-    """Show progress while the block runs: a bar on a terminal, else a line from time to time.
+) -> Iterator[None]:
+    """Show a bar while the block runs, where there is a terminal.
 
     Args:
         console: Where it is shown.
@@ -210,7 +206,6 @@ async def progress(
         total: How many there are.
         look: Returns how many are done, and how many have each status.
     """
-    started, before, said = time.monotonic(), look()[0], -1
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
@@ -223,21 +218,14 @@ async def progress(
     task = bar.add_task(name, total=total)
 
     def show() -> None:
-        nonlocal said
         count, counts = look()
-        rate = f"{(count - before) / max(time.monotonic() - started, 1):,.0f}/s"
-        parts = (f"{name}: {count:,} of {total:,}", rate, listed(counts))
-        text = ", ".join(filter(None, parts))
-        if not bar.disable:
-            bar.update(task, completed=count, description=text)
-        elif count != said:
-            console.note(text)
-        said = count
+        parts = filter(None, (f"{name}: {count:,} of {total:,}", listed(counts)))
+        bar.update(task, completed=count, description=", ".join(parts))
 
     async def tick() -> None:
         while True:
-            await asyncio.sleep(SECONDS_BETWEEN_LINES if bar.disable else _SECONDS_BETWEEN_FRAMES)
             show()
+            await asyncio.sleep(_SECONDS_BETWEEN_FRAMES)
 
     with bar:
         ticker = asyncio.create_task(tick())
@@ -245,5 +233,4 @@ async def progress(
             yield
         finally:
             ticker.cancel()
-            if not bar.disable:
-                show()
+            show()

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
-from uuid import UUID
 
 import attrs
 import orjson
@@ -20,16 +19,11 @@ from gateway_async.cli.orders import OrderFile
 from gateway_async.cli.outcomes import Kept, orders_of, places_in, write_job
 from gateway_async.cli.run import Run
 from gateway_async.cli.settings import Settings
-from gateway_async.errors import (
-    ConfigurationError,
-    JobConflictError,
-    JobNotFoundError,
-    JournalError,
-)
+from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.journal.states import IN_DOUBT, Proof
 from gateway_async.operations import OPERATIONS, Operation
-from gateway_async.report.report import Step, Totals, example_of
+from gateway_async.report.report import Totals
 
 _DIGITS = 16
 """Of the digest of a file's orders in the name of its job."""
@@ -269,18 +263,11 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
                 is_refused = file is not None and not places  # its orders are others
                 if not (asked or is_refused):
                     tell(f"{known}{'; nothing is sent' * known.is_done}")
-                if file is not None and (known.status is None or is_refused):
+                if file is not None and (known.status is None or not places):
                     batch = client.batch(run.operation, file.orders(), job=job)
                 else:
                     batch = client.resume(job)
-                try:
-                    await run.drive(batch, total=total, see=reasons.note)
-                except JobConflictError:
-                    places = () if file is None else await places_in(file, journal, known.name)
-                    if not places:
-                        raise
-                    # Another process kept the same orders meanwhile, as rows in another order.
-                    await run.drive(client.resume(job), total=total, see=reasons.note)
+                await run.drive(batch, total=total, see=reasons.note)
             async with run.settings.open_journal(create=False) as journal:
                 await write_job(run, journal, out, file=file, places=places, reasons=reasons)
 
@@ -298,6 +285,7 @@ Example: `gateway-async jobs show NAME`""",
 )
 
 _SHOWN = 100
+_NAMING = ("transaction_id", "order_no", "request_id")
 
 
 def _facts(status: JobStatus) -> dict[str, Any]:
@@ -355,65 +343,45 @@ async def show(
     async with settings.open_journal(create=False) as journal:
         status, in_doubt = await journal.status(name), list[dict[str, Any]]()
         operation = OPERATIONS[status.operation]
-        is_keyed, key = operation.is_keyed, operation.identity_field
-        naming = (key,) if is_keyed else ("transaction_id", "order_no")
-        steps = {
-            str(one): Step(kind=one, advice="", dialect=settings.dialect) for one in OrderState
-        }
+        totals = {str(one): Totals(dialect=settings.dialect) for one in OrderState}
         async for each in orders_of(journal, name):
-            order, step = each.order, steps[each.state]
-            step.add(moved := operation.moved_by(order))
-            if each.state in IN_DOUBT:
+            order, state = each.order, each.state
+            totals[state].add(operation.moved_by(order))
+            if state in IN_DOUBT and len(in_doubt) < _SHOWN:
+                named = {one: getattr(order, one) for one in _NAMING if hasattr(order, one)}
                 reason = str(each.outcome().error)
-                step.keep("", example_of(order, each.index, None, moved, reason))
-                named = {one: getattr(order, one) for one in naming}
-                row = {"index": each.index, "state": each.state, **named, "reason": reason}
-                in_doubt += [row][: _SHOWN - len(in_doubt)]
-    facts = _facts(status)
+                in_doubt.append({"index": each.index, "state": state, **named, "reason": reason})
+    facts, count = _facts(status), sum(totals[one].orders for one in IN_DOUBT)
     if json:
-        facts["amounts"] = {str(state): one.amounts for state, one in steps.items() if one.orders}
-        count = sum(steps[one].orders for one in IN_DOUBT)
+        facts["amounts"] = {state: one.amounts for state, one in totals.items() if one.orders}
         print_json({**facts, "in_doubt": in_doubt, "in_doubt_count": count})
         return
-    facts["created_at"] = _date(status)
-    facts["states"] = listed(steps) or "no orders"
+    facts |= {"created_at": _date(status), "states": listed(totals) or "no orders"}
     for field, value in facts.items():
         output(f"{field:<12} {value}")
-    for state, step in steps.items():
-        for group in step.groups.values():
-            output(f"\n{group.count:,} {state}: {group}\nindex  {'  '.join(naming)}")
-            for one in group.examples:
-                ids = filter(None, (one.transaction_id, one.order_no))
-                output(f"{one.index:>5}  {'  '.join(ids)}")
-            if more := group.count - len(group.examples):
-                output(f"and {more:,} more; `jobs outcomes` writes them all")
+    for row in in_doubt:
+        output("  ".join(map(str, row.values())))
+    if more := count - len(in_doubt):
+        output(f"and {more:,} more; `jobs outcomes` writes them all")
 
 
 @jobs.command
 async def outcomes(
-    name: str,
-    /,
-    *,
-    state: Annotated[tuple[OrderState, ...], options.Repeated] = (),
-    given: options.Written = options.Written(),
-    console: options.Shown,
+    name: str, /, *, given: options.Written = options.Written(), console: options.Shown
 ) -> int:
     """Write the outcomes of the orders of a job, as the journal has them. Nothing is sent.
 
-    The exit code is that of the orders that are written.
-
-    Example: `gateway-async jobs outcomes NAME --state held --out held.csv`
+    Example: `gateway-async jobs outcomes NAME --out outcomes.csv`
 
     Args:
         name: The name of the job.
-        state: Only the orders in this state, such as held; may be repeated.
     """
     run = Run(command="jobs outcomes", console=console, given=given, job=name)
     run.check(needs_secret=False)
 
     async def write(out: TextIO) -> None:
         async with run.settings.open_journal(create=False) as journal:
-            await write_job(run, journal, out, states=state)
+            await write_job(run, journal, out)
 
     return await run.carry_out(write)
 
@@ -426,7 +394,7 @@ async def resolve(
     name: str,
     outcome: Literal["succeeded", "declined", "not_sent", "unknown"],
     /,
-    *orders: str,
+    *orders: int,
     note: str,
     state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
     given: options.Stored = options.Stored(),
@@ -439,29 +407,18 @@ async def resolve(
     Args:
         name: The name of the job.
         outcome: What became of them; not_sent lets the next run send them.
-        orders: The orders, by their index in the job, from 0, as `jobs show` prints it, or payouts
-            by their request_id.
+        orders: The orders, by their index in the job, from 0, as `jobs show` prints it.
         note: Why, such as "seen in the merchant portal"; it is kept.
         state: In place of orders: all of the job that are in this state; may be repeated.
     """
     if bool(orders) == bool(state):
         raise ConfigurationError("resolve: expected orders, or --state, and not both")
-    named = [_named(text) for text in orders]
     async with given.settings().open_journal(create=False) as journal:
         found = [each.index async for each in orders_of(journal, name) if each.state in state]
-        await journal.resolve(name, meant := [*named, *found], outcome, note)
+        await journal.resolve(name, meant := [*orders, *found], outcome, note)
     sent = "it" if len(meant) == 1 else "them"
     then = f"; the next run of the job sends {sent}" if outcome == "not_sent" else ""
     console.note(f"job {name}: {counted(len(meant), 'order')} {outcome}{then}")
-
-
-def _named(text: str) -> int | UUID:
-    """Read the index of an order, or the request_id of a payout."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    with contextlib.suppress(ValueError):
-        return UUID(text)
-    raise ConfigurationError(f"{text!r} is no index of an order, such as 17, and no request_id")
 
 
 # Going on

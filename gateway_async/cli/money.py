@@ -7,7 +7,6 @@ it was, and sends nothing that may have been sent.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 import attrs
@@ -20,14 +19,11 @@ from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_colu
 from gateway_async.cli.outcomes import Kept, result_cells, write_rows
 from gateway_async.cli.run import Run
 from gateway_async.cli.tables import csv_writer, open_table, to_text
-from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.models.values import MASK
-from gateway_async.operations import OPERATIONS, Operation
+from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, reconcile as reconcile_ledger
-from gateway_async.wire.encode import JsonText, encode_chunk, encode_fields, written_fields
 
 _REQUESTS_SHOWN = 3
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
@@ -104,63 +100,27 @@ def look_up(
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
-    """Show what would be sent: totals, and the first requests, unsigned; no network at all."""
+    """Show what would be sent: totals, and the orders of the first requests; no network at all."""
     settings, operation = run.settings, known.operation
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
     left, orders = find_left(settings, known, file, most=_REQUESTS_SHOWN * size)
-    chunks = [orders[at : at + size] for at in range(0, len(orders), size)]
-    first = [_written(operation, chunk, settings.dialect) for chunk in chunks]
     count = -(-left.orders // size)
     if run.given.json:
         job = {"command": run.command, "job": known.name, "states": known.states, "url": url}
         sent = {"orders": left.orders, "amounts": left.amounts, "requests": count}
-        print_json({"dry_run": True, **job, "others": known.others, **sent, "first": first})
+        print_json({"dry_run": True, **job, "others": known.others, **sent})
         return
-    for number, body in enumerate(first, 1):
-        output(f"request {number}, without identity and signature:")
-        for name, text in body.items():
-            output(f"{name} = {text}")
-    if first and count > len(first):
-        output(f"{counted(count - len(first), 'more request')} like these")
+    for number, at in enumerate(range(0, len(orders), size), 1):
+        output(f"request {number}:")
+        for order in orders[at : at + size]:
+            output(f"  {order}")
+    if orders and count > _REQUESTS_SHOWN:
+        output(f"{counted(count - _REQUESTS_SHOWN, 'more request')} like these")
     output(str(known))
     if left.orders:
         output(f"{operation} {left}: at least {counted(count, 'request')} to {url}")
     output("nothing was sent" if left.orders else "nothing is left to send")
-
-
-def _written(operation: Operation, chunk: Sequence[Any], dialect: Dialect) -> dict[str, str]:
-    """Write the orders of one request, masked as in a repr."""
-    orders = tuple(map(_masked, chunk))
-    if operation.is_keyed:
-        fields: Mapping[str, str] = encode_fields(orders[0], dialect)
-    else:
-        fields = encode_chunk(operation, orders, dialect).fields
-    body_format = dialect.body_formats.get(operation.name, operation.body)
-    written = written_fields(fields, body_format, dialect)
-    return {name: _laid_out(text) for name, text in written.items()}
-
-
-def _masked(value: Any) -> Any:
-    """Return a copy of a model that has a mask wherever its repr shows nothing."""
-    if isinstance(value, tuple):
-        return tuple(map(_masked, value))
-    if not attrs.has(type(value)):
-        return value
-    shown = {
-        field.name: _masked(found) if field.repr else MASK
-        for field in attrs.fields(type(value))
-        if (found := getattr(value, field.name)) is not None
-    }
-    return attrs.evolve(value, **shown)
-
-
-def _laid_out(text: str) -> str:
-    """Give each order of a list a line of its own."""
-    value = orjson.loads(text.encode()) if isinstance(text, JsonText) else text
-    if not isinstance(value, list):
-        return text
-    return "[\n  " + ",\n  ".join(orjson.dumps(one).decode() for one in value) + "\n]"
 
 
 # A ledger

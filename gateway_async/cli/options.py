@@ -18,21 +18,13 @@ from gateway_async.journal.engines import locate
 from gateway_async.settings import BatchPolicy
 
 _PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][^=&]*password=", re.IGNORECASE)
-_PLACES_OF_PASSWORDS = {
-    "proxy": "GATEWAY_PROXY, or into the TOML file",
-    "journal": "GATEWAY_JOURNAL, or the password into ~/.pgpass",
-}
-"""By option, where a URL with a password goes."""
 _USUAL = BatchPolicy()
 
 
 def _no_option(_: object, path: Path | None) -> None:
     """Refuse an option in the place of a file: `--out --dry-run` would send."""
     if path is not None and str(path).startswith("--"):
-        raise ValueError(
-            f"{path} is no option of this command, or stands where a file is expected; give a "
-            "file that is called so with its whole path"
-        )
+        raise ValueError(f"{path} stands where a file is expected")
 
 
 def _usually(field: str) -> Parameter:
@@ -40,16 +32,15 @@ def _usually(field: str) -> Parameter:
     return Parameter(show_default=lambda _: str(getattr(_USUAL, field)))
 
 
-def check_no_password(option: str, url: str | None, place: str) -> None:
+def check_no_password(option: str, url: str | None) -> None:
     """Refuse a URL with a password in an option, where others could see it."""
     if _PASSWORD.search(url or ""):
-        raise ConfigurationError(
-            f"--{option}: a password in an option shows in process lists; put the URL into {place}"
-        )
+        reason = "a password in an option shows in process lists; put the URL into"
+        raise ConfigurationError(f"--{option}: {reason} GATEWAY_{option.upper()}")
 
 
 Repeated: Parameter = Parameter(consume_multiple=False)
-_PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)
+_PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)  # which lets `-` pass
 Source = Annotated[Path, _PATH]
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
@@ -93,8 +84,8 @@ class Config:
         Raises:
             ConfigurationError: If one is wrong, or an option holds a password.
         """
-        for name, place in _PLACES_OF_PASSWORDS.items():
-            check_no_password(name, getattr(self, name, None), place)
+        for name in ("proxy", "journal"):
+            check_no_password(name, getattr(self, name, None))
         policy = self._given(BatchPolicy)
         if (deadline := getattr(self, "deadline", None)) is not None:
             policy["deadline_seconds"] = deadline.total_seconds()

@@ -57,21 +57,15 @@ class Kept:
         self._database.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells BLOB)")
 
     def __setitem__(self, index: int, cells: bytes) -> None:
-        self._run("INSERT OR REPLACE INTO kept VALUES (?, ?)", index, cells)
+        self._database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (index, cells))
 
     def get(self, index: int) -> bytes | None:
         """Return what is kept of an order; None for nothing."""
-        found = self._run("SELECT cells FROM kept WHERE row = ?", index).fetchone()
+        found = self._database.execute("SELECT cells FROM kept WHERE row = ?", (index,)).fetchone()
         return None if found is None else found[0]
 
     def __iter__(self) -> Iterator[bytes]:
-        return (cells for (cells,) in self._run("SELECT cells FROM kept ORDER BY row"))
-
-    def _run(self, statement: str, *values: object) -> sqlite3.Cursor:
-        try:
-            return self._database.execute(statement, values)
-        except sqlite3.Error as error:
-            raise OSError(f"the directory for temporary files takes no more: {error}") from None
+        return (cells for (cells,) in self._database.execute("SELECT cells FROM kept ORDER BY row"))
 
     def close(self) -> None:
         """Drop what was kept."""
@@ -126,7 +120,6 @@ async def write_job(
     file: OrderFile | None = None,
     places: Sequence[int] = (),
     reasons: Kept | None = None,
-    states: Collection[str] = (),
 ) -> None:
     """Write and count the orders of a job with their outcomes, as the journal has them.
 
@@ -139,7 +132,6 @@ async def write_job(
         file: The file that the job is of, whose rows are written; None to write the orders.
         places: Which row of the file each order has.
         reasons: Why this run did not send orders.
-        states: Only orders in these states; of all, if there are none.
     """
     job = str(run.job)
     run.status = status = await journal.status(job)
@@ -149,8 +141,6 @@ async def write_job(
     fields = [name for name, _ in input_columns(operation.order_class)] if file is None else []
     with contextlib.closing(Kept()) as kept:
         async for each in orders_of(journal, job):
-            if states and each.state.value not in states:
-                continue
             outcome, place, line = each.outcome(), each.index, None
             if each.state is OrderState.NEW and status.is_running:
                 outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)

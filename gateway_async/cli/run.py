@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.cli.console import Console, Exit, print_json, progress, summary
-from gateway_async.cli.options import Files, Gateway, Journaled
+from gateway_async.cli.options import Files, Journaled
 from gateway_async.cli.settings import Settings
 from gateway_async.cli.tables import STDIO, out_file
 from gateway_async.client import GatewayClient
@@ -40,7 +40,7 @@ _SAID = (
 
 
 class Stop:
-    """Takes Ctrl-C, SIGTERM and SIGHUP from when it is made until the event loop ends.
+    """Takes Ctrl-C and SIGTERM from when it is made until the event loop ends.
 
     Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
     not wait. Outside, it is only counted, so that what is known is written whatever happens.
@@ -53,10 +53,8 @@ class Stop:
         self._console = console
         self.count: int = 0
         self._task: asyncio.Task[Any] | None = None
-        console.has_begun = True
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                asyncio.get_running_loop().add_signal_handler(number, self._count_one, number)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._count_one)
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
@@ -70,10 +68,9 @@ class Stop:
             while task is not None and task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
-    def _count_one(self, number: int) -> None:
-        if number != signal.SIGHUP or not self.count:  # a shell passes on what the terminal sent
-            self.count += 1
-            self._cancel()
+    def _count_one(self) -> None:
+        self.count += 1
+        self._cancel()
 
     def _cancel(self) -> None:
         if self._task is not None and self.count:
@@ -214,9 +211,7 @@ class Run:
                     self.stop = Stop(self.console)
                     await work(out)
             except (OSError, GatewayError) as error:
-                is_read = self.job is None or self.left is None  # this run moved no money
-                is_head = isinstance(error, BrokenPipeError) and is_read and page is None
-                if is_head or (self.left is None and self.status is None):  # nothing to report
+                if self.left is None and self.status is None:  # nothing to report
                     raise
                 self.misplaced = str(getattr(error, "strerror", None) or error)
             head = self._head(started)
@@ -250,7 +245,7 @@ class Run:
             return so_far.done, so_far.counts
 
         started, self.failure = time.monotonic(), None
-        async with progress(self.console, self.command, total, look):
+        with progress(self.console, self.command, total, look):
             try:
                 with self.stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
                     async with streamed:
@@ -311,11 +306,7 @@ class Run:
             "OUTCOME is not_sent (the next run sends it, perhaps a second time), or declined or "
             "succeeded (it is never sent)"
         )
-        has_run = self.left is not None and not self.stop.count
-        is_stuck = has_run and 0 < new == sum(self.states.values())
-        check = line("check", taken=Gateway)
         advice = (
-            (is_stuck, "no order was sent; find out why with", check),
             (is_open, rest, go_on),
             (held or unknown, doubt, show),
             (held, how, decide),

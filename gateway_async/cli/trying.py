@@ -16,7 +16,6 @@ from typing import Any, Literal
 import attrs
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
-from gateway_async.cli import options
 from gateway_async.cli.check import write_config
 from gateway_async.cli.console import Exit, counted, output, summary
 from gateway_async.cli.settings import VARIABLES, Settings, to_toml
@@ -36,7 +35,7 @@ _REFUNDED_EVERY = 3
 _FEW_IN_A_REQUEST = BatchPolicy(chunk_size=10)
 
 
-async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
+async def demo(*, orders: PositiveInt = 3000) -> int:
     """See it all work: capture, refund and look up, at a gateway inside this command.
 
     Example: `gateway-async demo --orders 1000`
@@ -44,7 +43,6 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
     Args:
         orders: How many orders.
     """
-    console.has_begun = True
 
     async def run(name: str, batch: Any) -> Any:
         """Run one batch as a stage of its own."""

@@ -126,7 +126,7 @@ async def worker(
             GATEWAY_BROKER.
         queue: The name of the queue: one for each merchant and journal.
     """
-    options.check_no_password("broker", broker, "GATEWAY_BROKER")
+    options.check_no_password("broker", broker)
     settings, url = given.settings(), broker or os.environ.get("GATEWAY_BROKER")
     if not url:
         raise ConfigurationError(
@@ -178,7 +178,7 @@ async def watch(
     """
     async with given.settings().open_journal(create=False) as journal:
         last = await journal.status(job)
-        async with progress(console, job, last.total, lambda: (last.settled, states_of(last))):
+        with progress(console, job, last.total, lambda: (last.settled, states_of(last))):
             async for seen in watch_job(journal, job, _POLICY.watch_seconds):
                 last = seen
     console.say(f"job {job}: {listed(states_of(last)) or 'no orders'}")

@@ -12,7 +12,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -98,22 +97,16 @@ class Shell:
             await asyncio.wait({ended}, timeout=0.002)
         return process, ended
 
-    async def start_installed(
-        self, line: str, *, through: str = "", env: Mapping[str, str] | None = None
-    ) -> asyncio.subprocess.Process:
-        """Start the script that was installed, in an interpreter of its own, by a shell."""
-        return await asyncio.create_subprocess_shell(
-            f"exec {through} {sys.executable} -W error {SCRIPT} {line}",
+    async def installed(self, line: str, code: int = 0) -> Ended:
+        """Run the script that was installed, by a shell, to its end with this exit code."""
+        process = await asyncio.create_subprocess_shell(
+            f"exec {sys.executable} -W error {SCRIPT} {line}",
             cwd=self.folder,
-            env={**self.environment, **(env or {})},
+            env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-
-    async def installed(self, line: str, code: int = 0, **how: Any) -> Ended:
-        """Run the script that was installed to its end, which must have this exit code."""
-        process = await self.start_installed(line, **how)
         stdout, stderr = await process.communicate()
         assert process.returncode == code, stderr.decode()
         return Ended(code, stdout.decode(), stderr.decode())

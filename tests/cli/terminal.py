@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import shlex
-import signal
 import struct
 import termios
 from typing import Self
@@ -58,18 +57,6 @@ class Terminal:
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._master, text.encode())
-
-    async def hung_up(self) -> int:
-        """Close the terminal, as a connection that breaks does, and return the exit code.
-
-        A shell says so once more to what it had started.
-        """
-        asyncio.get_running_loop().remove_reader(self._master)
-        self._is_closed = True
-        os.close(self._master)
-        self._master = -1
-        self._process.send_signal(signal.SIGHUP)
-        return await self._process.wait()
 
     async def until(self, words: str) -> None:
         """Wait until something is shown."""

@@ -1,7 +1,6 @@
 """Help, usage, look-ups and dry runs."""
 
 import contextlib
-import json
 import re
 import subprocess
 import sys
@@ -152,9 +151,7 @@ async def test_a_dry_run_shows_what_would_be_sent_and_asks_no_gateway(shell: She
         f"refund 120 orders, EUR 120.00: at least 3 requests to {url}/v1/refund",
         "nothing was sent",
     ]
-    for number, text in enumerate(ended.stdout.split("refund_orders = ")[1:]):
-        sent = text.partition("\n]")[0] + "]"
-        assert len(sent.splitlines()) == 41  # an order a line
-        assert len(json.loads(sent)) == 40, number
+    assert ended.stdout.count("\n  RefundOrder(transaction_id=") == 120
+    assert "\nrequest 3:\n" in ended.stdout
     assert shell.sandbox.requests.total() == 0
     assert names(shell.folder) == ["orders.csv"]

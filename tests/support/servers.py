@@ -267,21 +267,17 @@ class Proxy:
 
 
 class HeldRefunds:
-    """Lets every sandbox hold refunds before their effect, until `goes_on` is set.
+    """Lets every sandbox hold refunds before their effect, until `goes_on` is set."""
 
-    The first `after` of them pass.
-    """
-
-    def __init__(self, patch: pytest.MonkeyPatch, after: int = 0) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.goes_on = asyncio.Event()  # lets them go
-        self.came = -after  # how many were held
+        self.came = 0  # how many were held
         handle = Sandbox._handle
 
         async def held(sandbox: Sandbox, request: web.Request, body: bytes) -> web.StreamResponse:
             if request.path == OPERATIONS["refund"].path:
                 self.came += 1
-                if self.came > 0:
-                    await self.goes_on.wait()
+                await self.goes_on.wait()
             return await handle(sandbox, request, body)
 
         patch.setattr(Sandbox, "_handle", held)
