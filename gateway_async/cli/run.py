@@ -196,6 +196,7 @@ class Run:
             for what, there in taken.items():
                 if path and there and path != STDIO and path.resolve() == there.resolve():
                     raise ConfigurationError(f"{option}: {path} is {what}; name another file")
+            taken[f"the file of {option}"] = path
 
     async def carry_out(self, work: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
         """Do the work, say what it came to, and return the exit code.

@@ -37,7 +37,6 @@ from gateway_async.settings import (
     Timeouts,
     check,
     checked_base_url,
-    expect,
     is_duration,
 )
 from gateway_async.signing import Credentials, HmacSigner
@@ -140,9 +139,7 @@ class Settings(Network):
     policy: BatchPolicy = attrs.field(factory=BatchPolicy)
     recovery: RecoveryPolicy = attrs.field(factory=RecoveryPolicy)
     dialect: Dialect = attrs.field(factory=Dialect)
-    signer: Mapping[str, Any] = attrs.field(
-        factory=dict, validator=lambda _, field, value: expect(field.name, value, Mapping)
-    )
+    signer: Mapping[str, Any] = attrs.field(factory=dict)
     reconcile: Reconcile = attrs.field(factory=Reconcile)
 
     @property

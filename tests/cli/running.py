@@ -97,12 +97,14 @@ class Shell:
             await asyncio.wait({ended}, timeout=0.002)
         return process, ended
 
-    async def installed(self, line: str, code: int = 0) -> Ended:
+    async def installed(
+        self, line: str, code: int = 0, *, env: Mapping[str, str] | None = None
+    ) -> Ended:
         """Run the script that was installed, by a shell, to its end with this exit code."""
         process = await asyncio.create_subprocess_shell(
             f"exec {sys.executable} -W error {SCRIPT} {line}",
             cwd=self.folder,
-            env=self.environment,
+            env={**self.environment, **(env or {})},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -77,7 +77,7 @@ async def test_a_report_has_a_file_of_its_own(shell: Shell) -> None:
     page.write_text("another record")
     before = orders.read_bytes()
     line = "refund orders.csv --job night --journal sqlite:///night.db --out out.csv --report"
-    for place in ("night.db", "./night.db", "nowhere/night.html"):
+    for place in ("night.db", "./night.db", "nowhere/night.html", "./out.csv"):
         assert place.removeprefix("./") in (await shell(f"{line} {place} --yes", 2)).stderr
     await shell(f"{line} night.html", 2)  # it never began
     assert names(shell.folder) == ["night.html", "orders.csv"]

@@ -144,6 +144,7 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
         ("[policy]\nconcurrency = true", "BatchPolicy.concurrency: expected an int of 1 or more"),
         ("[timeouts]\nreply_seconds = 'x'", "Timeouts.reply_seconds: expected a number of seconds"),
         ("dialect = 1", "dialect: expected another kind of value"),
+        ("signer = 1", "signer: expected another kind of value"),
         ("colour = 1", "colour: not known; there are: base_url"),
         ("rate = -1", "rate: expected a number above 0"),
         ("[reconcile]\nstates = 3", "reconcile.states: expected another kind of value"),
