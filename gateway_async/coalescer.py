@@ -25,6 +25,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
 from gateway_async.operations import OPERATIONS, Operation, identity_of
 from gateway_async.outcomes import Outcome
+from gateway_async.session import wait_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +93,6 @@ class _Queue:
         size: Orders in one request at most.
         waiting: The orders that wait, by identity.
         left: What names the orders of which a request is on its way.
-        forming: What wakes each request that has not taken its orders yet.
         is_full: Wakes the request that forms, once it is full; None where the next order begins
             another.
     """
@@ -101,14 +101,12 @@ class _Queue:
     size: int
     waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
     left: "set[Identity]" = attrs.field(factory=set)
-    forming: set[asyncio.Event] = attrs.field(factory=set)
     is_full: asyncio.Event | None = None
 
     def cut(self, is_full: asyncio.Event) -> list[_Pending]:
         """Take the orders of the request that this event woke, if they are still wanted."""
         if self.is_full is is_full:
             self.is_full = None
-        self.forming.discard(is_full)
         first = [self.waiting.pop(identity) for identity in [*self.waiting][: self.size]]
         leaving = [pending for pending in first if pending.is_wanted]
         self.left.update(pending.identity for pending in leaving)
@@ -154,7 +152,6 @@ class Coalescer:
     _places: asyncio.Semaphore = attrs.field(init=False)
     _queues: dict[tuple[str, str], _Queue] = attrs.field(factory=dict, init=False)
     _requests: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
-    _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
     _context: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
     _is_open: bool = attrs.field(default=False, init=False)
 
@@ -166,7 +163,7 @@ class Coalescer:
     def __repr__(self) -> str:
         waiting = sum(len(queue.waiting) for queue in self._queues.values())
         left = sum(len(queue.left) for queue in self._queues.values())
-        state = "open" if self._is_open else "closed" if self._loop else "new"
+        state = "open" if self._is_open else "closed"
         return f"<Coalescer {state}: {waiting} orders wait, {left} have left>"
 
     # Single orders
@@ -181,7 +178,7 @@ class Coalescer:
             InvalidOrderError: If the order is wrong; nothing of it is sent.
             DuplicateOrderError: If the same operation waits, or is on its way, for its
                 transaction; this order is not sent.
-            ConfigurationError: If the coalescer is not open, or was entered on another event loop.
+            ConfigurationError: If the coalescer is not open.
         """
         return await self._ask("capture", order)
 
@@ -210,17 +207,12 @@ class Coalescer:
     # Waiting
 
     async def _ask(self, operation: str, order: object) -> Outcome[Any, Any]:
-        loop = asyncio.get_running_loop()
         if not self._is_open:
             raise ConfigurationError(
                 "this coalescer is not open: use `async with gateway.coalesced() as single:`"
             )
-        if loop is not self._loop:
-            raise ConfigurationError(
-                "this coalescer was entered on another event loop; enter one on each"
-            )
         queue, pending = self._join(OPERATIONS[operation], order)
-        waiter: asyncio.Future[Outcome[Any, Any]] = loop.create_future()
+        waiter: asyncio.Future[Outcome[Any, Any]] = asyncio.get_running_loop().create_future()
         pending.waiters.add(waiter)
         try:
             return await waiter
@@ -288,7 +280,6 @@ class Coalescer:
     def _begin(self, queue: _Queue) -> asyncio.Event:
         """Let a request form, and leave once it is full or its first order has lingered."""
         is_full = queue.is_full = asyncio.Event()
-        queue.forming.add(is_full)
         # In a context of its own: it belongs to no single awaiter, and to no other request.
         task = asyncio.get_running_loop().create_task(
             self._run(queue, is_full),
@@ -296,7 +287,7 @@ class Coalescer:
             context=self._context.copy(),
         )
         self._requests.add(task)
-        task.add_done_callback(lambda task: self._note_end(task, queue, is_full))
+        task.add_done_callback(self._note_end)
         return is_full
 
     async def _run(self, queue: _Queue, is_full: asyncio.Event) -> None:
@@ -332,22 +323,15 @@ class Coalescer:
                 len(batch.result.unexpected),
             )
 
-    def _note_end(self, task: asyncio.Task[None], queue: _Queue, is_full: asyncio.Event) -> None:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
         self._requests.discard(task)
-        if is_full in queue.forming:  # other code cancelled it, and no other takes its orders
-            for pending in queue.cut(is_full):
-                queue.left.discard(pending.identity)
-                pending.deliver(_not_sent(pending.order, "other code cancelled its request"))
         if not task.cancelled() and (failure := task.exception()) is not None:
             _log.error("%s was cut short by a collaborator", task.get_name(), exc_info=failure)
 
     # Life
 
     def _open(self) -> None:
-        """Take orders on the running event loop, in the context of the caller."""
-        if self._loop is not None:
-            raise ConfigurationError("a coalescer is entered once; call `coalesced` again")
-        self._loop = asyncio.get_running_loop()
+        """Take orders, in the context of the caller."""
         self._context = contextvars.copy_context()
         self._is_open = True
 
@@ -362,23 +346,16 @@ class Coalescer:
         for queue in self._queues.values():
             if queue.is_full is not None:
                 queue.is_full.set()
-        interruption = await self._wait(self._policy.drain_seconds)
-        self._give_up("the coalescer was closed")
-        while self._requests:
-            for request in self._requests:
-                request.cancel()
-            interruption = await self._wait(_ABANDON_SECONDS) or interruption
-        if interruption is not None:
+        drain_seconds = self._policy.drain_seconds
+        if interruption := await wait_out(
+            [*self._requests], drain_seconds, self._abandon, again_seconds=_ABANDON_SECONDS
+        ):
             raise interruption
 
-    async def _wait(self, seconds: float) -> asyncio.CancelledError | None:
-        """Wait for all requests; a cancellation ends it."""
-        try:
-            if self._requests and seconds > 0:
-                await asyncio.wait(self._requests, timeout=seconds)
-        except asyncio.CancelledError as cancelled:
-            return cancelled
-        return None
+    def _abandon(self) -> None:
+        self._give_up("the coalescer was closed")
+        for request in self._requests:
+            request.cancel()
 
     def _give_up(self, reason: str) -> None:
         """Tell those who still wait that nothing was sent."""

@@ -45,7 +45,7 @@ from gateway_async.operations import (
     OperationClass,
     ReplyFormat,
 )
-from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request
+from gateway_async.session import CALL_CANCELLED, Attempts, Gate, Request, wait_out
 from gateway_async.settings import FLAG, choose, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import RequestSpan
@@ -230,24 +230,11 @@ def _text_field(name: object, value: object) -> tuple[str, str]:
             return to_text(name), format(value, "f")
         if isinstance(value, int | dict | list | tuple):
             text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-            _check_keys(value)
             return to_text(name), JsonText(to_text(text))
         problem = f"expected str, int, Decimal, dict or list, got {type(value).__name__}"
     except (ValueError, TypeError, RecursionError) as error:
         problem = str(error)
     raise ConfigurationError(f"fields[{name!r}]: {problem}")
-
-
-def _check_keys(value: object) -> None:
-    """Refuse keys that JSON would make text of: two of them may come to the same name."""
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                raise TypeError(f"expected a str as each key, got {type(key).__name__}")
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for one in value:
-            _check_keys(one)
 
 
 async def carry_out(
@@ -281,11 +268,9 @@ async def carry_out(
             cancelled = error
             gate.stop(CALL_CANCELLED)
             is_read = operation.kind is OperationClass.READ
-            await _drain(task, attempts, 0 if is_read else drain_seconds)
+            await wait_out([task], 0 if is_read else drain_seconds, task.cancel)
         except GeneratorExit:  # it is closed: no caller is left who could wait
             gate.stop(CALL_CANCELLED)
-            if attempts.withdraw():
-                task.cancel()
             raise
         failure = asyncio.CancelledError() if task.cancelled() else task.exception()
         if cancelled is None and failure is not None and not attempts.sent:
@@ -301,18 +286,3 @@ async def carry_out(
         if problem is not None:
             raise problem  # with the cause that it has
         return attempts.value  # type: ignore[return-value]  # there is one where there is no error
-
-
-async def _drain(task: "asyncio.Task[None]", attempts: Attempts[Any], seconds: float) -> None:
-    """Wait for what may have been sent; a second cancellation ends the waiting."""
-    try:
-        if not attempts.withdraw():
-            await asyncio.wait({task}, timeout=seconds)
-    except asyncio.CancelledError:
-        task.cancel()
-    while not task.done():
-        task.cancel()
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            continue

@@ -44,7 +44,7 @@ from gateway_async.wire.encode import JsonText, encode_form, encode_json, writte
 from gateway_async.wire.glance import Glance
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from gateway_async.dialect import Dialect
@@ -78,6 +78,36 @@ def steady_time() -> float:
     return min(time.time(), _BEGAN + time.monotonic())
 
 
+async def wait_out(
+    tasks: "Collection[asyncio.Task[Any]]",
+    seconds: float,
+    abandon: "Callable[[], object]",
+    *,
+    again_seconds: float | None = None,
+) -> asyncio.CancelledError | None:
+    """Wait up to so many seconds for tasks; then call `abandon`, which cancels what is left.
+
+    Args:
+        tasks: What is waited for.
+        seconds: How long; at a cancellation, no longer.
+        abandon: Cancels them.
+        again_seconds: After how long it is called again; None where once is enough.
+
+    Returns:
+        The cancellation that cut the waiting short, if one did.
+    """
+    interruption, is_late = None, seconds <= 0
+    while pending := [task for task in tasks if not task.done()]:
+        if is_late:
+            abandon()
+        try:
+            await asyncio.wait(pending, timeout=again_seconds if is_late else seconds)
+        except asyncio.CancelledError as cancelled:
+            interruption = cancelled
+        is_late = True
+    return interruption
+
+
 class Gate:
     """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
 
@@ -87,12 +117,14 @@ class Gate:
         deadline: Loop time after which no request leaves.
         drain_seconds: How long a request that has left may take beyond the deadline.
         paused_until: Loop time before which no request leaves.
+        running: The requests under way, by the task that makes each.
     """
 
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
         self.deadline = deadline
         self.drain_seconds = drain_seconds
         self.paused_until: float = -math.inf
+        self.running: dict[asyncio.Task[Any] | None, Attempts[Any]] = {}
         self._stopped_because: str | None = None
         self._stopped = asyncio.Event()
 
@@ -110,9 +142,12 @@ class Gate:
         return self._stopped_because
 
     def stop(self, reason: str) -> None:
-        """Let no request leave any more; the first reason stays."""
+        """Let no request leave any more, and end those not yet sent; the first reason stays."""
         self._stopped_because = self._stopped_because or reason
         self._stopped.set()
+        for task, attempts in list(self.running.items()):
+            if task and task is not asyncio.current_task() and attempts.withdraw():
+                task.cancel()
 
     def pause(self, seconds: float) -> None:
         """Let no request leave for so long."""
@@ -342,6 +377,7 @@ class Attempts(Generic[T]):
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When the last one ended, in seconds since the epoch; 0 before.
+        history: Those whose turn came.
     """
 
     _session: Session
@@ -353,7 +389,7 @@ class Attempts(Generic[T]):
     tries: int = attrs.field(default=0, init=False)
     sent: int = attrs.field(default=0, init=False)
     ended_at: float = attrs.field(default=0.0, init=False)
-    _made: tuple[tuple[float, int | None, str | None], ...] = attrs.field(default=(), init=False)
+    history: tuple[Attempt, ...] = attrs.field(default=(), init=False)
     _withdrawals: int = attrs.field(default=0, init=False)
     _tracker: SendTracker | None = attrs.field(default=None, init=False)
     _began_at: float | None = attrs.field(default=None, init=False)
@@ -364,16 +400,9 @@ class Attempts(Generic[T]):
         """The error; None if there is a value. Before it is run, nothing was sent."""
         return self._error if self._error or self.tries else _given_up(sent=False)
 
-    @property
-    def history(self) -> tuple[Attempt, ...]:
-        """The attempts whose turn came."""
-        return tuple(
-            Attempt(seconds=seconds, http_status=status, error=error)
-            for seconds, status, error in self._made
-        )
-
     async def run(self, write: "Callable[[], Request[T]]") -> None:
         """Write the request, and send it, repeated where that is allowed."""
+        task = asyncio.current_task()
         try:
             self._request = write()
             message = self._session.compose(self._request)
@@ -382,36 +411,28 @@ class Attempts(Generic[T]):
             return
         except BaseException as error:  # noqa: BLE001  # such as Ctrl-C: its frames hold secrets
             raise error.with_traceback(None) from None
+        self._gate.running[task] = self
         try:
             await self._attempt(message)
             while self._error and self._may_repeat() and await self._paused():
                 _log.warning("%s is tried again: %s", self._request.operation, self._error)
                 await self._attempt(message)
-        except BaseException as error:  # of a collaborator, or the journal's
-            is_refused = isinstance(error, JournalError)
-            self._give_up("the journal could not record the intent" if is_refused else None)
-            raise
-        finally:  # a withdrawal cancels the attempts, and not the task that makes them
-            if self._withdrawals and (task := asyncio.current_task()) is not None:
-                for _ in range(self._withdrawals):
+        finally:
+            del self._gate.running[task]
+            for _ in range(self._withdrawals):  # which end the attempts, and not their task
+                if task is not None:
                     task.uncancel()
 
     def withdraw(self) -> bool:
-        """Return whether sending could still be prevented; then the caller cancels its task."""
+        """Return whether sending could still be prevented; then the gate cancels its task."""
         may_be = self._tracker is None or not self._tracker.revoke()
         self._withdrawals += may_be
         return may_be
 
-    def _give_up(self, reason: str | None) -> None:
-        """Send nothing more, and note what the tracker proves."""
-        self.sent += self._tracker is not None and self._tracker.revoke()
-        self.tries += 1
-        self.value, self._error = None, _given_up(sent=self.sent > 0, reason=reason)
-        self.ended_at = time.time()
-
     async def _attempt(self, message: HttpRequest) -> None:
         """Send the request once, when it may leave, and note how the attempt ended."""
-        response = problem = None
+        response: HttpResponse | None = None
+        problem: GatewayError | None = None
         check = None if self._intent is None else self._intent.check
         tracker = self._tracker = SendTracker(check)
         self._began_at = None  # its turn has not come
@@ -421,13 +442,15 @@ class Attempts(Generic[T]):
                 response = await self._send(message, tracker)
             else:
                 response = await self._send_in_turn(message, tracker)
-        except JournalError:  # the intent's: it ends the whole job
+        except JournalError as error:  # the intent's: it ends the whole job
+            problem = error
             raise
         except GatewayError as error:
             problem = _bare(error)
         except asyncio.CancelledError:
             self._gate.stop(CALL_CANCELLED)
-        self._conclude(message, tracker, response, problem)
+        finally:  # also if a collaborator raised
+            self._conclude(message, tracker, response, problem)
 
     async def _send_in_turn(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
         """Record the intent when the limiter lets the request pass, and send it."""
@@ -438,8 +461,7 @@ class Attempts(Generic[T]):
                 await self._intent.record()
                 self._gate.check()
             return await self._send(message, tracker)
-        # A limiter may swallow errors.
-        raise _given_up(sent=tracker.revoke(), reason="the limiter swallowed the error")
+        raise _given_up(sent=tracker.revoke())  # the limiter swallowed an error
 
     def _send(self, message: HttpRequest, tracker: SendTracker) -> "Awaitable[HttpResponse]":
         """Hand the request to the transport, with the time that is left for it."""
@@ -462,40 +484,42 @@ class Attempts(Generic[T]):
 
         Whether an error means `not sent` is decided by the tracker, not by its class.
         """
-        session, value = self._session, None
-        if response is not None:
-            try:
+        is_sent, had_sent = tracker.revoke(), self.sent > 0
+        self._tracker = None  # this attempt is counted; the next has a tracker of its own
+        self.tries += 1
+        self.sent += is_sent
+        self.value, self.ended_at = None, time.time()
+        if error is None:  # or until the response is read
+            error = _given_up(sent=is_sent, reason=self._gate.stop_reason)
+        else:
+            error = _proved(error, sent=is_sent)
+        try:
+            if response is not None:
                 if response.status != HTTP_OK:
                     self._pause_as_asked(response)
-                value = session.decode(self._request, response, message.signature)
-                if self.sent and (find_refusal := self._request.find_refusal) is not None:
+                value = self._session.decode(self._request, response, message.signature)
+                if had_sent and (find_refusal := self._request.find_refusal) is not None:
                     _check_refusal(find_refusal(value))
-            except GatewayError as problem:
-                value = None
-                error = _bare(problem)
-        elif error is not None:
-            error = _proved(error, sent=tracker.revoke())
-        else:
-            error = _given_up(sent=tracker.revoke(), reason=self._gate.stop_reason)
-        if self._began_at is not None:
-            seconds = asyncio.get_running_loop().time() - self._began_at
-            status = None if response is None else response.status
-            self._made += ((seconds, status, None if error is None else type(error).__name__),)
-        # An earlier attempt that was sent may have done it, unless this one says more.
-        if not (self.sent and error is not None and self._leaves_open(error, tracker)):
-            self._error = error
-        self.value = value
-        self.tries += 1
-        self.sent += tracker.started
-        self.ended_at = time.time()
-        self._tracker = None  # this attempt is counted; the next has a tracker of its own
+                self.value, error = value, None
+        except GatewayError as problem:
+            error = _bare(problem)
+        finally:  # also if the judge has a defect
+            if self._began_at is not None:
+                self.history += (
+                    Attempt(
+                        seconds=asyncio.get_running_loop().time() - self._began_at,
+                        http_status=None if response is None else response.status,
+                        error=None if error is None else type(error).__name__,
+                    ),
+                )
+            # An earlier attempt that was sent may have done it, unless this one says more.
+            if not (had_sent and error is not None and self._leaves_open(error, is_sent=is_sent)):
+                self._error = error
 
-    def _leaves_open(self, error: GatewayError, tracker: SendTracker) -> bool:
+    def _leaves_open(self, error: GatewayError, *, is_sent: bool) -> bool:
         """Return whether an error leaves open what earlier attempts have done."""
         is_read = self._request.operation.kind is OperationClass.READ
-        if not tracker.started:
-            return True
-        return isinstance(error, RejectedError) and not is_read
+        return not is_sent or (isinstance(error, RejectedError) and not is_read)
 
     def _pause_as_asked(self, raw: HttpResponse) -> None:
         """Close the gate for as long as the gateway asked in Retry-After."""

@@ -244,7 +244,6 @@ class BatchSpan:
         self._start = start
         self._context = context
         self._began_at = time.perf_counter()
-        self._is_over = False
         self._name = start.operation + (f" job {start.job!r}" if start.job is not None else "")
         orders = "orders as they come" if start.orders is None else _count(start.orders, "order")
         _batches.info("%s began: %s", self._name, orders)
@@ -273,10 +272,7 @@ class BatchSpan:
         stopped: str | None = None,
         error: BaseException | None = None,
     ) -> None:
-        """Report that it is over; once."""
-        if self._is_over:
-            return
-        self._is_over = True
+        """Report that it is over."""
         end = BatchEnd(
             counts=counts,
             requests=requests,

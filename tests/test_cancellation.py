@@ -141,8 +141,8 @@ async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_do
     gateway = MemoryTransport(steps=2)
     client = client_over(gateway, policy=BatchPolicy(chunk_size=2, concurrency=1))
     async with client.refund(iter(refunds(3000))) as batch:
-        (worker,) = (task for task in asyncio.all_tasks() if "worker" in task.get_name())
         await until(lambda: gateway.effects)
+        (worker,) = (task for task in asyncio.all_tasks() if "worker" in task.get_name())
         worker.cancel()
         with pytest.raises(RuntimeError, match="other code cancelled a task of the batch"):
             async for _ in batch:

@@ -2,15 +2,16 @@
 
 The way of an order: `batch.Batch` is awaited or streamed, and opens a `runner.BatchRunner`, whose
 orders a `runner.WorkerPool` sends. Each of its workers takes a chunk from the `feed`, looks up its
-earlier refunds where asked to (`baseline`), and gives it to the `sender`. That has the session send
+earlier refunds where asked to (`earlier`), and gives it to the `sender`. That has the session send
 it, and the reply judged: at a `glance`, or by `judge`. `chunks` keeps the outcomes of a chunk,
 `results` those of a batch, `table` makes rows of them. The recorder of a job writes to its journal
 before the first byte of a chunk, and before its outcomes are seen; that of a batch records nothing.
 
 Who calls whom, for an awaited batch:
 
-    Batch._complete            opens the run: `open_runner`, or `job_batch` for a job
-    BatchRunner.complete       starts the tasks, waits for them, drains, finishes
+    Batch._complete            opens the run: `plain_batch` says how, or `job_batch` for a job
+    BatchRunner.complete       makes a task of the work, waits for it, drains, finishes
+    WorkerPool.run             is the work of a batch: it starts the workers
     WorkerPool._work           is each worker, in a loop:
         OrderFeed.fill, take     pull, check and encode orders: a `Chunk`
         Baseline.look_up         only for refunds whose earlier ones are looked up
@@ -19,5 +20,5 @@ Who calls whom, for an awaited batch:
     BatchRunner.add            has `Results` count and keep it; in a job, `JobWork._add_chunk` does
 
 Read `chunks` and `results` first, then `batch`, `runner`, `feed`, `sender`. `judge` decides on
-replies, and needs none of these. `alike` and `baseline` matter for looked-up refunds alone.
+replies, and needs none of these. `earlier` matters for looked-up refunds alone.
 """

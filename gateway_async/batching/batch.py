@@ -3,21 +3,24 @@
 import abc
 import asyncio
 import contextlib
+import time
+import uuid
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from gateway_async.batching.feed import check_orders
+from gateway_async.batching.feed import GivenOrders, check_orders
 from gateway_async.batching.results import BatchResult, Progress, Results
-from gateway_async.batching.runner import open_runner
+from gateway_async.batching.runner import BatchRunner, WorkerPool
+from gateway_async.batching.sender import Recorder
 from gateway_async.errors import ConfigurationError
+from gateway_async.models.orders import marker_prefix_of
 from gateway_async.outcomes import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from gateway_async.batching.runner import BatchRunner
     from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
@@ -50,16 +53,8 @@ class UsedOnce(Coroutine[Any, Any, T]):
         return (self._coroutine or self._begin()).send(value)
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
-        """Raise an error inside it, as for any coroutine.
-
-        What was not begun is taken to its first pause, where nothing is sent yet: thus a task that
-        is cancelled before its first step leaves a result, too.
-        """
-        coroutine = self._coroutine
-        if coroutine is None:
-            coroutine = self._begin()
-            coroutine.send(None)
-        return coroutine.throw(*error)
+        """Raise an error inside it, as for any coroutine."""
+        return (self._coroutine or self._begin()).throw(*error)
 
     def close(self) -> None:
         """Give it up, as for any coroutine."""
@@ -97,7 +92,6 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         self._name = name
         self._open_run = open_run
         self._run: BatchRunner | None = None
-        self._nothing: BatchResult[O, R] | None = None
         self._unyielded: list[Outcome[O, R]] = []
 
     @property
@@ -107,7 +101,7 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         Raises:
             RuntimeError: Before that.
         """
-        found = self._nothing if self._run is None else self._run.result
+        found = None if self._run is None else self._run.result
         if found is None:
             raise RuntimeError(f"{self!r} has no result yet: await it, or leave its `async with`")
         return found
@@ -162,11 +156,9 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
             if run.results.finished:  # taken once its outcomes are made
                 self._unyielded = run.results.finished[0].outcomes()[::-1]
                 run.take()
-            elif (failure := run.tasks.failure) is not None:
-                interruption = await self._drain(run, "the input or a collaborator failed")
-                await run.finish(interruption or failure)
-            elif run.tasks.are_over:
-                run.work.add_left()
+            elif run.is_over:
+                if run.failure is None:
+                    run.work.add_left()
                 if not run.results.finished:
                     await run.finish()
             else:
@@ -195,13 +187,8 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         self._unyielded = []
         return await run.drain(reason)
 
-    async def _open(self) -> "BatchRunner":
-        try:
-            run = self._run = await self._open_run()
-        except asyncio.CancelledError as cancelled:  # while the orders of a job were looked for
-            self._nothing = Results(object).result(exhausted=False)
-            cancelled.outcome = self._nothing  # type: ignore[attr-defined]  # as for a single call
-            raise
+    async def _open(self) -> BatchRunner:
+        run = self._run = await self._open_run()
         return run
 
 
@@ -237,7 +224,15 @@ def plain_batch(
     check_batch(operation, orders, policy)
 
     async def open_run() -> "BatchRunner":
-        run = open_runner(session, operation, orders, policy)
+        run = BatchRunner(session, operation, policy)
+        recorder = Recorder(
+            operation,
+            session.recovery,
+            policy.duplicates,
+            marker_prefix=marker_prefix_of(uuid.uuid4().hex[:12]),
+            began_at=time.time(),
+        )
+        run.work = WorkerPool(run, GivenOrders(orders), policy, recorder, run.add)
         return run.reported(session.instrumentation.batch(operation.name, orders, policy))
 
     return Batch(operation.name, open_run)

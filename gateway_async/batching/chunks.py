@@ -6,6 +6,7 @@ The bytes are decoded, and judged again where needed, when outcomes are read.
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from gateway_async.batching.judge import Overall, Verdict
     from gateway_async.dialect import Dialect
     from gateway_async.operations import Operation
-
-_SUCCEEDED = status_codes([OutcomeStatus.SUCCEEDED])
 
 
 @attrs.define(eq=False, weakref_slot=False)
@@ -83,14 +82,12 @@ class FailedChunk:
         orders: The orders.
         error: The error of each, which says their status.
         sending: What recovery must know of the request; None if it was never sent.
-        envelope: The reply, where its HTTP status alone says that nothing was done.
     """
 
     indices: Sequence[int]
     orders: Sequence[Any]
     error: GatewayError
     sending: Sending | None = None
-    envelope: ReplyEnvelope | None = None
 
     @property
     def status(self) -> OutcomeStatus:
@@ -107,79 +104,59 @@ class FailedChunk:
 
     def outcomes(self) -> list[Outcome[Any, Any]]:
         """Make the outcomes."""
-        exchange = Exchange(sending=self.sending, reply=self.envelope)
+        exchange = Exchange(sending=self.sending)
         verdict = self.status, self.error
         return make_outcomes(self.orders, self.indices, repeat(verdict), repeat(()), exchange)
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class AnsweredChunk:
     """Orders whose reply was readable; the reply is kept as it came, without signatures.
 
-    Args:
+    Attributes:
         indices: Their positions in the input, ascending.
         orders: The orders.
         operation: The operation.
         dialect: What the interface leaves open.
         reply: The reply.
-        judgement: Its judgement; None if a glance proved that all succeeded, in their order.
-        sending: What recovery must know of the request.
         overall: The overall result in the reply.
+        sending: What recovery must know of the request.
+        statuses: The status of each, as a code.
+        is_echoed: Whether all succeeded, and the reply lists them in their order.
+        is_glanced: Whether a glance proved that.
     """
 
-    __slots__ = (
-        *("_dialect", "_exchange", "_overall", "indices", "is_echoed", "is_glanced"),
-        *("operation", "orders", "reply", "sending", "statuses"),
-    )
-
-    def __init__(  # noqa: PLR0913, PLR0917  # what a chunk is made of
-        self,
-        indices: Sequence[int],
-        orders: Sequence[Any],
-        operation: "Operation",
-        dialect: "Dialect",
-        reply: bytes,
-        judgement: Judgement | None,
-        sending: Sending,
-        overall: "Overall",
-    ) -> None:
-        self.indices = indices
-        self.orders = orders
-        self.operation = operation
-        self.reply = reply
-        self.sending = sending
-        self.is_glanced: bool = judgement is None
-        self.is_echoed: bool = judgement is None or judgement.all_echoed
-        self.statuses: bytes = (
-            _SUCCEEDED * len(orders)
-            if judgement is None or judgement.all_echoed
-            else status_codes([status for status, _ in judgement.verdicts])
-        )
-        self._dialect = dialect
-        self._overall = overall
-        self._exchange: Exchange | None = None
+    indices: Sequence[int]
+    orders: Sequence[Any]
+    operation: "Operation"
+    _dialect: "Dialect"
+    reply: bytes
+    _overall: "Overall"
+    sending: Sending
+    statuses: bytes
+    is_echoed: bool
+    is_glanced: bool
 
     @property
     def is_accepted(self) -> bool:
         """Whether the reply says that the request as a whole was accepted."""
         return self._overall[0] in self._dialect.done_return_statuses
 
-    @property
+    @cached_property
     def exchange(self) -> Exchange:
         """The request: one object for all outcomes."""
-        if self._exchange is None:
-            envelope = ReplyEnvelope(
-                return_status=self._overall[0],
-                return_message=self._overall[1],
-                http_status=200,
-                received_at=datetime.fromtimestamp(self.sending.ended_at, UTC),
-            )
-            self._exchange = Exchange(
-                record_class=self.operation.record_class,
-                many=self.operation.is_look_up,
-                sending=self.sending,
-                reply=envelope,
-            )
-        return self._exchange
+        envelope = ReplyEnvelope(
+            return_status=self._overall[0],
+            return_message=self._overall[1],
+            http_status=200,
+            received_at=datetime.fromtimestamp(self.sending.ended_at, UTC),
+        )
+        return Exchange(
+            record_class=self.operation.record_class,
+            many=self.operation.is_look_up,
+            sending=self.sending,
+            reply=envelope,
+        )
 
     def __reduce__(self) -> "tuple[type[ListedOutcomes], tuple[tuple[Outcome[Any, Any], ...]]]":
         """Pickle the outcomes, which leave the secrets of the reply out."""

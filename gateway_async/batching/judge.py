@@ -17,7 +17,7 @@ from gateway_async.errors import (
     RejectedError,
     ReplyUnreadableError,
 )
-from gateway_async.models.orders import ANY_MARKER, OutcomeStatus
+from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, status_codes
 from gateway_async.models.values import WrongValueError, to_number
 from gateway_async.wire.decode import MESSAGES, identifier, message, shown
 
@@ -65,6 +65,11 @@ class Judgement:
     unexpected: list[object]
     truncated: bool = False
     all_echoed: bool = False
+
+    @property
+    def statuses(self) -> bytes:
+        """The status of each order, as a code."""
+        return status_codes([status for status, _ in self.verdicts])
 
 
 def judge(  # noqa: PLR0913  # what a reply is held against

@@ -7,13 +7,10 @@ been sent is waited for until the drain time is over.
 import asyncio
 import logging
 import math
-import time
-import uuid
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from gateway_async.batching.alike import SECONDS_AN_HOUR, ClaimedRefunds, guards_of
-from gateway_async.batching.baseline import Baseline
-from gateway_async.batching.feed import GivenOrders, OrderFeed, is_cancelled
+from gateway_async.batching.earlier import Baseline
+from gateway_async.batching.feed import OrderFeed, is_cancelled
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Recorder, Sender
 from gateway_async.errors import (
@@ -24,16 +21,15 @@ from gateway_async.errors import (
     NotSentError,
     RejectedError,
 )
-from gateway_async.models.orders import marker_prefix_of
-from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate
+from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, wait_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from gateway_async.batching.alike import References
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.feed import Source
     from gateway_async.batching.results import BatchResult, Progress
+    from gateway_async.batching.sender import References
     from gateway_async.operations import Operation
     from gateway_async.outcomes import ChunkResult
     from gateway_async.session import Session
@@ -54,8 +50,9 @@ _CUT_SHORT = (
 class Work(Protocol):
     """What a batch does: a `WorkerPool` sends its orders; a job makes a pool for each round.
 
-    A `BatchRunner` calls `begin`; to end early, `end_unsent`, and after the drain time `abandon`;
-    once all tasks have ended, `add_left`, of which a second call adds nothing; and last, `aclose`.
+    A `BatchRunner` calls `begin`, and makes a task of `run`. To end early, it calls `end_unsent`,
+    and after the drain time `abandon`; once the task has ended, `add_left`, of which a second call
+    adds nothing; and last, `aclose`.
 
     Attributes:
         total: How many orders there are; None where that is not known.
@@ -68,12 +65,16 @@ class Work(Protocol):
     @property
     def is_exhausted(self) -> bool: ...  # noqa: D102  # above
 
-    async def begin(self, tasks: "Tasks") -> None:
-        """Check a collection whole, then start the tasks of the batch.
+    async def begin(self) -> None:
+        """Check a collection whole.
 
         Raises:
             InvalidOrderError: If any order of it is wrong.
         """
+        ...
+
+    async def run(self) -> None:
+        """Do all of it."""
         ...
 
     def end_unsent(self) -> None:
@@ -85,7 +86,7 @@ class Work(Protocol):
         ...
 
     def add_left(self) -> None:
-        """Add, once the tasks have ended, the orders that have no outcome yet."""
+        """Add, once `run` has ended, the orders that have no outcome yet."""
         ...
 
     async def aclose(self) -> None:
@@ -96,7 +97,7 @@ class Work(Protocol):
 class BatchRunner:
     """A batch under way, awaited or streamed.
 
-    It ends in two steps. If its tasks still run, `drain`: take no more orders, end requests of
+    It ends in two steps. If its task still runs, `drain`: take no more orders, end requests of
     which nothing was sent, wait for the others, and end those that are left after the drain time.
     Then `finish`: add the orders without an outcome, make the result, and close the input.
 
@@ -109,12 +110,12 @@ class BatchRunner:
         work: What it does, to be set before it is started.
         results: The outcomes so far.
         gate: Whether requests may leave.
-        changed: Set when outcomes are added or taken, or a task ends.
+        changed: Set when outcomes are added or taken, or the task ends.
         result: The outcome of every order, once it is over.
         streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
         is_leaving: Whether it takes no more orders, not even to call them `not_sent`.
         span: The telemetry of the batch; None for the look-ups of a recovery.
-        tasks: Its tasks.
+        task: What does the work, once it is started.
         failed_in_a_row: How many requests had no readable reply since one had.
     """
 
@@ -132,7 +133,7 @@ class BatchRunner:
         self.streamed: bool = False
         self.is_leaving: bool = False
         self.span: BatchSpan | None = None
-        self.tasks: Tasks = Tasks(self)
+        self.task: asyncio.Task[None]
         self.failed_in_a_row: int = 0
         self.work: Work
 
@@ -140,6 +141,17 @@ class BatchRunner:
     def progress(self) -> "Progress":
         """How far it has come."""
         return self.results.progress(self.work.total)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the work has ended."""
+        return self.task.done()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The exception that ended the work: of the input, or of a collaborator."""
+        task = getattr(self, "task", None)  # none where it was not started
+        return task.exception() if task and task.done() and not task.cancelled() else None
 
     def reported(self, span: "BatchSpan") -> Self:
         """Report to a span until the `with` block around the runner is left."""
@@ -152,7 +164,7 @@ class BatchRunner:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self.span is not None:
-            raised = self.tasks.failure if error is None else error
+            raised = self.failure if error is None else error
             made = self.progress
             self.span.end(
                 made.counts,
@@ -173,7 +185,7 @@ class BatchRunner:
         return self.results.finished.popleft()
 
     async def change(self) -> None:
-        """Wait until outcomes are added or taken, or a task ends."""
+        """Wait until outcomes are added or taken, or the task ends."""
         self.changed.clear()
         await self.changed.wait()
 
@@ -189,7 +201,7 @@ class BatchRunner:
         return False
 
     async def start(self, *, streamed: bool = False) -> None:
-        """Check a collection whole, then start the tasks.
+        """Check a collection whole, then start the work.
 
         Args:
             streamed: Whether outcomes are taken as they come.
@@ -200,10 +212,14 @@ class BatchRunner:
         """
         self.streamed = streamed
         try:
-            await self.work.begin(self.tasks)
+            await self.work.begin()
         except asyncio.CancelledError as cancelled:
             self.gate.stop(CALL_CANCELLED)
             await self.finish(cancelled)
+        create, work, name = asyncio.create_task, self.work.run(), f"{self.operation} batch"
+        span = self.span
+        self.task = create(work, name=name) if span is None else span.run(create, work, name=name)
+        self.task.add_done_callback(lambda _: self.changed.set())
 
     async def complete(self) -> "BatchResult[Any, Any]":
         """Start, wait for the end, and return the result; a cancellation drains first.
@@ -215,16 +231,13 @@ class BatchRunner:
         await self.start()
         interruption = None
         try:
-            await self.tasks.wait()
+            await asyncio.wait({self.task})
         except asyncio.CancelledError as cancelled:
             interruption = cancelled
+            await self.drain(CALL_CANCELLED)
         except GeneratorExit:  # it is closed: no caller is left who could wait
             self._leave("the call was closed")
             raise
-        if interruption is not None or not self.tasks.are_over:
-            reason = CALL_CANCELLED if interruption else "the input or a collaborator failed"
-            cut_short = await self.drain(reason)
-            interruption = interruption or cut_short
         return await self.finish(interruption)
 
     async def drain(self, reason: str) -> asyncio.CancelledError | None:
@@ -234,7 +247,7 @@ class BatchRunner:
             The cancellation that cut the waiting short, if one did.
         """
         self._leave(reason)
-        return await self.tasks.wait_out()
+        return await wait_out([self.task], self.policy.drain_seconds, self.work.abandon)
 
     def _leave(self, reason: str) -> None:
         self.is_leaving = True
@@ -249,7 +262,7 @@ class BatchRunner:
 
         Args:
             interruption: A cancellation to raise at the end.
-            quiet: Do not raise the failure of a task, since the caller raises another exception.
+            quiet: Do not raise the failure of the work, since the caller raises another exception.
 
         Raises:
             BaseException: The interruption, or else the failure, once `result` is there.
@@ -258,83 +271,11 @@ class BatchRunner:
         self.result = self.results.result(exhausted=self.work.is_exhausted)
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
-        failure = self.tasks.failure  # read in any case: asyncio logs what is never retrieved
+        failure = self.failure  # read in any case: asyncio logs what is never retrieved
         await self.work.aclose()
         if error := interruption or (None if quiet else failure):
             raise error
         return self.result
-
-
-class Tasks:
-    """Tasks of a batch that are waited for together: its workers, or the one of a job."""
-
-    def __init__(self, run: BatchRunner) -> None:
-        self._run = run
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def __iter__(self) -> "Iterator[asyncio.Task[None]]":
-        return iter(self._tasks)
-
-    def start(self, work: "Coroutine[Any, Any, None]", name: str) -> None:
-        """Start a task in the context of the batch."""
-        run, create = self._run, asyncio.get_running_loop().create_task
-        task = run.span.run(create, work, name=name) if run.span else create(work, name=name)
-        task.add_done_callback(lambda _: run.changed.set())
-        self._tasks.append(task)
-
-    def cancel(self) -> None:
-        """Cancel all of them."""
-        for task in self._tasks:
-            task.cancel()
-
-    @property
-    def are_over(self) -> bool:
-        """Whether all have ended."""
-        return all(task.done() for task in self._tasks)
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The exception that ended one: of the input, a collaborator, or a cancellation."""
-        ended = [task for task in self._tasks if task.done()]
-        errors = [task.exception() for task in ended if not task.cancelled()]
-        error = next((error for error in errors if error is not None), None)
-        is_cut = any(task.cancelled() for task in ended) and self._may_be_cut
-        return RuntimeError(_CUT_SHORT) if is_cut and error is None else error
-
-    @property
-    def _may_be_cut(self) -> bool:
-        """Whether foreign code cancelled one, so that orders were left.
-
-        No stop: then none of ours cancelled it. `CALL_CANCELLED`, though the batch is not being
-        left: `Attempts` stops the gate so at any cancellation during a request, ours or not.
-        """
-        run = self._run
-        if run.gate.stop_reason == CALL_CANCELLED:
-            return run.tasks.are_over and not (run.is_leaving or run.work.is_exhausted)
-        return run.gate.stop_reason is None
-
-    async def wait(self) -> None:
-        """Wait until all have ended, or one has failed."""
-        if not self.are_over:
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
-
-    async def wait_out(self) -> asyncio.CancelledError | None:
-        """Wait up to the drain time, then end what is left.
-
-        Returns:
-            The cancellation that cut the waiting short, if one did.
-        """
-        interruption: asyncio.CancelledError | None = None
-        seconds: float | None = self._run.policy.drain_seconds
-        while pending := [task for task in self._tasks if not task.done()]:
-            if seconds is None:
-                self._run.work.abandon()
-            try:
-                await asyncio.wait(pending, timeout=seconds)
-            except asyncio.CancelledError as cancelled:
-                interruption = cancelled
-            seconds = None
-        return interruption
 
 
 class WorkerPool:
@@ -344,63 +285,33 @@ class WorkerPool:
         run: The batch.
         orders: Where its orders come from.
         policy: How they are sent.
+        recorder: What the batch remembers of its refunds.
         add: Called with the outcomes of each chunk.
-        marker_prefix: What the refunds' markers begin with, where they are sent.
-        began_at: When the orders were handed in, in seconds since the epoch: the guard against
-            alike refunds looks back `hold_alike_hours` from here.
-        recorder: Records each chunk.
-        claimed: What earlier rounds of a job have made.
     """
 
-    def __init__(  # noqa: PLR0913  # a job says more than a batch
+    def __init__(
         self,
         run: BatchRunner,
         orders: "Source",
         policy: "BatchPolicy",
-        *,
+        recorder: Recorder,
         add: "Callable[[ChunkResult], None]",
-        marker_prefix: str,
-        began_at: float,
-        recorder: Recorder | None = None,
-        claimed: ClaimedRefunds | None = None,
     ) -> None:
-        session, operation, gate = run.session, run.operation, run.gate
-        guards = guards_of(operation, session.recovery, policy, is_job=orders.is_stored)
-        sent_prefix = marker_prefix if guards.sends_markers else None
+        session, gate, prefix = run.session, run.gate, recorder.marker_prefix
         self._run = run
         self._policy = policy
         self._add = add
-        recorder = recorder or Recorder()
-        self._feed = OrderFeed(
-            operation, session.dialect, policy, orders, marker_prefix=sent_prefix
-        )
+        self._feed = OrderFeed(run.operation, session.dialect, policy, orders, marker_prefix=prefix)
         self._sender = Sender(
-            session,
-            operation,
-            gate,
-            run.results,
-            self._add_and_release,
-            recorder,
-            marker_prefix=sent_prefix,
-            alone=guards.alone,
-            claimed=(claimed or ClaimedRefunds()) if guards.claims else None,
+            session, run.operation, gate, run.results, self._add_and_release, recorder
         )
         self._baseline: Baseline | None = None
-        if guards.looks_up:
-            hours = session.recovery.hold_alike_hours
-            self._baseline = Baseline(
-                session,
-                gate,
-                run.results,
-                add=self._add_and_release,
-                recorder=recorder,
-                since=None if hours is None else began_at - hours * SECONDS_AN_HOUR,
-                counts_made=guards.counts_made,
-            )
+        if recorder.looks_up:
+            self._baseline = Baseline(session, gate, run.results, self._add_and_release, recorder)
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
-        self._alarm: asyncio.TimerHandle | None = None
-        self._workers = Tasks(run)  # none before `begin`, which is given where they run
+        self._workers: list[asyncio.Task[None]] = []
+        self._is_ended = False
 
     @property
     def total(self) -> int | None:
@@ -417,30 +328,53 @@ class WorkerPool:
         """Refuse orders of the identity of these, unless the policy allows duplicates."""
         self._feed.note_unknown(orders)
 
-    async def begin(self, tasks: Tasks) -> None:
-        """Check a collection whole, then start the workers."""
+    async def begin(self) -> None:
+        """Check a collection whole."""
         await self._feed.checker.check_all(self._feed.source.collection)
-        self._workers = tasks
-        for number in range(self._policy.concurrency):
-            tasks.start(self._work(), f"{self._run.operation} worker {number}")
-        gate = self._run.gate
-        if gate.deadline < math.inf:
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_at(gate.deadline, self._end_waiting)
+
+    async def run(self) -> None:
+        """Start the workers, and wait for their end; if one of them fails, drain.
+
+        Raises:
+            Exception: What the input or a collaborator raised.
+            RuntimeError: If other code cancelled a worker, so that orders were left.
+        """
+        run, loop = self._run, asyncio.get_running_loop()
+        gate, policy = run.gate, self._policy
+        alarm = loop.call_at(gate.deadline, self._end_waiting) if gate.deadline < math.inf else None
+        self._workers = [
+            loop.create_task(self._work(), name=f"{run.operation} worker {number}")
+            for number in range(policy.concurrency)
+        ]
+        try:
+            await asyncio.wait(self._workers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:  # also if this task is cancelled
+            if not all(worker.done() for worker in self._workers):
+                gate.stop("the input or a collaborator failed, or the batch was interrupted")
+                self.end_unsent()
+                await wait_out(self._workers, policy.drain_seconds, self.abandon)
+            if alarm is not None:
+                alarm.cancel()
+        errors = [worker.exception() for worker in self._workers if not worker.cancelled()]
+        if error := next(filter(None, errors), None):
+            raise error
+        # Without a stop, or where the cancellation came during a request.
+        is_unasked = not self._is_ended and gate.stop_reason in (None, CALL_CANCELLED)
+        if is_unasked and not self._feed.is_done:
+            raise RuntimeError(_CUT_SHORT)
 
     def end_unsent(self) -> None:
-        """End the requests of which nothing was sent, and the workers without a request."""
-        self._withdraw_unsent()
+        """End the workers without a request; the gate, once stopped, ends what was not sent."""
+        self._is_ended = True
         self._cancel_idle()
 
     def abandon(self) -> None:
         """Cancel the workers."""
-        self._workers.cancel()
+        for worker in self._workers:
+            worker.cancel()
 
     def add_left(self) -> None:
         """Add, once the workers have ended, what was never sent."""
-        if self._alarm is not None:
-            self._alarm.cancel()
         reason = self._run.gate.stop_reason or "the batch ended before"
         for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
             self._add(chunk)
@@ -452,18 +386,12 @@ class WorkerPool:
     def _end_waiting(self) -> None:
         """At the deadline, end what waits for its turn or for the input."""
         self._run.gate.stop(DEADLINE_PASSED)
-        self._withdraw_unsent()
         if self._feed.source.waits:
             self._cancel_idle()
 
-    def _withdraw_unsent(self) -> None:
-        looking = () if self._baseline is None else self._baseline.senders
-        for sender in (self._sender, *looking):
-            sender.withdraw_unsent()
-
     def _cancel_idle(self) -> None:
         for worker in self._workers:
-            if not self._sender.is_busy(worker):
+            if worker not in self._run.gate.running:
                 worker.cancel()
 
     # A worker: take a chunk, send it, add its outcomes
@@ -475,12 +403,11 @@ class WorkerPool:
                 self._add_and_release(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
                 await asyncio.sleep(0)  # let other tasks run, however long the input is
                 continue
-            rest: Chunk | None = chunk
             references, error = self._no_references, None
             if self._baseline is not None:
-                rest, references, error = await self._baseline.look_up(chunk)
-            if rest is not None:
-                error = await self._sender.send(rest, references)
+                chunk, references, error = await self._baseline.look_up(chunk)
+            if len(chunk):
+                error = await self._sender.send(chunk, references)
             if error is not None or self._run.failed_in_a_row:
                 self._note_result(error)
 
@@ -518,7 +445,7 @@ class WorkerPool:
         source, gate = self._feed.source, self._run.gate
         is_too_late = source.waits and gate.is_too_late
         is_kept = source.is_stored and gate.stop_reason is not None
-        return not (self._run.is_leaving or self._feed.is_broken or is_too_late or is_kept)
+        return not (self._is_ended or self._feed.is_broken or is_too_late or is_kept)
 
     def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""
@@ -538,7 +465,6 @@ class WorkerPool:
         if gate.stop_reason is None and not self._feed.is_done:
             _log.warning("%s sends nothing more: %s", self._run.operation, reason)
         gate.stop(reason)
-        self._withdraw_unsent()
 
     def _add_and_release(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk, and let orders that waited for it follow."""
@@ -547,19 +473,3 @@ class WorkerPool:
         finally:
             if self._feed.is_serial:
                 self._feed.release(chunk)
-
-
-def open_runner(
-    session: "Session", operation: "Operation", orders: object, policy: "BatchPolicy"
-) -> BatchRunner:
-    """Return a batch of orders that nothing but this process remembers; it is not started."""
-    run = BatchRunner(session, operation, policy)
-    run.work = WorkerPool(
-        run,
-        GivenOrders(orders),
-        policy,
-        add=run.add,
-        marker_prefix=marker_prefix_of(uuid.uuid4().hex[:12]),
-        began_at=time.time(),
-    )
-    return run

@@ -5,15 +5,14 @@ each chunk before its first byte is written, and its outcomes before they are se
 records nothing, since only this process remembers a plain batch; that of a job writes a journal.
 """
 
-import asyncio
 import functools
-from datetime import UTC, datetime
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import attrs
 import orjson
 
-from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
+from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
 from gateway_async.batching.judge import (
     SUCCEEDED,
     Judgement,
@@ -23,10 +22,16 @@ from gateway_async.batching.judge import (
     overall_of,
 )
 from gateway_async.batching.results import Results
-from gateway_async.errors import GatewayError, NotSentError, RejectedError, ReplyUnreadableError
-from gateway_async.models.orders import OutcomeStatus, markers_of
+from gateway_async.errors import (
+    NOTHING_SENT,
+    GatewayError,
+    NotSentError,
+    RejectedError,
+    ReplyUnreadableError,
+)
+from gateway_async.models.orders import OrderRef, OutcomeStatus, markers_of, status_codes
 from gateway_async.operations import OperationClass
-from gateway_async.outcomes import ReplyEnvelope, Sending
+from gateway_async.outcomes import Sending
 from gateway_async.session import Attempts, Intent, Request
 from gateway_async.telemetry import RequestSpan
 from gateway_async.wire.decode import decode_json, identifier, without_signatures
@@ -34,14 +39,21 @@ from gateway_async.wire.decode import decode_json, identifier, without_signature
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from gateway_async.batching.alike import ClaimedRefunds, References
-    from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.judge import Overall
+    from gateway_async.batching.results import BatchResult
     from gateway_async.errors import AlikeRefundError
+    from gateway_async.models.orders import RefundOrder
     from gateway_async.operations import Operation
     from gateway_async.session import Gate, Session
+    from gateway_async.settings import RecoveryPolicy
     from gateway_async.transport import HttpResponse
     from gateway_async.wire.glance import Glance
+
+    References = Mapping[str, frozenset[str]]
+
+
+SECONDS_AN_HOUR = 3600
+_DONE = status_codes([OutcomeStatus.SUCCEEDED])
 
 
 class Reading(NamedTuple):
@@ -73,38 +85,88 @@ class ChunkIntent(Intent, Protocol):
 
 
 class Recorder:
-    """Records the chunks of one batch.
+    """What a batch remembers of its refunds; that of a job also records each chunk.
+
+    - Markers are sent where they are the evidence.
+    - Earlier refunds are looked up with `record_baseline`; in a job in any case, unless markers are
+      sent.
+    - References are claimed where a second refund of a payment may follow: with "serialize" and
+      without markers, which a gateway may need for want of references; and with both "serialize"
+      and "allow" where earlier refunds are looked up. Else "allow" is to keep no memory.
+
+    Args:
+        operation: The operation.
+        recovery: What is the evidence.
+        duplicates: Whether a second refund of a payment may follow.
+        marker_prefix: What the refunds' markers begin with, where they are sent.
+        began_at: When the orders were handed in, in seconds since the epoch.
 
     Attributes:
+        marker_prefix: What the refunds' markers begin with; None if no markers are sent.
+        looks_up: Whether the earlier refunds of a chunk are looked up before it is sent.
+        since: From when on a refund counts as recent, in seconds since the epoch; None if alike
+            refunds are made again.
+        alone: Whether no two orders have the same transaction.
+        claims: Whether a reference that one refund has is no proof of another.
         alike_advice: What the error of an order adds that is like an earlier refund.
     """
 
+    is_of_job = False
     alike_advice: str = (
         "; if another one is meant, send it by a client with RecoveryPolicy(hold_alike_hours=None)"
     )
 
-    def intent_for(
-        self, chunk: "Chunk", references: "References", marker_prefix: str | None
-    ) -> ChunkIntent | None:
+    def __init__(
+        self,
+        operation: "Operation",
+        recovery: "RecoveryPolicy",
+        duplicates: str = "reject",
+        *,
+        marker_prefix: str = "",
+        began_at: float = 0,
+    ) -> None:
+        is_refund, hours = operation.allows_several, recovery.hold_alike_hours
+        is_marked = is_refund and recovery.refund_evidence == "marker"
+        is_asked = recovery.record_baseline or (self.is_of_job and not is_marked)
+        is_serial = is_refund and duplicates == "serialize" and not is_marked
+        self.marker_prefix: str | None = marker_prefix if is_marked else None
+        self.alone: bool = duplicates == "reject"
+        self.looks_up: bool = is_refund and is_asked
+        self.since: float | None = None if hours is None else began_at - hours * SECONDS_AN_HOUR
+        self.claims: bool = is_serial or (self.looks_up and not self.alone)
+        # By hash of payment and reference, what was made; of payment and amount, what was sent.
+        self._claimed: set[int] = set()
+        self._sent: Counter[int] | None = Counter() if self.looks_up and not self.alone else None
+
+    def claim(self, named: "Mapping[str, str]") -> None:
+        """Claim references, each by its transaction."""
+        self._claimed.update(map(hash, named.items()))
+
+    def claimed_among(self, named: "Mapping[str, str]") -> dict[str, str]:
+        """Return which of these were claimed before."""
+        return {name: one for name, one in named.items() if hash((name, one)) in self._claimed}
+
+    def intent_for(self, chunk: "Chunk", references: "References") -> ChunkIntent | None:
         """Return the intent to send a chunk, not recorded yet; None if none is recorded.
 
         Args:
             chunk: The orders.
             references: By transaction, the refund references it has already.
-            marker_prefix: What the marker of each refund begins with, if any is sent.
         """
+        if self._sent is not None:
+            self._sent.update(map(_hash_of_refund, chunk.orders))
         return None
 
-    async def made_beside(
-        self, chunk: "Chunk"
-    ) -> "Mapping[int, tuple[Collection[str], int]] | None":
-        """Return which refunds like each order of a chunk were made by other runs of the job.
+    async def made_beside(self, chunk: "Chunk") -> "Mapping[int, tuple[Collection[str], int]]":
+        """Return which refunds like each order of a chunk the batch or job may have made.
 
         Returns:
             By position, their references, and how many more there may be. An order is left out if a
-            person has decided that it is to be sent. None where nothing else is known.
+            person has decided that it is to be sent.
         """
-        return None
+        sent = self._sent or Counter()
+        each = zip(chunk.indices, map(_hash_of_refund, chunk.orders), strict=True)
+        return {index: ((), sent[refund]) for index, refund in each}
 
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that the orders of a chunk are not sent before a person decides."""
@@ -120,10 +182,7 @@ class Sender:
         gate: Whether requests may leave.
         results: Where requests and unexpected records are counted.
         add: Called with the outcomes of each chunk.
-        recorder: Records each chunk.
-        marker_prefix: What the refunds' markers begin with; None if no markers are sent.
-        alone: Whether no two orders of the batch have the same transaction.
-        claimed: The refunds that succeeded; None where these are not kept.
+        recorder: What the batch remembers.
     """
 
     _session: "Session"
@@ -131,28 +190,11 @@ class Sender:
     _gate: "Gate"
     _results: Results
     _add: "Callable[[AnsweredChunk | FailedChunk], None]"
-    _recorder: Recorder = attrs.field(factory=Recorder)
-    _marker_prefix: str | None = None
-    _alone: bool = True
-    _claimed: "ClaimedRefunds | None" = None
+    _recorder: Recorder
     _glance: "Glance | None" = attrs.field(init=False)
-    # The requests under way, by worker.
-    _calls: "dict[asyncio.Task[Any] | None, Attempts[Reading]]" = attrs.field(
-        factory=dict, init=False
-    )
 
     def __attrs_post_init__(self) -> None:
         self._glance = self._session.glance(self._operation)
-
-    def is_busy(self, worker: "asyncio.Task[Any]") -> bool:
-        """Return whether a worker has a request under way."""
-        return worker in self._calls
-
-    def withdraw_unsent(self) -> None:
-        """End the requests of which nothing was sent yet."""
-        for task, call in list(self._calls.items()):
-            if task is not None and call.withdraw():
-                task.cancel()
 
     async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Send one chunk, and add the outcomes of its orders.
@@ -169,8 +211,8 @@ class Sender:
             The error if there was no readable reply, or one that lists none of the orders, though
             they move money.
         """
-        task, results = asyncio.current_task(), self._results
-        intent = self._recorder.intent_for(chunk, references, self._marker_prefix)
+        results = self._results
+        intent = self._recorder.intent_for(chunk, references)
         attempts: Attempts[Reading] = Attempts(self._session, self._gate, intent)
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_truncated, none_listed = None, False, None
@@ -179,7 +221,6 @@ class Sender:
         ) as span:
             try:
                 span.begin()
-                self._calls[task] = attempts
                 await attempts.run(functools.partial(self._request, chunk, references))
                 if (reading := attempts.value) is not None:
                     judgement, references = reading.judgement, reading.references
@@ -195,12 +236,13 @@ class Sender:
                         self._operation,
                         self._session.dialect,
                         reading.reply,
-                        judgement,
-                        self._sending(attempts, references),
                         reading.overall,
+                        self._sending(attempts, references),
+                        _DONE * len(chunk) if judgement is None else judgement.statuses,
+                        is_echoed=judgement is None or judgement.all_echoed,
+                        is_glanced=judgement is None,
                     )
             finally:  # also if a collaborator raised, or the judge has a defect
-                self._calls.pop(task, None)  # one of its halves may have taken it
                 results.requests += attempts.sent
                 results.retries += max(attempts.tries - 1, 0)
                 if result is None and not is_truncated:
@@ -217,7 +259,7 @@ class Sender:
         """Write the request of a chunk."""
         if chunk.encoded is None:
             dialect = self._session.dialect
-            chunk.encoded = chunk.encode(self._operation, dialect, self._marker_prefix)
+            chunk.encoded = chunk.encode(self._operation, dialect, self._recorder.marker_prefix)
         return Request(
             operation=self._operation,
             fields=chunk.encoded.fields,
@@ -240,13 +282,13 @@ class Sender:
         proof = self._glance.prove(body, sent, len(chunk.orders))
         if proof is None:
             return None
-        if self._claimed is None:
+        if not self._recorder.claims:
             return Reading(*proof, None, references)
         judgement = echoed_judgement(orjson.loads(proof[0])[self._operation.list_field])
         named = self._named(chunk, judgement)
-        if self._claimed.among(named):
+        if self._recorder.claimed_among(named):
             return None
-        self._claimed.add(named)
+        self._recorder.claim(named)
         return Reading(*proof, judgement, references)
 
     def _judge(self, chunk: "Chunk", references: "References", body: bytes, sent: bytes) -> Reading:
@@ -258,19 +300,19 @@ class Sender:
         operation, dialect, glance = self._operation, self._session.dialect, self._glance
         reply, payload = without_signatures(body, decode_json(body))
         self._session.check_owner(payload)
-        markers = markers_of(self._marker_prefix, chunk.indices)
+        markers = markers_of(self._recorder.marker_prefix, chunk.indices)
         judge_by = functools.partial(
             judge, operation, chunk.orders, payload, dialect, markers=markers
         )
         judgement = judge_by(references)
-        if self._claimed is not None:
+        if self._recorder.claims:
             named = self._named(chunk, judgement)
-            if earlier := self._claimed.among(named):
+            if earlier := self._recorder.claimed_among(named):
                 nothing: frozenset[str] = frozenset()
                 added = {name: references.get(name, nothing) | {earlier[name]} for name in earlier}
                 references = {**references, **added}
                 judgement = judge_by(references)
-            self._claimed.add(named)
+            self._recorder.claim(named)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, sent, overall)
@@ -306,26 +348,45 @@ class Sender:
         problem = attempts.error or ReplyUnreadableError("the reply could not be judged")
         if self._operation.is_keyed:
             explain(problem, self._operation, chunk.orders[0], self._session.dialect)
-        envelope = None
-        if isinstance(problem, RejectedError):  # its HTTP status means that nothing was done
-            envelope = ReplyEnvelope(
-                return_status=None,
-                return_message=None,
-                http_status=attempts.history[-1].http_status or 0,
-                received_at=datetime.fromtimestamp(attempts.ended_at, UTC),
-            )
-        failed = attrs.evolve(chunk.failed(problem), envelope=envelope)
-        if failed.status is OutcomeStatus.NOT_SENT:  # without `sending`, a journal calls them new
-            return failed
-        return attrs.evolve(failed, sending=self._sending(attempts, references))
+        is_sent = not isinstance(problem, NOTHING_SENT)
+        return FailedChunk(
+            indices=chunk.indices,
+            orders=chunk.orders,
+            error=problem,
+            # Without it, a journal calls them new.
+            sending=self._sending(attempts, references) if is_sent else None,
+        )
 
     def _sending(self, attempts: "Attempts[Any]", references: "References") -> Sending:
         return Sending(
             ended_at=attempts.ended_at,
             references=references,
-            marker_prefix=self._marker_prefix,
-            alone=self._alone,
+            marker_prefix=self._recorder.marker_prefix,
+            alone=self._recorder.alone,
         )
+
+
+async def look_up(
+    session: "Session", operation: "Operation", names: "Sequence[str]", gate: "Gate"
+) -> "BatchResult[OrderRef, Any]":
+    """Look some transactions up in one request, in the task of the caller.
+
+    Args:
+        session: The way to the gateway.
+        operation: The look-up.
+        names: The transactions.
+        gate: Whether the request may leave; a cancellation is not raised, but stops it.
+    """
+    refs = [OrderRef(transaction_id=name) for name in names]
+    found = Results(operation.record_class)
+    recorder = Recorder(operation, session.recovery)
+    sender = Sender(session, operation, gate, found, found.add, recorder)
+    await sender.send(Chunk(range(len(refs)), refs), {})
+    return found.result(exhausted=True)
+
+
+def _hash_of_refund(order: "RefundOrder") -> int:
+    return hash((order.transaction_id, order.refund_amount))
 
 
 def _find_none_listed(operation: "Operation", judgement: Judgement) -> ReplyUnreadableError | None:

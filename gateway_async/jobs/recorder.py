@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
+    from gateway_async.settings import RecoveryPolicy
 
 _NOT_RECORDED = "the journal could not record the outcome; resume the job"
 
@@ -42,15 +43,23 @@ class JournalRecorder(Recorder):
     Args:
         lease: The lease of the job.
         operation: The operation of its orders.
+        recovery: What is the evidence of a refund.
+        duplicates: Whether a second refund of a payment may follow.
 
     Attributes:
         recordings: The outcomes that are being written: few, since the next intent of a worker is
             written behind those of its chunk before.
     """
 
+    is_of_job = True
     alike_advice = ""  # `hold` adds its own
 
-    def __init__(self, lease: "Lease", operation: "Operation") -> None:
+    def __init__(
+        self, lease: "Lease", operation: "Operation", recovery: "RecoveryPolicy", duplicates: str
+    ) -> None:
+        job = lease.job
+        prefix, began_at = job.marker_prefix, job.created_at
+        super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
         self.lease = lease
         self.operation = operation
         self.recordings: set[asyncio.Future[None]] = set()
@@ -61,10 +70,10 @@ class JournalRecorder(Recorder):
             await uninterrupted(asyncio.wait({*self.recordings}))
 
     def intent_for(
-        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]", marker_prefix: str | None
+        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]"
     ) -> "JournalIntent":
         """Return the intent to send a chunk."""
-        return JournalIntent(self, chunk, noted(references, marker_prefix))
+        return JournalIntent(self, chunk, noted(references, self.marker_prefix))
 
     async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
         """Read the job through, and return which refunds it may have made beside each order."""

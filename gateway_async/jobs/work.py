@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from gateway_async.batching.alike import ClaimedRefunds, guards_of
 from gateway_async.batching.chunks import Chunk, FailedChunk
 from gateway_async.batching.results import BatchResult
-from gateway_async.batching.runner import BatchRunner, Tasks, WorkerPool
+from gateway_async.batching.runner import BatchRunner, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
     GatewayError,
@@ -98,7 +97,7 @@ class Yielded:
 
 
 class JobWork:
-    """What a job does in this process; `_conduct` does all of it, in order.
+    """What a job does in this process; `run` does all of it, in order.
 
     Args:
         run: The batch.
@@ -136,11 +135,10 @@ class JobWork:
         """Whether every order was yielded."""
         return self._yielded.is_complete
 
-    async def begin(self, tasks: Tasks) -> None:
-        """Check a collection whole, then start the task that conducts the job."""
+    async def begin(self) -> None:
+        """Check a collection whole."""
         if self._input is not None:
             await self._input.check()
-        tasks.start(self._conduct(), f"{self._run.operation} job {self._job.name}")
 
     def add_left(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it.
@@ -149,7 +147,7 @@ class JobWork:
         raised without any outcome.
         """
         orders, is_taken = self._collection, self._yielded.total is not None
-        if orders is None or (self._run.tasks.failure is not None and not is_taken):
+        if orders is None or (self._run.failure is not None and not is_taken):
             return
         if not is_taken:
             self._yielded = Yielded(range(len(orders)), len(orders))
@@ -169,7 +167,7 @@ class JobWork:
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
         elif self._limit is not None:  # what it waits for takes its time to end
-            self._run.tasks.cancel()
+            self._run.task.cancel()
         if self._pool is not None:
             self._pool.end_unsent()
 
@@ -181,7 +179,8 @@ class JobWork:
 
     # The job, from its first step to its last
 
-    async def _conduct(self) -> None:
+    async def run(self) -> None:
+        """Do all of it, in order."""
         if self._input is not None:
             submit, waits = self._input.submit(), self._input.source.waits
             if await self._until_left(submit, is_timed=waits) is None:
@@ -226,32 +225,24 @@ class JobWork:
         return await self._until_left(take(), is_timed=False)
 
     async def _work_through(self) -> None:
-        run, job, policy = self._run, self._lease.job, self._run.policy
+        run, policy = self._run, self._run.policy
         if policy.duplicates != "allow":
             # They were refused at submission only, perhaps by another rule: send them in turn.
             policy = attrs.evolve(policy, duplicates="serialize")
-        recorder = JournalRecorder(self._lease, run.operation)
-        guards = guards_of(run.operation, run.session.recovery, policy, is_job=True)
-        claimed = ClaimedRefunds()
+        recovery = run.session.recovery
+        recorder = JournalRecorder(self._lease, run.operation, recovery, policy.duplicates)
         try:
             await self._recover(hold=False)
             async for page in self._lease.pages(FINAL):  # by earlier processes
                 for each in page:
-                    if guards.claims and each.known.reference:
-                        claimed.add({each.order.transaction_id: each.known.reference})
+                    if recorder.claims and each.known.reference:
+                        recorder.claim({each.order.transaction_id: each.known.reference})
                 await self._yield(StoredChunk(page), known=True)
             for _ in range(run.session.retry.attempts):
                 if run.is_leaving or self._lease.lost is not None:
                     break
                 pool = self._pool = WorkerPool(
-                    run,
-                    NewOrders(self._lease),
-                    policy,
-                    add=self._add_chunk,
-                    marker_prefix=job.marker_prefix,
-                    began_at=job.created_at,
-                    recorder=recorder,
-                    claimed=claimed,
+                    run, NewOrders(self._lease), policy, recorder, self._add_chunk
                 )
                 await self._send_new(pool, recorder)
                 if not await self._recover(hold=True):
@@ -263,21 +254,13 @@ class JobWork:
         """Send the orders of a pool; with "serialize", none may follow one like it in doubt."""
         async for page in self._lease.pages(IN_DOUBT):
             pool.note_unknown([each.order for each in page if each.known.proof != Proof.NEVER_SENT])
-        senders = Tasks(self._run)
         try:
-            await pool.begin(senders)
-            await senders.wait()
-        finally:  # also if a signal handler raised: what is yielded must stay true
-            if not senders.are_over:
-                self._gate.stop("the job was interrupted, or its journal or a collaborator failed")
-                self.end_unsent()
-                await senders.wait_out()
-            failure = senders.failure
+            await pool.run()
+        finally:  # what is yielded must stay true
             pool.add_left()
             await recorder.recorded()
-        failure = failure or self._lease.failure
-        if failure is not None:
-            raise failure
+        if self._lease.failure is not None:
+            raise self._lease.failure
 
     # What is unknown
 

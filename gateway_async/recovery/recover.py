@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from gateway_async.batching.batch import plain_batch
-from gateway_async.batching.chunks import AnsweredChunk
+from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
 from gateway_async.batching.results import BatchResult
-from gateway_async.batching.runner import open_runner
-from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
-from gateway_async.models.orders import OrderRef, OutcomeStatus, marked, reference_of
+from gateway_async.batching.sender import look_up
+from gateway_async.errors import (
+    ConfigurationError,
+    InvalidOrderError,
+    NotDoneError,
+    OutcomeUnknownError,
+)
+from gateway_async.models.orders import OutcomeStatus, marked, reference_of
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.evidence import (
@@ -31,8 +36,7 @@ from gateway_async.recovery.evidence import (
     is_whole_batch,
     own_marker,
 )
-from gateway_async.session import steady_time
-from gateway_async.settings import BatchPolicy
+from gateway_async.session import Gate, steady_time
 from gateway_async.wire.decode import decode_json
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from gateway_async.outcomes import Outcome
     from gateway_async.recovery.evidence import PaymentOrders, Unsettled
     from gateway_async.session import Session
+    from gateway_async.settings import BatchPolicy
 
     Changed = dict[Unsettled, Outcome[Any, Any]]
 
@@ -71,7 +76,7 @@ class Recovery:
     """
 
     _session: "Session"
-    _batch: BatchPolicy
+    _batch: "BatchPolicy"
     _rivals: "Sequence[RefundOrder]" = ()
     _transactions: "list[PaymentOrders]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
@@ -184,20 +189,20 @@ class Recovery:
         """Make one look-up, with the control; where its reply had to be split, ask in halves."""
         is_refund = operation.allows_several
         control = self._control if is_refund else None
-        asked = dict.fromkeys([*([control.transaction_id] if control else []), *names])
-        run = open_runner(
-            self._session,
-            OPERATIONS[operation.recovered_by],
-            # As a stream: one that this dialect cannot look up keeps no other from being looked up.
-            (OrderRef(transaction_id=name) for name in asked),
-            BatchPolicy(concurrency=1, drain_seconds=0),
-        )
-        result = await run.complete()
+        asked = [control.transaction_id, *names] if control else names
+        gate = Gate()
+        row = OPERATIONS[operation.recovered_by]
+        result = await look_up(self._session, row, list(dict.fromkeys(asked)), gate)
         self._count(result)
-        if len(result.chunks) > 1 and len(names) > 1:
+        if gate.stop_reason is not None:
+            raise asyncio.CancelledError
+        first = result.chunks[0]
+        # One that this dialect cannot look up keeps no other from being looked up.
+        is_unwritten = isinstance(first, FailedChunk) and isinstance(first.error, InvalidOrderError)
+        if (len(result.chunks) > 1 or is_unwritten) and len(names) > 1:
             middle = len(names) // 2
-            first = await self._ask(operation, names[:middle])
-            return first | await self._ask(operation, names[middle:])
+            lookups = await self._ask(operation, names[:middle])
+            return lookups | await self._ask(operation, names[middle:])
         is_complete, keeps_markers, problem = _is_conclusive(result), False, ""
         if is_complete and control is not None:
             is_complete, keeps_markers = _shows(control, result)

@@ -145,7 +145,7 @@ BUSY = ReturnStatus("77", "busy", after_effect=False)
         *((name, None, ("1", "OK", 200), {"succeeded": 4}) for name in ("refund", "query")),
         ("refund", BUSY, ("77", "busy", 200), {"unknown": 4}),
         ("refund", MissingItems(1), ("1", "OK", 200), {"unknown": 2, "succeeded": 2}),
-        ("refund", Status(429, ""), (None, None, 429), {"declined": 4}),
+        ("refund", Status(429, ""), None, {"declined": 4}),
         ("refund", Status(503, ""), None, {"unknown": 4}),
         ("refund", DropReply(), None, {"unknown": 4}),
     ],

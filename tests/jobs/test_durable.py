@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 from gateway_async import BatchPolicy, Dialect, Timeouts
-from gateway_async.batching.runner import Tasks
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
@@ -367,12 +366,16 @@ class AlarmError(Exception):
 async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_it_not_sent(
     sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def alarmed(senders: Tasks) -> None:
-        # The first refund is made; the second waits for its turn.
-        await until(lambda: senders._run.results.finished)
-        raise AlarmError
+    wait = asyncio.wait
 
-    monkeypatch.setattr(Tasks, "wait", alarmed)
+    async def alarmed(tasks: Any, *, return_when: str = asyncio.ALL_COMPLETED, **given: Any) -> Any:
+        if return_when == asyncio.FIRST_EXCEPTION:  # the job waits for its workers
+            # The first refund is made; the second waits for its turn.
+            await until(lambda: batch.progress.counts[SUCCEEDED])
+            raise AlarmError
+        return await wait(tasks, return_when=return_when, **given)
+
+    monkeypatch.setattr(asyncio, "wait", alarmed)
     orders, turnstile, told = seeded(sandbox, 6), Turnstile(), list[Any]()
     with contextlib.suppress(AlarmError):
         async with make(limiter=turnstile).refund(orders, job=journal.job("job")) as batch:

@@ -386,19 +386,21 @@ async def test_unclear_fields_of_a_refund_count(listed: dict[str, Any], held: bo
     assert (outcome.status is SUCCEEDED) is not held
 
 
-async def test_parts_of_one_batch_that_are_listed_without_amounts_hold_no_other() -> None:
+@pytest.mark.parametrize("others", [0, 1])
+async def test_one_refund_of_this_batch_explains_one_that_is_listed(others: int) -> None:
     made: list[dict[str, Any]] = []
 
     def answer(asked: Asked) -> Any:
         (item,) = asked.done()["refund_orders"]
-        made.append({"transaction_id": "T1", "refund_reference_id": f"R{len(made)}"})
-        return reply_to("refund", [{**item, **made[-1]}])
+        for _ in range(1 + others):  # another program makes one, too
+            made.append({**item, "refund_reference_id": f"R{len(made)}"})
+        return reply_to("refund", [made[-1]])
 
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
     transport = MemoryTransport(listing(made, answer))
     gateway = client_over(transport, recovery=REFERENCES, policy=policy)
-    parts = [attrs.evolve(ORDER, refund_amount=amount) for amount in (1, 2, 1)]
-    assert (await gateway.refund(parts)).ok
+    second = (await gateway.refund([ORDER, ORDER]))[1]
+    assert second.status is (NOT_SENT if others else SUCCEEDED)
 
 
 @pytest.mark.parametrize(

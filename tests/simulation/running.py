@@ -88,8 +88,8 @@ def run(seed: int) -> Story:
     try:
         with (
             mock.patch("gateway_async.session.time", clock),
-            mock.patch("gateway_async.batching.runner.time", clock),
-            mock.patch("gateway_async.batching.runner.uuid", names),
+            mock.patch("gateway_async.batching.batch.time", clock),
+            mock.patch("gateway_async.batching.batch.uuid", names),
             warnings.catch_warnings(record=True) as warned,
         ):
             warnings.simplefilter("always")

@@ -1,0 +1,202 @@
+"""Earlier refunds: those that the gateway lists, and those that the batch has made.
+
+The refunds that the gateway lists of a chunk's transactions before it is sent are its baseline.
+Recovery goes by their references. One that is like an order of the chunk shows that the order may
+be done already, by a run of which neither this process nor its journal knows.
+"""
+
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
+from gateway_async.batching.sender import SECONDS_AN_HOUR, look_up
+from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError, ReplyUnreadableError
+from gateway_async.models.orders import OutcomeStatus, reference_of
+from gateway_async.operations import SEARCH_REFUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gateway_async.batching.results import BatchResult, Results
+    from gateway_async.batching.sender import Recorder, References
+    from gateway_async.dialect import Dialect
+    from gateway_async.models.orders import OrderRef, RefundOrder
+    from gateway_async.models.records import RefundRecord
+    from gateway_async.outcomes import Outcome
+    from gateway_async.session import Gate, Session
+
+_NOT_LOOKED_UP = "nothing was sent: its earlier refunds could not be looked up"
+
+
+@attrs.define(eq=False, repr=False)
+class Baseline:
+    """Looks up the earlier refunds of each chunk, and finds the orders that must not be sent.
+
+    Attributes:
+        session: The way to the gateway.
+        gate: Whether requests may leave.
+        results: Where its requests are counted.
+        add: Called with the outcomes of orders that must not be sent.
+        recorder: Knows what the batch or job has made, and has alike refunds of a job held.
+    """
+
+    _session: "Session"
+    _gate: "Gate"
+    _results: "Results"
+    _add: "Callable[[FailedChunk], None]"
+    _recorder: "Recorder"
+
+    async def look_up(self, chunk: Chunk) -> "tuple[Chunk, References, GatewayError | None]":
+        """Look up the earlier refunds of a chunk; what must not be sent gets its outcome.
+
+        Returns:
+            The orders that may be sent; the references of their earlier refunds, as far as they are
+            known; and the gateway's error, where that is why none may be sent.
+        """
+        references: References = {}
+        problem: GatewayError | None = None
+        error: GatewayError = NotSentError("nothing was sent: the batch ended before")
+        barred = dict.fromkeys(range(len(chunk)), error)
+        try:
+            names = [order.transaction_id for order in chunk.orders]
+            result = await look_up(self._session, SEARCH_REFUNDS, names, self._gate)
+            self._results.requests += result.requests
+            self._results.retries += result.retries
+            if (problem := _problem_of(result)) is not None:
+                barred = dict.fromkeys(barred, NotSentError(f"{_NOT_LOOKED_UP} ({problem})"))
+            else:
+                references = _known_references(result)
+                barred = await self._find_barred(chunk, result, references)
+        finally:  # also if a collaborator raised
+            for why in dict.fromkeys(barred.values()):
+                places = [place for place, error in barred.items() if error is why]
+                self._add(chunk.part(places).failed(why))
+        if not barred:
+            return chunk, references, None
+        left = chunk.part({*range(len(chunk))} - {*barred})
+        unread = (why for why in barred.values() if not isinstance(why, AlikeRefundError))
+        return left, references, problem or next(unread, None)
+
+    async def _find_barred(
+        self, chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
+    ) -> dict[int, GatewayError]:
+        """Return by place why orders must not be sent; a job has alike refunds held.
+
+        A listed refund bars no order if the batch or job made it (`made_beside`), which leaves out
+        what a person decided on.
+        """
+        recorder, dialect = self._recorder, self._session.dialect
+        barred: dict[int, GatewayError] = {}
+        if (since := recorder.since) is None:
+            return barred
+        listed = {outcome.order.value: outcome for outcome in result}
+        made = None
+        for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
+            outcome = listed[order.transaction_id]
+            alike = list_alike(order, outcome.record or (), dialect, since=since)
+            is_read = order.transaction_id in references
+            if is_read and not alike:
+                continue
+            if made is None:  # which is rare
+                made = await recorder.made_beside(chunk)
+            if index not in made:
+                continue
+            own, more = made[index]
+            unexplained = [one for one in alike if reference_of(one) not in own][more:]
+            if unexplained:
+                barred[place] = _alike_error(order, unexplained[0], recorder.alike_advice)
+            elif not is_read:
+                barred[place] = _not_looked_up(outcome)
+        alike_errors = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
+        if alike_errors:
+            await recorder.hold(chunk.part(alike_errors), list(alike_errors.values()))
+        return barred
+
+
+def _problem_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
+    """Return why a look-up shows nothing: no readable reply, or refused as a whole; else None."""
+    for chunk in result.chunks:
+        if isinstance(chunk, FailedChunk):
+            return chunk.error
+        if isinstance(chunk, AnsweredChunk) and not chunk.is_accepted:
+            errors = [outcome.error for outcome in chunk.outcomes() if outcome.error is not None]
+            return errors[0] if errors else ReplyUnreadableError("the gateway refused the look-up")
+    return None
+
+
+def _known_references(result: "BatchResult[OrderRef, Any]") -> "References":
+    """Return the refund references of each transaction that a look-up without a problem lists.
+
+    A transaction that it does not list is left out: nothing is known about it. Where it also lists
+    orders that were not asked for, it may leave out what was asked for, and nothing is known at
+    all.
+    """
+    if result.unexpected:
+        return {}
+    return {
+        outcome.order.value: frozenset(filter(None, map(reference_of, outcome.record or ())))
+        for outcome in result
+        if outcome.status in (OutcomeStatus.SUCCEEDED, OutcomeStatus.ABSENT)
+    }
+
+
+def _not_looked_up(outcome: "Outcome[OrderRef, Any]") -> NotSentError:
+    """Return why a refund must not be sent whose look-up does not show its earlier refunds."""
+    problem = str(outcome.error or "the reply also lists refunds that were not asked for")
+    return NotSentError(
+        f"{_NOT_LOOKED_UP} ({problem}); ask the gateway how a look-up selects refunds "
+        "(Dialect.selection_fields), or switch RecoveryPolicy.hold_alike_hours off"
+    )
+
+
+def list_alike(
+    order: "RefundOrder", listed: "Iterable[RefundRecord]", dialect: "Dialect", *, since: float
+) -> "list[RefundRecord]":
+    """Return the refunds of a transaction that the gateway lists and that are like an order.
+
+    One like it has its amount, or none that can be read, and a date that is recent or cannot be
+    read. A refund that the dialect calls declined does not count, and neither does an item without
+    amount and reference: some list one where there is no refund.
+
+    Args:
+        order: The refund that is about to be sent.
+        listed: The refunds that the gateway lists of its transaction.
+        dialect: What declined is, and the gateway's clock.
+        since: From when on a date is recent, in seconds since the epoch.
+    """
+    return [
+        record
+        for record in listed
+        if (record.refund_amount == order.refund_amount or _lacks_amount(record))
+        and record.refund_status not in dialect.declined_statuses
+        and _is_recent(record, since, dialect)
+    ]
+
+
+def _alike_error(order: "RefundOrder", record: "RefundRecord", advice: str) -> AlikeRefundError:
+    reference, date = reference_of(record), record.refund_date
+    return AlikeRefundError(
+        f"nothing was sent: the gateway already lists a refund of {order.refund_amount} of this "
+        f"transaction, refund_reference_id {reference!r}, refund_date {date or 'unreadable'}"
+        f"{advice}",
+        reference=reference,
+        refund_date=date,
+    )
+
+
+def _lacks_amount(record: "RefundRecord") -> bool:
+    """Return whether a record is of a refund, and does not say of how much."""
+    is_refund = "refund_amount" in record.unreadable or bool(reference_of(record))
+    return record.refund_amount is None and is_refund
+
+
+def _is_recent(record: "RefundRecord", since: float, dialect: "Dialect") -> bool:
+    date = record.refund_date
+    if date is None:
+        return True
+    if date.tzinfo is not None:
+        return date.timestamp() > since
+    ahead = dialect.utc_offset_hours * SECONDS_AN_HOUR
+    return date.replace(tzinfo=UTC).timestamp() - ahead > since
