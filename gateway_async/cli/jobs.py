@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import attrs
 import orjson
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from gateway_async.cli import options
 from gateway_async.cli.console import counted, listed, output, print_json
@@ -396,7 +396,9 @@ async def resolve(
     /,
     *orders: int,
     note: str,
-    state: Annotated[tuple[Literal["held", "unknown"], ...], options.Repeated] = (),
+    state: Annotated[
+        tuple[Literal["held", "unknown"], ...], Parameter(consume_multiple=False)
+    ] = (),
     given: options.Stored = options.Stored(),
     console: options.Shown,
 ) -> None:

@@ -39,7 +39,6 @@ def check_no_password(option: str, url: str | None) -> None:
         raise ConfigurationError(f"--{option}: {reason} GATEWAY_{option.upper()}")
 
 
-Repeated: Parameter = Parameter(consume_multiple=False)
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)  # which lets `-` pass
 Source = Annotated[Path, _PATH]
 Shown = Annotated[Console, Parameter(parse=False)]

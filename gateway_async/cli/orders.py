@@ -188,8 +188,8 @@ class OrderFile:
             return make_order(model, tree)
         except InvalidOrderError as error:
             raise _explained(error, model) from None
-        except TypeError as error:  # an object in a list has other fields
-            raise _WrongCellError(None, str(error)) from None
+        except (AttributeError, TypeError) as error:
+            raise _WrongCellError(None, f"an object in a list is not one: {error}") from None
 
     def _problems(self) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""

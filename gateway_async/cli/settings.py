@@ -9,11 +9,10 @@ import functools
 import importlib
 import json
 import os
-import re
 import ssl
 import tomllib
 import traceback
-from collections.abc import Mapping, Sequence, Set as AbstractSet
+from collections.abc import Mapping, Set as AbstractSet
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
@@ -381,13 +380,9 @@ def _described(error: BaseException, _: object) -> str:
     if not isinstance(error, ForbiddenExtraKeysError):
         return str(error)
     (name,), known = error.extra_fields, [*attrs.fields_dict(error.cl)]
-    return f"{name}: not known; {nearest(name, known) or 'there are: ' + ', '.join(known)}"
-
-
-def nearest(name: str, known: Sequence[str], cutoff: float = 0.6) -> str:
-    """Ask whether the nearest of the known names was meant; empty where none is near."""
-    plain = re.sub(r"[ -]", "_", name.casefold())
-    return "".join(f"did you mean {near}?" for near in get_close_matches(plain, known, 1, cutoff))
+    near = get_close_matches(name, known, 1)
+    advice = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    return f"{name}: not known; {advice}"
 
 
 def _secret_of_file(path: Path) -> str:

@@ -233,7 +233,7 @@ def test_nested_parts_are_dotted_columns_and_lists_json() -> None:
         ({"payment_date": "20.11.2026"}, "payment_date: '20.11.2026' is not a date"),
         ({"beneficiary.person_documents": "x"}, "person_documents: expected a list, as JSON"),
         ({"beneficiary.person_documents": '[{"size": 1}]'}, "unexpected keyword argument 'size'"),
-        ({"beneficiary.person_documents": "[1]"}, "must be a mapping, not int"),
+        ({"beneficiary.person_documents": "[1]"}, "an object in a list is not one"),
         ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number whose last digits"),
         ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
     ],
