@@ -156,7 +156,7 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
             if run.results.finished:  # taken once its outcomes are made
                 self._unyielded = run.results.finished[0].outcomes()[::-1]
                 run.take()
-            elif run.is_over:
+            elif run.task.done():
                 if run.failure is None:
                     run.work.add_left()
                 if not run.results.finished:

@@ -143,11 +143,6 @@ class BatchRunner:
         return self.results.progress(self.work.total)
 
     @property
-    def is_over(self) -> bool:
-        """Whether the work has ended."""
-        return self.task.done()
-
-    @property
     def failure(self) -> BaseException | None:
         """The exception that ended the work: of the input, or of a collaborator."""
         task = getattr(self, "task", None)  # none where it was not started

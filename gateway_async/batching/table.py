@@ -6,7 +6,8 @@ A row has values of plain types only, and every row has the same keys in the sam
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Context, Decimal
+from contextlib import suppress
+from decimal import Context, Decimal, Inexact, InvalidOperation
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -19,7 +20,7 @@ RECORD = "record_"
 _OUTCOME = ("index", "status", "error", "error_type", "error_code", "error_text")
 _MOST_PLACES = 30
 """An amount of more digits, on either side of the point, keeps the places that it has."""
-_EXACT = Context(prec=2 * _MOST_PLACES + 2)
+_EXACT = Context(prec=2 * _MOST_PLACES, traps=[Inexact, InvalidOperation])
 
 
 def make_rows(outcomes: Iterable[Any], record_class: type[Any] | None) -> "list[Row]":
@@ -119,21 +120,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  # any value
 
 def _align(rows: "list[Row]", name: str) -> None:
     """Give all amounts of a column the same decimal places: polars rounds to those of the first."""
-    amounts = [row for row in rows if _is_usual(row[name])]
-    places = max((-_exponent(row[name]) for row in amounts), default=0)
-    unit = Decimal(1).scaleb(-max(places, 0))
+    amounts = [row for row in rows if isinstance(row[name], Decimal)]
+    places = [-int(row[name].as_tuple().exponent) for row in amounts]
+    most = max((one for one in places if one <= _MOST_PLACES), default=0)
     for row in amounts:
-        if -_exponent(row[name]) != places:
-            row[name] = row[name].quantize(unit, context=_EXACT)
-
-
-def _is_usual(value: object) -> bool:
-    return (
-        isinstance(value, Decimal)
-        and value.adjusted() < _MOST_PLACES
-        and -_exponent(value) <= _MOST_PLACES
-    )
-
-
-def _exponent(value: Decimal) -> int:
-    return int(value.as_tuple().exponent)
+        with suppress(ArithmeticError):  # of an amount with more digits, which keeps its places
+            row[name] = row[name].quantize(Decimal(1).scaleb(-max(most, 0)), context=_EXACT)
