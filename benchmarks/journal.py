@@ -53,7 +53,7 @@ MADE = [
     for number in range(ORDERS)
 ]
 REFERENCES = [f"T{number:020}-01" for number in range(ORDERS)]
-SUCCEEDED = [DONE._replace(reference=reference) for reference in REFERENCES]
+SUCCEEDED = [DONE] * ORDERS
 
 
 def all_orders() -> list[CaptureOrder]:
@@ -115,7 +115,7 @@ async def ours(url: str, journal_url: str) -> float:
             url,
             lambda _, indices: lease.change("intend", lambda orders: orders.intend(indices, "")),
             lambda _, indices: lease.change(
-                "succeed", lambda orders: orders.conclude(indices, SUCCEEDED, 0.0)
+                "succeed", lambda orders: orders.conclude(indices, SUCCEEDED, REFERENCES, 0.0)
             ),
         )
         await lease.release()

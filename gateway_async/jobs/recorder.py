@@ -199,20 +199,20 @@ class JournalIntent(ChunkIntent):
         if result.sending is None:
             return self._retract()
         ended_at, operation = result.sending.ended_at, self._recorder.operation
-        known = [DONE] * len(indices)
+        known, references = [DONE] * len(indices), [""] * len(indices)
         if isinstance(result, FailedChunk):
             known = [known_of(CONCLUSIONS[result.status], result.error)] * len(indices)
         elif operation.reference_field or not result.is_echoed:  # else nothing of it is kept
             judgement = judgement or result.judgement()
             known = [known_of(CONCLUSIONS[status], error) for status, error in judgement.verdicts]
-            for at, items in enumerate(judgement.items if operation.reference_field else ()):
-                if items and known[at] is DONE:  # what did not succeed is no refund of this job's
-                    reference = identifier(items[0].get(operation.reference_field)) or ""
-                    known[at] = DONE._replace(reference=reference)
+            if field := operation.reference_field:
+                listed = (items[0].get(field) if items else None for items in judgement.items)
+                references = [identifier(one) or "" for one in listed]
             if operation.is_keyed and (items := judgement.items[0]):
                 item = storable_item(operation.record_class, items[0])
                 # An integer may have more digits than orjson takes.
                 known = [known[0]._replace(item=json.dumps(item))]
         return self._recorder.lease.change(
-            "keep the outcomes", lambda orders: orders.conclude(indices, known, ended_at)
+            "keep the outcomes",
+            lambda orders: orders.conclude(indices, known, references, ended_at),
         )

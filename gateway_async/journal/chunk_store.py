@@ -16,6 +16,7 @@ from gateway_async.errors import JobNotFoundError, JournalError
 from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
 from gateway_async.journal.rows import (
     CHUNK_COLUMNS,
+    DONE,
     ChunkState,
     JobOrder,
     JobRow,
@@ -279,26 +280,35 @@ class ChunkStore:
 
     def retract(self, indices: "Sequence[int]") -> None:
         """Record that nothing of orders in flight was sent, which is proved: they are new."""
+        new = OrderState.NEW
+        retract = Transition.RETRACT
+        self._change(retract, indices, lambda known, _: known._replace(state=new, sent=""))
 
-        def change(known: Known, _: int) -> Known:
-            return known._replace(state=OrderState.NEW, sent="")
-
-        self._change(Transition.RETRACT, indices, change)
-
-    def conclude(self, indices: "Sequence[int]", known: "Sequence[Known]", ended_at: float) -> None:
+    def conclude(
+        self,
+        indices: "Sequence[int]",
+        known: "Sequence[Known]",
+        references: "Sequence[str]",
+        ended_at: float,
+    ) -> None:
         """Record the outcomes of orders in flight: succeeded, declined or unknown.
 
         Args:
             indices: Their positions, ascending.
-            known: What is known of each.
+            known: What is known of each; `DONE` of one that succeeded.
+            references: The gateway's reference of each, or "": apart, since that is quicker.
             ended_at: When the request ended, in seconds since the epoch.
         """
         conclude, done = Transition.CONCLUDE, OrderState.SUCCEEDED
-        listed = written([storable(one.reference) for one in known])
-        is_alike = all(one.state == done and not one.item for one in known)
-        given = {"ended_at": ended_at, "listed": listed}
+        given = {"ended_at": ended_at, "listed": written(list(map(storable, references)))}
+        is_alike = known.count(DONE) == len(known)
         if not (is_alike and self._change_whole(conclude, done, indices, **given)):
-            self._put(conclude, dict(zip(indices, known, strict=True)), ended_at)
+            found = {
+                # What a reply calls an order that did not succeed is no refund of this job's.
+                index: one._replace(reference=reference) if one.state == done else one
+                for index, one, reference in zip(indices, known, references, strict=True)
+            }
+            self._put(conclude, found, ended_at)
 
     def hold(self, found: "Mapping[int, Known]") -> None:
         """Record that new orders are not sent before a person decides."""
