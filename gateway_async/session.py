@@ -489,9 +489,7 @@ class Attempts(Generic[T]):
         self.tries += 1
         self.sent += is_sent
         self.value, self.ended_at = None, time.time()
-        if error is None:  # or until the response is read
-            error = _given_up(sent=is_sent, reason=self._gate.stop_reason)
-        else:
+        if error is not None:
             error = _proved(error, sent=is_sent)
         try:
             if response is not None:
@@ -500,10 +498,12 @@ class Attempts(Generic[T]):
                 value = self._session.decode(self._request, response, message.signature)
                 if had_sent and (find_refusal := self._request.find_refusal) is not None:
                     _check_refusal(find_refusal(value))
-                self.value, error = value, None
+                self.value = value
         except GatewayError as problem:
             error = _bare(problem)
-        finally:  # also if the judge has a defect
+        finally:
+            if error is None and self.value is None:  # a cancellation, or a defect of the judge
+                error = _given_up(sent=is_sent, reason=self._gate.stop_reason)
             if self._began_at is not None:
                 self.history += (
                     Attempt(
