@@ -18,7 +18,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.values import is_encodable
@@ -144,7 +144,7 @@ def open_table(path: Path) -> Iterator[Table]:
     """
     with contextlib.ExitStack() as opened:
         try:
-            copy = opened.enter_context(tempfile.TemporaryFile())
+            copy = opened.enter_context(tempfile.NamedTemporaryFile())
             is_stdin = path == STDIO
             source = sys.stdin.buffer if is_stdin else opened.enter_context(path.open("rb"))
             shutil.copyfileobj(source, copy)
@@ -157,7 +157,7 @@ def open_table(path: Path) -> Iterator[Table]:
                 f"cannot read {name}: {error.strerror or error}; expected a CSV file, or - for "
                 "standard input"
             ) from None
-        yield Table(_path_of(copy))
+        yield Table(Path(copy.name))
 
 
 # Writing
@@ -217,8 +217,3 @@ def out_file(path: Path) -> Iterator[TextIO]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
-
-
-def _path_of(file: IO[Any]) -> Path:
-    """Return the path of an open file that has no name; each opening has its own position."""
-    return Path(f"/proc/self/fd/{file.fileno()}")

@@ -271,7 +271,7 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
         file = OrderFile(table, OPERATIONS["refund"], Dialect())
         path.write_text("order_no\nO1\n")  # so short that it stays in the buffer of its copy
         assert [*file.orders()] == [ORDER]
-    monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "r+b"))
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", partial(Path("/dev/full").open, "r+b"))
     words = r"cannot read .*orders\.csv: No space left"
     with pytest.raises(ConfigurationError, match=words), open_table(path):
         pytest.fail("a copy that is not whole was read")
