@@ -57,6 +57,8 @@ _SHOWN = (
 _OWN = "registered address"
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
+_HALF_A_SECOND = timedelta(seconds=0.5)
+"""What a `Date`, which is cut to whole seconds, lacks on average."""
 _CLOCK_TOLERANCE = timedelta(seconds=30)
 _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
@@ -195,7 +197,8 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
         answer.http_status, took = response.status, datetime.now(UTC) - started
         with contextlib.suppress(ValueError):  # in UTC even where it does not name it
             moment = parsedate_to_datetime(response.headers.get("Date", ""))
-            answer.ahead = moment.replace(tzinfo=moment.tzinfo or UTC) - (started + took / 2)
+            moment = moment.replace(tzinfo=moment.tzinfo or UTC) + _HALF_A_SECOND
+            answer.ahead = moment - (started + took / 2)
         decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
         answer.is_json = True
         session.decode(request, response, message.signature)
@@ -239,7 +242,7 @@ def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
     ahead = timed.ahead or timedelta()
     yield "time", timed.ahead is None, SKIPPED, "no reply with a Date header came"
     is_right = abs(ahead) <= _CLOCK_TOLERANCE
-    seen = f"the gateway's clock is {ahead.total_seconds():+,.0f} s off this machine's"
+    seen = f"the gateway's clock is {round(ahead.total_seconds()):+,} s off this machine's"
     yield "time", True, OK if is_right else WRONG, seen
 
 
