@@ -111,7 +111,8 @@ async def check(
             with write.open("x", encoding="utf-8") as file:
                 file.write(write_config(settings))
         except OSError as error:
-            raise ConfigurationError(f"cannot write {write}: {error.strerror}") from None
+            reason = f"cannot write {write}: {error.strerror}; name a new file"
+            raise ConfigurationError(reason) from None
         console.note(f"{write} has the open questions, for your config.toml")
     return code
 

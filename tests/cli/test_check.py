@@ -228,7 +228,7 @@ async def test_the_file_has_the_answers_that_count_and_is_a_new_one(shell: Shell
     assert "journal" not in path.read_text()  # which may hold a password
     before, after = (read_settings({"config": one}, {}) for one in (given, path))
     assert (after.dialect, after.signer) == (before.dialect, before.signer)
-    assert "File exists" in (await shell(line, 2)).stderr
+    assert "File exists; name a new file" in (await shell(line, 2)).stderr
 
 
 def test_every_open_question_is_asked() -> None:
