@@ -356,7 +356,6 @@ class JobStatus:
         gateway: The gateway it was submitted for: its base URL, normalised; empty in a job of an
             earlier version that was not resumed since.
         created_at: When it was first submitted, in UTC.
-        imported: Whether the journal has all of its orders: it has, since no other job is kept.
         is_sliced: Whether it was cut into slices.
         total: How many orders the journal has of it.
         counts: How many of them are in each state.
@@ -373,7 +372,6 @@ class JobStatus:
     total: int
     counts: Mapping[OrderState, int]
     is_running: bool
-    imported: bool = True
 
     @property
     def settled(self) -> int:

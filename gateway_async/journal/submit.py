@@ -4,6 +4,7 @@ They are written to a temporary file first, and from there into the journal in o
 job has all of its orders, or it is not there. One that is there is only compared with.
 """
 
+import asyncio
 import struct
 from array import array
 from itertools import groupby
@@ -112,13 +113,23 @@ class Submission:
                     orders = page[start : start + BLOCK]
                     blocks.write(codec.encode(orders).encode() + b"\n")
                     keys.extend(map(lookup_key, map(codec.identity, orders)))
+            numbers: Sequence[int] = bytes(len(keys))
+            if self.slice_size:  # shared out before, since PostgreSQL ends an idle transaction
+                numbers = await asyncio.to_thread(share_out, keys, self.slice_size)
             keeping = self.job.journal.database.run(
-                f"job {self.job.name!r}: cannot submit it", lambda tx: self._keep(tx, blocks, keys)
+                f"job {self.job.name!r}: cannot submit it",
+                lambda tx: self._keep(tx, blocks, keys, numbers),
             )
             await uninterrupted(keeping)
         return len(keys)
 
-    def _keep(self, transaction: "Transaction", blocks: IO[bytes], keys: "array[int]") -> None:
+    def _keep(
+        self,
+        transaction: "Transaction",
+        blocks: IO[bytes],
+        keys: "array[int]",
+        numbers: "Sequence[int]",
+    ) -> None:
         """Keep the orders, or compare them with those that the job has."""
         total, merchant = len(keys), self.merchant._asdict()
         subject = {"operation": self.operation.name, **merchant}
@@ -134,7 +145,7 @@ class Submission:
         for statement in _DROP:
             transaction.run(statement, job=job.id)
         transaction.run_many(_ADD_ORDERS, self._blocks(job, blocks, keys))
-        transaction.run_many(_ADD_CHUNKS, self._chunks(job, keys))
+        transaction.run_many(_ADD_CHUNKS, self._chunks(job, numbers))
         if self.slice_size:
             transaction.run(_ADD_SLICES, job=job.id)
         else:
@@ -150,9 +161,8 @@ class Submission:
             packed = struct.pack(f"<{len(of_block)}I", *of_block)
             yield {"job": job.id, "first": first, "keys": packed, "bodies": bodies.decode()}
 
-    def _chunks(self, job: "JobRow", keys: "array[int]") -> "Iterator[dict[str, int]]":
-        total, first = len(keys), 0
-        numbers = share_out(keys, self.slice_size) if self.slice_size else bytes(total)
+    def _chunks(self, job: "JobRow", numbers: "Sequence[int]") -> "Iterator[dict[str, int]]":
+        total, first = len(numbers), 0
         while first < total:
             end, number = first + 1, numbers[first]
             while end < min(first + self.chunk_size, total) and numbers[end] == number:
