@@ -13,9 +13,12 @@ import random
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gateway_async.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
 
 _EXPECTED = (
     "expected sqlite:////path/to/file.db, with four slashes before an absolute path and no "
@@ -172,6 +175,8 @@ def _number_of(path: Path) -> tuple[int, int] | None:
 
 # PostgreSQL
 
+# Above PostgreSQL's own limit for a statement.
+_SILENT_SECONDS = 75.0
 # A process that is frozen inside a transaction loses its locks before one that waits for them
 # gives up; and a commit is on the server's disk, however the server, database or user is
 # configured.
@@ -240,6 +245,7 @@ class Postgres:
         options = {**_POSTGRES_CONNECTION, **chosen, "client_encoding": "utf8"}
         driver: Any = psycopg.connect(**options)  # type: ignore[arg-type]  # of the URL
         try:
+            driver.wait = _bounded_wait(driver, psycopg.OperationalError)
             driver.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             for setting in _POSTGRES_SETTINGS:
                 driver.execute(setting)
@@ -251,6 +257,28 @@ class Postgres:
 
     def begin(self, driver: Any) -> None:  # noqa: ANN401  # the driver's
         """Begin a transaction: the driver does so with the first statement."""
+
+
+def _bounded_wait(driver: Any, failure: type[Exception]) -> "Callable[..., Any]":  # noqa: ANN401  # the driver's
+    """Return the driver's `wait` for the end of an exchange with the server, with an end.
+
+    It raises `failure` if the server says nothing for so long, and closes the connection, since a
+    rollback would wait as long again.
+    """
+    wait = driver.wait
+
+    def bounded(exchange: "Generator[Any, Any, Any]") -> "Generator[Any, Any, Any]":
+        until, ready = time.monotonic() + _SILENT_SECONDS, None
+        while True:
+            try:
+                ready = yield exchange.send(ready)
+            except StopIteration as ended:
+                return ended.value
+            if not ready and time.monotonic() >= until:
+                driver.close()
+                raise failure(f"the server said nothing for {_SILENT_SECONDS:g} s")
+
+    return lambda exchange, *rest, **named: wait(bounded(exchange), *rest, **named)
 
 
 Engine = Sqlite | Postgres

@@ -10,16 +10,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from gateway_async.errors import JournalError
-from gateway_async.journal import Journal
+from gateway_async.journal import Journal, engines
 from gateway_async.journal.database import Database, Transaction
 from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.orders import made_up, orders_for, refunds
 from tests.postgres import emptied, postgres_url
 from tests.support.processes import run_python
+from tests.support.servers import Cable
 
 BROKEN = "SELECT broken FROM nowhere"
 
@@ -409,4 +411,29 @@ async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> 
         )
     limits = dict(found)
     idle, lock, statement = (int(str(limits[name])) / 1000 for name in names)
-    assert 0 < 2 * idle <= lock < statement
+    assert 0 < 2 * idle <= lock < statement < engines._SILENT_SECONDS
+
+
+async def test_a_silent_server_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = urlsplit(emptied(postgres))
+    async with Cable(place.port or 5432) as cable:
+        user, at, _ = place.netloc.rpartition("@")
+        through = place._replace(netloc=f"{user}{at}127.0.0.1:{cable.port}")
+        async with Journal.open(through.geturl()) as journal:
+            await submitted(journal)
+            cable.is_silent = True
+            monkeypatch.setattr(engines, "_SILENT_SECONDS", 0.1)
+            monkeypatch.setattr("psycopg.connection.timeout_from_conninfo", lambda _: 0.1)
+            with pytest.raises(JournalError, match=r"cannot submit .*the server said nothing"):
+                await submitted(journal, name="another")
+            with pytest.raises(JournalError, match="timeout"):  # it is silent in the handshake
+                await journal.jobs()
+            monkeypatch.undo()
+            cable.is_silent = False
+            await submitted(journal, name="another")
+            cable.is_silent = True
+            monkeypatch.setattr(engines, "_SILENT_SECONDS", 0.1)
+            waiting = asyncio.create_task(journal.status("job"))
+            await asyncio.sleep(0)
+    with pytest.raises(JournalError):
+        await waiting

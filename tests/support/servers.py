@@ -266,6 +266,30 @@ class Proxy:
             writer.close()
 
 
+class Cable:
+    """Passes on what clients of its port and a server on this machine say, unless it is silent."""
+
+    def __init__(self, to_port: int) -> None:
+        self.port = 0  # where clients connect to
+        self.is_silent = False  # whether it loses whatever is said
+        self._to_port = to_port
+        self._serving = serving(self._pass_on)
+
+    async def __aenter__(self) -> Self:
+        self.port = urlsplit(await self._serving.__aenter__()).port or 0
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._serving.__aexit__(None, None, None)
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server = await asyncio.open_connection(LOOPBACK, self._to_port)
+        try:
+            await _tunnel((reader, writer), server, lambda: self.is_silent)
+        finally:
+            server[1].close()
+
+
 class HeldRefunds:
     """Lets every sandbox hold refunds before their effect, until `goes_on` is set."""
 
@@ -292,13 +316,16 @@ def refusal(status: int) -> Trouble:
 REFUSED = refusal(407)
 
 
-async def _tunnel(client: Streams, gateway: Streams) -> None:
+async def _tunnel(
+    client: Streams, gateway: Streams, is_silent: Callable[[], bool] = lambda: False
+) -> None:
     """Pass bytes on both ways, until one side ends."""
 
     async def pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         with contextlib.suppress(*_GONE):
             while piece := await source.read(65_536):
-                to.write(piece)
+                if not is_silent():
+                    to.write(piece)
                 await to.drain()
 
     pumps = [
