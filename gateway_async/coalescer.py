@@ -325,7 +325,11 @@ class Coalescer:
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._requests.discard(task)
-        if not task.cancelled() and (failure := task.exception()) is not None:
+        if task.cancelled():  # by other code: no request may be left for the orders that wait
+            for queue in self._queues.values():
+                queue.is_full = None
+            self._give_up("other code cancelled its request")
+        elif (failure := task.exception()) is not None:
             _log.error("%s was cut short by a collaborator", task.get_name(), exc_info=failure)
 
     # Life

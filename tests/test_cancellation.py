@@ -137,13 +137,14 @@ async def test_a_recovery_tells_of_what_it_was_given(sandbox: Sandbox) -> None:
         assert (await client.recover(told[-1])).ok
 
 
-async def test_a_stream_whose_only_worker_was_cancelled_says_that_not_all_was_done() -> None:
+@pytest.mark.parametrize("name", ["refund worker 0", "refund batch"])
+async def test_a_stream_whose_task_was_cancelled_says_that_not_all_was_done(name: str) -> None:
     gateway = MemoryTransport(steps=2)
     client = client_over(gateway, policy=BatchPolicy(chunk_size=2, concurrency=1))
     async with client.refund(iter(refunds(3000))) as batch:
         await until(lambda: gateway.effects)
-        (worker,) = (task for task in asyncio.all_tasks() if "worker" in task.get_name())
-        worker.cancel()
+        (task,) = (task for task in asyncio.all_tasks() if task.get_name() == name)
+        task.cancel()
         with pytest.raises(RuntimeError, match="other code cancelled a task of the batch"):
             async for _ in batch:
                 pass

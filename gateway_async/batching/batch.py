@@ -53,8 +53,16 @@ class UsedOnce(Coroutine[Any, Any, T]):
         return (self._coroutine or self._begin()).send(value)
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401  # as Coroutine.throw
-        """Raise an error inside it, as for any coroutine."""
-        return (self._coroutine or self._begin()).throw(*error)
+        """Raise an error inside it, as for any coroutine.
+
+        What was not begun is taken to its first pause, where nothing is sent yet: so a task that is
+        cancelled before its first step leaves a result, too.
+        """
+        coroutine = self._coroutine
+        if coroutine is None:
+            coroutine = self._begin()
+            coroutine.send(None)
+        return coroutine.throw(*error)
 
     def close(self) -> None:
         """Give it up, as for any coroutine."""

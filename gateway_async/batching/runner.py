@@ -144,9 +144,13 @@ class BatchRunner:
 
     @property
     def failure(self) -> BaseException | None:
-        """The exception that ended the work: of the input, or of a collaborator."""
-        task = getattr(self, "task", None)  # none where it was not started
-        return task.exception() if task and task.done() and not task.cancelled() else None
+        """The exception that ended the work: of the input, a collaborator, or a cancellation."""
+        task: asyncio.Task[None] | None = getattr(self, "task", None)  # none before the start
+        if task is None or not task.done():
+            return None
+        if task.cancelled():  # by other code, unless the batch is being left
+            return None if self.is_leaving else RuntimeError(_CUT_SHORT)
+        return task.exception()
 
     def reported(self, span: "BatchSpan") -> Self:
         """Report to a span until the `with` block around the runner is left."""
@@ -341,6 +345,8 @@ class WorkerPool:
             loop.create_task(self._work(), name=f"{run.operation} worker {number}")
             for number in range(policy.concurrency)
         ]
+        for worker in self._workers:  # one that ends may have pulled what others wait for
+            worker.add_done_callback(lambda _: run.changed.set())
         try:
             await asyncio.wait(self._workers, return_when=asyncio.FIRST_EXCEPTION)
         finally:  # also if this task is cancelled
