@@ -50,7 +50,7 @@ _READ_AT_ONCE = 1000
 _MOST_REASONS = 10_000
 _FINAL = frozenset(STATUSES[state] for state in FINAL)
 _FINAL_CODES = frozenset(status_codes(_FINAL))
-_CLOCKS_DIFFER_SECONDS = 0.1
+_CLOCKS_DIFFER_SECONDS, _LOOKS_AGAIN_SECONDS = 0.1, 1.0
 _NOT_OURS = (
     "the lease of the job was lost, and another process may have it; resume the job, or read "
     "journal.outcomes()"
@@ -206,23 +206,26 @@ class JobWork:
             raise lease.lost
 
     async def _take(self) -> "Lease | None":
-        """Take the job; where another process has it, once more after its lease must have run out.
+        """Take the job; while another process has it, look each second until its lease must end.
 
-        The lease of a process that died runs out, and a living one renews it. Of slices, others
-        are to be had meanwhile.
+        The lease of a process that died runs out; a living one renews it, and may soon be done.
         """
         merchant = Merchant.of(self._run.session.credentials, self._run.session.gateway)
-        take = functools.partial(self._job.take, self._slice_number, merchant=merchant)
-        try:
-            return await self._until_left(take(), is_timed=False)
-        except JobBusyError as busy:
-            if self._slice_number or self._gate.is_too_late:
-                raise
-            seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
-        said = "job %r waits %.1f s: another process has it, or died with it"
-        _log.info(said, self._job.name, seconds)
-        await self._until_left(asyncio.sleep(seconds))
-        return await self._until_left(take(), is_timed=False)
+        now, until = asyncio.get_running_loop().time, math.inf
+        while True:
+            take = self._job.take(self._slice_number, merchant=merchant)
+            try:
+                return await self._until_left(take, is_timed=False)
+            except JobBusyError as busy:
+                # Of slices, others are to be had meanwhile.
+                if self._slice_number or now() >= until or self._gate.is_too_late:
+                    raise
+                if until == math.inf:
+                    seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
+                    until = now() + seconds
+                    said = "job %r waits %.1f s at most: another process has it, or died with it"
+                    _log.info(said, self._job.name, seconds)
+            await self._until_left(asyncio.sleep(min(until - now(), _LOOKS_AGAIN_SECONDS)))
 
     async def _work_through(self) -> None:
         run, policy = self._run, self._run.policy

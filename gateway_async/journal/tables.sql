@@ -1,13 +1,14 @@
 CREATE TABLE gateway_journal_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
--- slice_size is 0 where a job is in one piece.
+-- slice_size is 0 where a job is in one piece. A job that is not imported is none: an earlier
+-- release had begun to keep its orders.
 CREATE TABLE gateway_jobs (
     id SERIAL_KEY, name TEXT NOT NULL UNIQUE, operation TEXT NOT NULL, merchant_id TEXT NOT NULL,
     account_id TEXT NOT NULL, gateway TEXT NOT NULL, created_at DOUBLE PRECISION NOT NULL,
     imported BOOLEAN NOT NULL, total BIGINT NOT NULL, slice_size BIGINT NOT NULL
 );
 
--- The slices of a job: 1, 2, ... where it was cut, and else 0 alone; -1 while it is imported.
+-- The slices of a job: 1, 2, ... where it was cut, and else 0 alone.
 -- The orders of a slice stand between two positions, not all of them there are its own. A slice
 -- is leased: its epoch grows whenever a process takes it. One that is not finished is handed to a
 -- queue when it is due.
