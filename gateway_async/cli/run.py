@@ -191,7 +191,11 @@ class Run:
             raise ConfigurationError(
                 f"--out: name the file for the outcomes, such as --out outcomes.csv{other}"
             )
-        taken = {"the journal": journal, "the file of orders": self.source}
+        taken = {
+            "the journal": journal,
+            "the file of orders": self.source,
+            "the file of settings": files.config,
+        }
         for option, path in (("--out", files.out), ("--report", files.report)):
             for what, there in taken.items():
                 if path and there and path != STDIO and path.resolve() == there.resolve():

@@ -76,11 +76,13 @@ async def test_a_report_has_a_file_of_its_own(shell: Shell) -> None:
     orders, page = shell.refunds(1), shell.folder / "night.html"
     page.write_text("another record")
     before = orders.read_bytes()
-    line = "refund orders.csv --job night --journal sqlite:///night.db --out out.csv --report"
-    for place in ("night.db", "./night.db", "nowhere/night.html", "./out.csv"):
+    (shell.folder / "own.toml").touch()
+    files = "--config own.toml --journal sqlite:///night.db --out out.csv"
+    line = f"refund orders.csv --job night {files} --report"
+    for place in ("night.db", "./night.db", "nowhere/night.html", "./out.csv", "./own.toml"):
         assert place.removeprefix("./") in (await shell(f"{line} {place} --yes", 2)).stderr
     await shell(f"{line} night.html", 2)  # it never began
-    assert names(shell.folder) == ["night.html", "orders.csv"]
+    assert names(shell.folder) == ["night.html", "orders.csv", "own.toml"]
     assert orders.read_bytes() == before
     assert shell.sandbox.requests["refund"] == 0
     await shell(f"{line} night.html --yes")
