@@ -14,7 +14,7 @@ Who calls whom, for an awaited batch:
     WorkerPool.run             is the work of a batch: it starts the workers
     WorkerPool._work           is each worker, in a loop:
         OrderFeed.fill, take     pull, check and encode orders: a `Chunk`
-        Baseline.look_up         only for refunds whose earlier ones are looked up
+        look_up_earlier          only for refunds whose earlier ones are looked up
         Sender.send              has `Attempts.run` call back: `_request` writes, `_read` judges
     WorkerPool._add_and_release  gets an `AnsweredChunk` or `FailedChunk`; both are `ChunkResult`s
     BatchRunner.add            has `Results` count and keep it; in a job, `JobWork._add_chunk` does

@@ -8,8 +8,6 @@ be done already, by a run of which neither this process nor its journal knows.
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
 from gateway_async.batching.sender import SECONDS_AN_HOUR, look_up
 from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError, ReplyUnreadableError
@@ -17,102 +15,86 @@ from gateway_async.models.orders import OutcomeStatus, reference_of
 from gateway_async.operations import SEARCH_REFUNDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from gateway_async.batching.results import BatchResult, Results
-    from gateway_async.batching.sender import Recorder, References
+    from gateway_async.batching.results import BatchResult
+    from gateway_async.batching.sender import References, Sender
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef, RefundOrder
     from gateway_async.models.records import RefundRecord
     from gateway_async.outcomes import Outcome
-    from gateway_async.session import Gate, Session
 
 _NOT_LOOKED_UP = "nothing was sent: its earlier refunds could not be looked up"
 
 
-@attrs.define(eq=False, repr=False)
-class Baseline:
-    """Looks up the earlier refunds of each chunk, and finds the orders that must not be sent.
+async def look_up_earlier(
+    sender: "Sender", chunk: Chunk
+) -> "tuple[Chunk, References, GatewayError | None]":
+    """Look up the earlier refunds of a chunk; what must not be sent gets its outcome.
 
-    Attributes:
-        session: The way to the gateway.
-        gate: Whether requests may leave.
-        results: Where its requests are counted.
-        add: Called with the outcomes of orders that must not be sent.
-        recorder: Knows what the batch or job has made, and has alike refunds of a job held.
+    Returns:
+        The orders that may be sent; the references of their earlier refunds, as far as they are
+        known; and the gateway's error, where that is why none may be sent.
     """
+    references: References = {}
+    problem: GatewayError | None = None
+    error: GatewayError = NotSentError("nothing was sent: the batch ended before")
+    barred = dict.fromkeys(range(len(chunk)), error)
+    try:
+        names = [order.transaction_id for order in chunk.orders]
+        result = await look_up(sender.session, SEARCH_REFUNDS, names, sender.gate)
+        sender.results.requests += result.requests
+        sender.results.retries += result.retries
+        if (problem := _problem_of(result)) is not None:
+            barred = dict.fromkeys(barred, NotSentError(f"{_NOT_LOOKED_UP} ({problem})"))
+        else:
+            references = _known_references(result)
+            barred = await _find_barred(sender, chunk, result, references)
+    finally:  # also if a collaborator raised
+        for why in dict.fromkeys(barred.values()):
+            places = [place for place, error in barred.items() if error is why]
+            sender.add(chunk.part(places).failed(why))
+    if not barred:
+        return chunk, references, None
+    left = chunk.part({*range(len(chunk))} - {*barred})
+    unread = (why for why in barred.values() if not isinstance(why, AlikeRefundError))
+    return left, references, problem or next(unread, None)
 
-    _session: "Session"
-    _gate: "Gate"
-    _results: "Results"
-    _add: "Callable[[FailedChunk], None]"
-    _recorder: "Recorder"
 
-    async def look_up(self, chunk: Chunk) -> "tuple[Chunk, References, GatewayError | None]":
-        """Look up the earlier refunds of a chunk; what must not be sent gets its outcome.
+async def _find_barred(
+    sender: "Sender", chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
+) -> dict[int, GatewayError]:
+    """Return by place why orders must not be sent; a job has alike refunds held.
 
-        Returns:
-            The orders that may be sent; the references of their earlier refunds, as far as they are
-            known; and the gateway's error, where that is why none may be sent.
-        """
-        references: References = {}
-        problem: GatewayError | None = None
-        error: GatewayError = NotSentError("nothing was sent: the batch ended before")
-        barred = dict.fromkeys(range(len(chunk)), error)
-        try:
-            names = [order.transaction_id for order in chunk.orders]
-            result = await look_up(self._session, SEARCH_REFUNDS, names, self._gate)
-            self._results.requests += result.requests
-            self._results.retries += result.retries
-            if (problem := _problem_of(result)) is not None:
-                barred = dict.fromkeys(barred, NotSentError(f"{_NOT_LOOKED_UP} ({problem})"))
-            else:
-                references = _known_references(result)
-                barred = await self._find_barred(chunk, result, references)
-        finally:  # also if a collaborator raised
-            for why in dict.fromkeys(barred.values()):
-                places = [place for place, error in barred.items() if error is why]
-                self._add(chunk.part(places).failed(why))
-        if not barred:
-            return chunk, references, None
-        left = chunk.part({*range(len(chunk))} - {*barred})
-        unread = (why for why in barred.values() if not isinstance(why, AlikeRefundError))
-        return left, references, problem or next(unread, None)
-
-    async def _find_barred(
-        self, chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
-    ) -> dict[int, GatewayError]:
-        """Return by place why orders must not be sent; a job has alike refunds held.
-
-        A listed refund bars no order if the batch or job made it (`made_beside`), which leaves out
-        what a person decided on.
-        """
-        recorder, dialect = self._recorder, self._session.dialect
-        barred: dict[int, GatewayError] = {}
-        if (since := recorder.since) is None:
-            return barred
-        listed = {outcome.order.value: outcome for outcome in result}
-        made = None
-        for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
-            outcome = listed[order.transaction_id]
-            alike = list_alike(order, outcome.record or (), dialect, since=since)
-            is_read = order.transaction_id in references
-            if is_read and not alike:
-                continue
-            if made is None:  # which is rare
-                made = await recorder.made_beside(chunk)
-            if index not in made:
-                continue
-            own, more = made[index]
-            unexplained = [one for one in alike if reference_of(one) not in own][more:]
-            if unexplained:
-                barred[place] = _alike_error(order, unexplained[0], recorder.alike_advice)
-            elif not is_read:
-                barred[place] = _not_looked_up(outcome)
-        alike_errors = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
-        if alike_errors:
-            await recorder.hold(chunk.part(alike_errors), list(alike_errors.values()))
+    A listed refund bars no order if the batch or job made it (`made_beside`), which leaves out what
+    a person decided on.
+    """
+    recorder, dialect = sender.recorder, sender.session.dialect
+    barred: dict[int, GatewayError] = {}
+    if (since := recorder.since) is None:
         return barred
+    listed = {outcome.order.value: outcome for outcome in result}
+    made = None
+    for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
+        outcome = listed[order.transaction_id]
+        alike = list_alike(order, outcome.record or (), dialect, since=since)
+        is_read = order.transaction_id in references
+        if is_read and not alike:
+            continue
+        if made is None:  # which is rare
+            made = await recorder.made_beside(chunk)
+        if index not in made:
+            continue
+        own, more = made[index]
+        unexplained = [one for one in alike if reference_of(one) not in own][more:]
+        if unexplained:
+            barred[place] = _alike_error(order, unexplained[0], recorder.alike_advice)
+        elif not is_read:
+            barred[place] = _not_looked_up(outcome)
+    alike_errors = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
+    if alike_errors:
+        await recorder.hold(chunk.part(alike_errors), list(alike_errors.values()))
+    return barred
 
 
 def _problem_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:

@@ -9,7 +9,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from gateway_async.batching.earlier import Baseline
+from gateway_async.batching.earlier import look_up_earlier
 from gateway_async.batching.feed import OrderFeed, is_cancelled
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Recorder, Sender
@@ -304,9 +304,6 @@ class WorkerPool:
         self._sender = Sender(
             session, run.operation, gate, run.results, self._add_and_release, recorder
         )
-        self._baseline: Baseline | None = None
-        if recorder.looks_up:
-            self._baseline = Baseline(session, gate, run.results, self._add_and_release, recorder)
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._workers: list[asyncio.Task[None]] = []
@@ -405,8 +402,8 @@ class WorkerPool:
                 await asyncio.sleep(0)  # let other tasks run, however long the input is
                 continue
             references, error = self._no_references, None
-            if self._baseline is not None:
-                chunk, references, error = await self._baseline.look_up(chunk)
+            if self._sender.recorder.looks_up:
+                chunk, references, error = await look_up_earlier(self._sender, chunk)
             if len(chunk):
                 error = await self._sender.send(chunk, references)
             if error is not None or self._run.failed_in_a_row:

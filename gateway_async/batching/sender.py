@@ -185,16 +185,16 @@ class Sender:
         recorder: What the batch remembers.
     """
 
-    _session: "Session"
-    _operation: "Operation"
-    _gate: "Gate"
-    _results: Results
-    _add: "Callable[[AnsweredChunk | FailedChunk], None]"
-    _recorder: Recorder
+    session: "Session"
+    operation: "Operation"
+    gate: "Gate"
+    results: Results
+    add: "Callable[[AnsweredChunk | FailedChunk], None]"
+    recorder: Recorder
     _glance: "Glance | None" = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._glance = self._session.glance(self._operation)
+        self._glance = self.session.glance(self.operation)
 
     async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
         """Send one chunk, and add the outcomes of its orders.
@@ -211,13 +211,13 @@ class Sender:
             The error if there was no readable reply, or one that lists none of the orders, though
             they move money.
         """
-        results = self._results
-        intent = self._recorder.intent_for(chunk, references)
-        attempts: Attempts[Reading] = Attempts(self._session, self._gate, intent)
+        results = self.results
+        intent = self.recorder.intent_for(chunk, references)
+        attempts: Attempts[Reading] = Attempts(self.session, self.gate, intent)
         result: AnsweredChunk | FailedChunk | None = None
         judgement, is_truncated, none_listed = None, False, None
         with RequestSpan(
-            self._session.instrumentation, self._operation, attempts, len(chunk.orders)
+            self.session.instrumentation, self.operation, attempts, len(chunk.orders)
         ) as span:
             try:
                 span.begin()
@@ -229,12 +229,12 @@ class Sender:
                         if is_truncated:
                             return await self._send_halves(chunk, references)
                         results.add_unexpected(judgement.unexpected, len(reading.reply))
-                        none_listed = _find_none_listed(self._operation, judgement)
+                        none_listed = _find_none_listed(self.operation, judgement)
                     result = AnsweredChunk(
                         chunk.indices,
                         chunk.orders,
-                        self._operation,
-                        self._session.dialect,
+                        self.operation,
+                        self.session.dialect,
                         reading.reply,
                         reading.overall,
                         self._sending(attempts, references),
@@ -250,21 +250,21 @@ class Sender:
                 if result is not None:
                     span.statuses = result.statuses
                     if intent is None:
-                        self._add(result)
+                        self.add(result)
                     else:
-                        intent.conclude(result, judgement, self._add)
+                        intent.conclude(result, judgement, self.add)
         return attempts.error or none_listed
 
     def _request(self, chunk: "Chunk", references: "References") -> Request[Reading]:
         """Write the request of a chunk."""
         if chunk.encoded is None:
-            dialect = self._session.dialect
-            chunk.encoded = chunk.encode(self._operation, dialect, self._recorder.marker_prefix)
+            dialect = self.session.dialect
+            chunk.encoded = chunk.encode(self.operation, dialect, self.recorder.marker_prefix)
         return Request(
-            operation=self._operation,
+            operation=self.operation,
             fields=chunk.encoded.fields,
             decode=functools.partial(self._read, chunk, references),
-            find_refusal=_find_refusal if self._operation.is_keyed else None,
+            find_refusal=_find_refusal if self.operation.is_keyed else None,
         )
 
     def _read(self, chunk: "Chunk", references: "References", response: "HttpResponse") -> Reading:
@@ -282,13 +282,13 @@ class Sender:
         proof = self._glance.prove(body, sent, len(chunk.orders))
         if proof is None:
             return None
-        if not self._recorder.claims:
+        if not self.recorder.claims:
             return Reading(*proof, None, references)
-        judgement = echoed_judgement(orjson.loads(proof[0])[self._operation.list_field])
+        judgement = echoed_judgement(orjson.loads(proof[0])[self.operation.list_field])
         named = self._named(chunk, judgement)
-        if self._recorder.claimed_among(named):
+        if self.recorder.claimed_among(named):
             return None
-        self._recorder.claim(named)
+        self.recorder.claim(named)
         return Reading(*proof, judgement, references)
 
     def _judge(self, chunk: "Chunk", references: "References", body: bytes, sent: bytes) -> Reading:
@@ -297,22 +297,22 @@ class Sender:
         It is judged twice where a success names a reference that this batch or job was given for an
         earlier refund: the second time, that one counts as there before, so the order is unknown.
         """
-        operation, dialect, glance = self._operation, self._session.dialect, self._glance
+        operation, dialect, glance = self.operation, self.session.dialect, self._glance
         reply, payload = without_signatures(body, decode_json(body))
-        self._session.check_owner(payload)
-        markers = markers_of(self._recorder.marker_prefix, chunk.indices)
+        self.session.check_owner(payload)
+        markers = markers_of(self.recorder.marker_prefix, chunk.indices)
         judge_by = functools.partial(
             judge, operation, chunk.orders, payload, dialect, markers=markers
         )
         judgement = judge_by(references)
-        if self._recorder.claims:
+        if self.recorder.claims:
             named = self._named(chunk, judgement)
-            if earlier := self._recorder.claimed_among(named):
+            if earlier := self.recorder.claimed_among(named):
                 nothing: frozenset[str] = frozenset()
                 added = {name: references.get(name, nothing) | {earlier[name]} for name in earlier}
                 references = {**references, **added}
                 judgement = judge_by(references)
-            self._recorder.claim(named)
+            self.recorder.claim(named)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, sent, overall)
@@ -326,7 +326,7 @@ class Sender:
                 chunk.orders, judgement.verdicts, judgement.items, strict=True
             )
             if verdict is SUCCEEDED
-            and (reference := identifier(items[0].get(self._operation.reference_field)))
+            and (reference := identifier(items[0].get(self.operation.reference_field)))
         }
 
     async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
@@ -338,7 +338,7 @@ class Sender:
                 errors.append(await self.send(halves.pop(0), references))
         finally:  # also if a collaborator raised
             for half in halves:
-                self._add(half.failed(NotSentError("nothing was sent: the batch ended before")))
+                self.add(half.failed(NotSentError("nothing was sent: the batch ended before")))
         return next((error for error in errors if error is not None), None)
 
     def _unanswered(
@@ -346,8 +346,8 @@ class Sender:
     ) -> FailedChunk:
         """Return the outcomes of a chunk whose request failed as a whole."""
         problem = attempts.error or ReplyUnreadableError("the reply could not be judged")
-        if self._operation.is_keyed:
-            explain(problem, self._operation, chunk.orders[0], self._session.dialect)
+        if self.operation.is_keyed:
+            explain(problem, self.operation, chunk.orders[0], self.session.dialect)
         is_sent = not isinstance(problem, NOTHING_SENT)
         return FailedChunk(
             indices=chunk.indices,
@@ -361,8 +361,8 @@ class Sender:
         return Sending(
             ended_at=attempts.ended_at,
             references=references,
-            marker_prefix=self._recorder.marker_prefix,
-            alone=self._recorder.alone,
+            marker_prefix=self.recorder.marker_prefix,
+            alone=self.recorder.alone,
         )
 
 
