@@ -211,49 +211,32 @@ class Sender:
             The error if there was no readable reply, or one that lists none of the orders, though
             they move money.
         """
-        results = self.results
         intent = self.recorder.intent_for(chunk, references)
         attempts: Attempts[Reading] = Attempts(self.session, self.gate, intent)
-        result: AnsweredChunk | FailedChunk | None = None
-        judgement, is_truncated, none_listed = None, False, None
         with RequestSpan(
             self.session.instrumentation, self.operation, attempts, len(chunk.orders)
         ) as span:
             try:
                 span.begin()
                 await attempts.run(functools.partial(self._request, chunk, references))
-                if (reading := attempts.value) is not None:
-                    judgement, references = reading.judgement, reading.references
-                    if judgement is not None:
-                        is_truncated = judgement.truncated and len(chunk) > 1
-                        if is_truncated:
-                            return await self._send_halves(chunk, references)
-                        results.add_unexpected(judgement.unexpected, len(reading.reply))
-                        none_listed = _find_none_listed(self.operation, judgement)
-                    result = AnsweredChunk(
-                        chunk.indices,
-                        chunk.orders,
-                        self.operation,
-                        self.session.dialect,
-                        reading.reply,
-                        reading.overall,
-                        self._sending(attempts, references),
-                        _DONE * len(chunk) if judgement is None else judgement.statuses,
-                        is_echoed=judgement is None or judgement.all_echoed,
-                        is_glanced=judgement is None,
-                    )
             finally:  # also if a collaborator raised, or the judge has a defect
-                results.requests += attempts.sent
-                results.retries += max(attempts.tries - 1, 0)
-                if result is None and not is_truncated:
-                    result = self._unanswered(chunk, attempts, references)
-                if result is not None:
+                self.results.requests += attempts.sent
+                self.results.retries += max(attempts.tries - 1, 0)
+                judgement = None if attempts.value is None else attempts.value.judgement
+                is_truncated = judgement is not None and judgement.truncated and len(chunk) > 1
+                if not is_truncated:
+                    result = self._result(chunk, attempts, references)
                     span.statuses = result.statuses
                     if intent is None:
                         self.add(result)
                     else:
                         intent.conclude(result, judgement, self.add)
-        return attempts.error or none_listed
+        if is_truncated:
+            return await self._send_halves(chunk, references)
+        if attempts.value is None or judgement is None:
+            return attempts.error
+        self.results.add_unexpected(judgement.unexpected, len(attempts.value.reply))
+        return _find_none_listed(self.operation, judgement)
 
     def _request(self, chunk: "Chunk", references: "References") -> Request[Reading]:
         """Write the request of a chunk."""
@@ -341,28 +324,40 @@ class Sender:
                 self.add(half.failed(NotSentError("nothing was sent: the batch ended before")))
         return next((error for error in errors if error is not None), None)
 
-    def _unanswered(
+    def _result(
         self, chunk: "Chunk", attempts: "Attempts[Reading]", references: "References"
-    ) -> FailedChunk:
-        """Return the outcomes of a chunk whose request failed as a whole."""
-        problem = attempts.error or ReplyUnreadableError("the reply could not be judged")
+    ) -> AnsweredChunk | FailedChunk:
+        """Return the outcomes of a chunk whose request has ended."""
+        reading = attempts.value
+        sending = Sending(
+            ended_at=attempts.ended_at,
+            references=references if reading is None else reading.references,
+            marker_prefix=self.recorder.marker_prefix,
+            alone=self.recorder.alone,
+        )
+        if reading is not None:
+            judgement = reading.judgement
+            return AnsweredChunk(
+                chunk.indices,
+                chunk.orders,
+                self.operation,
+                self.session.dialect,
+                reading.reply,
+                reading.overall,
+                sending,
+                _DONE * len(chunk) if judgement is None else judgement.statuses,
+                is_echoed=judgement is None or judgement.all_echoed,
+                is_glanced=judgement is None,
+            )
+        error = attempts.error or ReplyUnreadableError("the reply could not be judged")
         if self.operation.is_keyed:
-            explain(problem, self.operation, chunk.orders[0], self.session.dialect)
-        is_sent = not isinstance(problem, NOTHING_SENT)
+            explain(error, self.operation, chunk.orders[0], self.session.dialect)
         return FailedChunk(
             indices=chunk.indices,
             orders=chunk.orders,
-            error=problem,
+            error=error,
             # Without it, a journal calls them new.
-            sending=self._sending(attempts, references) if is_sent else None,
-        )
-
-    def _sending(self, attempts: "Attempts[Any]", references: "References") -> Sending:
-        return Sending(
-            ended_at=attempts.ended_at,
-            references=references,
-            marker_prefix=self.recorder.marker_prefix,
-            alone=self.recorder.alone,
+            sending=None if isinstance(error, NOTHING_SENT) else sending,
         )
 
 
