@@ -1,4 +1,4 @@
-"""Records the chunks of a job in its journal, under the lease of the job.
+"""What a batch reads from the journal of a job, and writes to it, under the lease of the job.
 
 An intent is durable before the first byte of its request, and an outcome before the caller sees it.
 While an outcome is written, its worker prepares the next chunk, so that outcome and next intent
@@ -9,12 +9,13 @@ or how the journal stores it.
 
 import asyncio
 import json
-from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import OutcomeUnknownError
+from gateway_async.journal.chunk_store import ANYWHERE
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import DONE, HELD_UNTIL, Known, known_of, noted
 from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
@@ -27,12 +28,59 @@ if TYPE_CHECKING:
     from gateway_async.batching.chunks import AnsweredChunk, Chunk
     from gateway_async.batching.judge import Judgement
     from gateway_async.errors import AlikeRefundError
+    from gateway_async.journal.chunk_store import ChunkStore
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
     from gateway_async.settings import RecoveryPolicy
 
+# So many that the wait for them, in which another chunk may be sent, counts for little.
+_NEW_AT_ONCE = 2000
 _NOT_RECORDED = "the journal could not record the outcome; resume the job"
+
+
+class NewOrders:
+    """The orders of a job that are new, read page by page.
+
+    Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
+    is one row.
+
+    Args:
+        lease: Under which they are read.
+    """
+
+    collection: "tuple[object, ...] | None" = None
+    waits = False
+    is_stored = True
+
+    def __init__(self, lease: "Lease") -> None:
+        self.ended: bool = False
+        self._lease = lease
+        self._first = 0
+        self._chunks: deque[list[JobOrder]] = deque()
+
+    async def pull(self, orders: list[Any], most: int) -> "Sequence[int]":
+        """Add the next orders, as many chunks as are at hand and fit; return their positions."""
+        if not self._chunks:
+            self._chunks.extend(await self._lease.read(self._select))
+            if not self._chunks:
+                self.ended = True
+                return ()
+            self._first = self._chunks[-1][-1].index + 1
+        pulled: list[JobOrder] = []
+        while self._chunks and len(pulled) + len(self._chunks[0]) <= most:
+            pulled += self._chunks.popleft()
+        if not pulled:  # a smaller `chunk_size` than the job was submitted with
+            pulled, self._chunks[0] = self._chunks[0][:most], self._chunks[0][most:]
+        orders += [each.order for each in pulled]
+        return [each.index for each in pulled]
+
+    def _select(self, orders: "ChunkStore") -> "list[list[JobOrder]]":
+        span = range(self._first, ANYWHERE.stop)
+        return orders.select((OrderState.NEW,), span, most=_NEW_AT_ONCE)
+
+    async def aclose(self) -> None:
+        """Do nothing: the lease is ended elsewhere."""
 
 
 class JournalRecorder(Recorder):

@@ -21,9 +21,10 @@ from gateway_async import (
     InvalidOrderError,
     OutcomeStatus,
     RefundOrder,
+    jobs,
 )
 from gateway_async.errors import JobConflictError, JobNotFoundError, NotSentError
-from gateway_async.jobs import job_feed, work
+from gateway_async.jobs import recorder
 from gateway_async.journal import Journal, OrderState, chunk_store
 from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
@@ -133,7 +134,7 @@ async def test_a_job_goes_on_in_smaller_requests(
 async def test_reasons_are_noted_of_so_many_orders_only(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "_MOST_REASONS", 3)
+    monkeypatch.setattr(jobs, "_MOST_REASONS", 3)
     orders = [attrs.evolve(order, refund_amount=Decimal("0.255")) for order in refunds(5)]
     transport = MemoryTransport(listing([]))
     async with client_over(transport, dialect=Dialect(currency_places={"EUR": 3})) as precise:
@@ -257,9 +258,9 @@ async def test_a_stream_and_its_resume_stay_small(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, answer: Handler, status: OutcomeStatus
 ) -> None:
     for room, name in (
-        (job_feed, "_SUBMITTED_AT_ONCE"),
-        (job_feed, "_NEW_AT_ONCE"),
-        (work, "_READ_AT_ONCE"),
+        (jobs, "_SUBMITTED_AT_ONCE"),
+        (recorder, "_NEW_AT_ONCE"),
+        (jobs, "_READ_AT_ONCE"),
         (chunk_store, "_ORDERS_AT_ONCE"),
     ):
         monkeypatch.setattr(room, name, PAGE)

@@ -10,9 +10,8 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import GatewayClient, OutcomeStatus, RecoveryPolicy
+from gateway_async import GatewayClient, OutcomeStatus, RecoveryPolicy, jobs
 from gateway_async.errors import JobBusyError, LeaseLostError
-from gateway_async.jobs import work
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import noted
@@ -283,7 +282,7 @@ async def test_one_that_stood_still_while_it_yielded_what_is_left_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another process has sent it meanwhile."""
-    monkeypatch.setattr(work, "_READ_AT_ONCE", 1)
+    monkeypatch.setattr(jobs, "_READ_AT_ONCE", 1)
     orders, told = seeded(sandbox, 12), list[OutcomeStatus]()
     sandbox.faults.add("refund", faults.DropReply(times=1))
     stopping = attrs.evolve(ONE_BY_ONE, stop_after_unknown=1)
