@@ -4,6 +4,7 @@ It sends look-ups alone. What the interface does not show is not guessed: such a
 was seen, what it may mean, and the question to ask.
 """
 
+import asyncio
 import contextlib
 import os
 import tomllib
@@ -13,7 +14,6 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from importlib.resources import files
 from itertools import product
-from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -22,7 +22,7 @@ import attrs
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, output, print_json
 from gateway_async.cli.settings import Settings, to_toml
-from gateway_async.cli.tables import to_text
+from gateway_async.cli.tables import STDIO, out_file, to_text
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
@@ -65,11 +65,11 @@ _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 # The command
 
 
-async def check(
+def check(
     *,
     order_no: str | None = None,
     transaction_id: str | None = None,
-    write: Path | None = None,
+    write: options.Target = None,
     json: bool = False,
     given: options.Gateway = options.Gateway(),
     console: options.Shown,
@@ -89,30 +89,31 @@ async def check(
             fields of the dialect do not fit.
         transaction_id: The same, by the gateway's identifier.
         write: The new file for a config.toml in which each open question of the interface stands
-            with its default.
+            with its default; - prints it, and the findings go to standard error.
         json: Print one JSON object: exit_code and findings.
     """
     settings = given.settings()
     credentials = settings.credentials(os.environ)
+    if write is not None and write.exists():
+        raise ConfigurationError(f"--write: {write} exists; name a new file")
+    if write == STDIO and json:
+        raise ConfigurationError("--write: not -, since --json has standard output for itself")
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
-    findings = await look(settings, credentials, refs)
+    with contextlib.nullcontext() if write is None else out_file(write) as file:
+        findings = asyncio.run(look(settings, credentials, refs))
+        if file is not None:
+            file.write(write_config(settings))
     statuses = {one.status for one in findings}
+    tell = console.say if write == STDIO else output
     code = Exit.UNSETTLED if UNKNOWN in statuses else int(WRONG in statuses)
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
-    else:
-        for one in findings:
-            output(f"{one.status:<8} {one.check}: {one.seen}")
-            if one.advice:
-                output(f"         -> {one.advice}")
-    if write is not None:
-        try:
-            with write.open("x", encoding="utf-8") as file:
-                file.write(write_config(settings))
-        except OSError as error:
-            reason = f"cannot write {write}: {error.strerror}; name a new file"
-            raise ConfigurationError(reason) from None
+    for one in () if json else findings:
+        tell(f"{one.status:<8} {one.check}: {one.seen}")
+        if one.advice:
+            tell(f"         -> {one.advice}")
+    if write not in (None, STDIO):
         console.note(f"{write} has the open questions, for your config.toml")
     return code
 
@@ -291,8 +292,8 @@ def describe_order(
         yield Finding(check, UNKNOWN, seen, advice["unknown"])
     for record in records:
         yield Finding(check, OK, _shown(record))
-    for status, seen, field in dict.fromkeys(_misfits(records, dialect)):
-        question = QUESTIONS["dialect"].get(field, "")
+    for status, seen, field in dict.fromkeys(_fits(records, dialect)):
+        question = "" if status == OK else QUESTIONS["dialect"][field]
         yield Finding(check, status, seen, question, (field,))
     if unread := ", ".join(sorted({name for record in records for name in record.unreadable})):
         yield Finding(check, WRONG, f"cannot be read: {unread}", advice["unreadable"])
@@ -309,28 +310,28 @@ def _shown(record: Any) -> str:
 
 
 _STATUS_FIELDS = (
-    ("payment_status", ASK, "payment_states", ("payment_states",)),
-    ("query_result", WRONG, "absent_query_results", ("found_query_results",)),
-    ("refund_status", ASK, "declined_statuses", ("done_statuses", "pending_statuses")),
+    ("payment_status", ASK, ("payment_states",)),
+    ("query_result", WRONG, ("absent_query_results", "found_query_results")),
+    ("refund_status", ASK, ("declined_statuses", "done_statuses", "pending_statuses")),
 )
-"""Of records: a status, what an unlisted value comes to, the dialect's field for it, and others."""
+"""Of records: a status, what an unlisted value comes to, and the fields of the dialect for it."""
 
 
-def _misfits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, str, str]]:
+def _fits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, str, str]]:
     """Compare records with the dialect; give status, what was seen, and the field."""
-    for name, status, field, others in _STATUS_FIELDS:
-        known = {value for one in (field, *others) for value in getattr(dialect, one)}
-        found = {value for one in records if (value := getattr(one, name, None))}
-        for value in sorted(found - known):
-            yield status, f"{name} {value!r} has no meaning in Dialect.{field}", field
+    for name, unlisted, fields in _STATUS_FIELDS:
+        for value in sorted({value for one in records if (value := getattr(one, name, None))}):
+            listing = [field for field in fields if value in getattr(dialect, field)]
+            (field, *_), is_listed = listing or fields, "is" if listing else "is not"
+            seen = f"{name} {value!r} {is_listed} in Dialect.{field}"
+            yield OK if listing else unlisted, seen, field
     for record, name in product(records, ("amount", "refund_amount")):
         amount, currency = getattr(record, name, None), record.currency or ""
         if amount is not None and amount.is_finite():
             places, ours = max(0, -int(amount.as_tuple().exponent)), dialect.places(currency)
-            if places != ours:
-                seen = f"{name} {amount} {currency} has {places} decimal places"
-                status = WRONG if places > ours else ASK
-                yield status, f"{seen}, and requests are written with {ours}", "currency_places"
+            status = OK if places == ours else WRONG if places > ours else ASK
+            seen = f"{name} in {currency} has {places} decimal places; requests have {ours}"
+            yield status, f"{seen} (Dialect.currency_places)", "currency_places"
 
 
 # The file

@@ -100,7 +100,7 @@ def look_up(
 
 
 def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
-    """Show what would be sent: totals, and the orders of the first requests; no network at all."""
+    """Show what would be sent: totals, and the first requests, each by an order of it."""
     settings, operation = run.settings, known.operation
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
@@ -111,15 +111,12 @@ def _show_plan(run: Run, file: OrderFile, known: KnownJob) -> None:
         sent = {"orders": left.orders, "amounts": left.amounts, "requests": count}
         print_json({"dry_run": True, **job, "others": known.others, **sent})
         return
-    for number, at in enumerate(range(0, len(orders), size), 1):
-        output(f"request {number}:")
-        for order in orders[at : at + size]:
-            output(f"  {order}")
-    if orders and count > _REQUESTS_SHOWN:
-        output(f"{counted(count - _REQUESTS_SHOWN, 'more request')} like these")
     output(str(known))
     if left.orders:
         output(f"{operation} {left}: at least {counted(count, 'request')} to {url}")
+    for number, at in enumerate(range(0, len(orders), size), 1):
+        held = counted(len(orders[at : at + size]), "order")
+        output(f"request {number}: {held}, the first of them\n  {orders[at]}")
     output("nothing was sent" if left.orders else "nothing is left to send")
 
 

@@ -41,6 +41,7 @@ def check_no_password(option: str, url: str | None) -> None:
 
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)  # which lets `-` pass
 Source = Annotated[Path, _PATH]
+Target = Annotated[Path | None, _PATH]
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 Name = Annotated[str, Parameter(parse=False)]
@@ -133,13 +134,13 @@ class Files(Config):
 
     Attributes:
         out: The CSV file for the results, in the order of the input; - for standard output.
-            Only a dry run needs none.
+            Required, but for --dry-run.
         report: The file for a report on the run, one page of HTML for a browser.
         json: Print one JSON object at the end: counts, amounts, job, files and the next commands;
             it needs --out with a file.
     """
 
-    out: Annotated[Path | None, _PATH, _FILES] = None
+    out: Annotated[Target, _FILES] = None
     report: Annotated[Path | None, _FILES] = None
     json: Annotated[bool, _FILES] = False
 

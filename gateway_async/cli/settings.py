@@ -1,7 +1,9 @@
 """Settings of a command: options go over the environment, and that over a TOML file.
 
 The signing secret stands in no option, since those show in process lists, and not in the TOML file.
-It is read last.
+It is read last. cyclopts' own `config.Env` and `config.Toml` are not used: with them, a variable or
+a line of the file could give `--yes` or `--again`, and nothing would tell a variable, which may
+hold the password of a URL, from an option, which may not.
 """
 
 import contextlib

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import attrs
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 
+from gateway_async.cli import options
 from gateway_async.cli.check import write_config
 from gateway_async.cli.console import Exit, counted, output, summary
 from gateway_async.cli.settings import VARIABLES, Settings, to_toml
@@ -98,6 +99,7 @@ async def sandbox(
     orders_csv: Path | None = None,
     latency: timedelta = timedelta(),
     drop_reply: NormFloat = 0.0,
+    console: options.Shown,
 ) -> None:
     """Run a gateway on this machine, to try things at, until Ctrl-C or SIGTERM.
 
@@ -137,8 +139,7 @@ async def sandbox(
                 file.write(f"journal = {to_toml(journal)}\n{write_config(settings)}")
             names = ("base_url", "merchant_id", "account_id", "secret")
             variables = {VARIABLES[name]: getattr(made, name) for name in names}
-            lines = [f"sandbox listening on {made.base_url}; in a second terminal, run:"]
+            console.say(f"sandbox listening on {made.base_url}; in a second terminal, run:")
             for name, value in {**variables, "GATEWAY_CONFIG": str(config)}.items():
-                lines.append(f"export {name}={shlex.quote(value)}")
-            output("\n".join(lines))
+                output(f"export {name}={shlex.quote(value)}")
             await ended.wait()

@@ -32,12 +32,13 @@ Found = tuple[Ended, dict[str, dict[str, Any]]]
 
 
 async def check(shell: Shell, options: str = "") -> Found:
-    """Run the command, and return its findings by what was checked; the last, where it repeats."""
+    """Run the command, and return its findings by what was checked: one that is not ok, if any."""
     ended = await shell(f"check --json {options}", None)
     assert ended.stderr == "", ended.stderr
     shown = json.loads(ended.stdout)
     assert shown["exit_code"] == ended.code
-    return ended, {one["check"]: one for one in shown["findings"]}
+    findings = sorted(shown["findings"], key=lambda one: bool(one["status"] != "ok"))
+    return ended, {one["check"]: one for one in findings}
 
 
 def statuses_of(found: dict[str, dict[str, Any]]) -> dict[str, str]:
@@ -228,7 +229,13 @@ async def test_the_file_has_the_answers_that_count_and_is_a_new_one(shell: Shell
     assert "journal" not in path.read_text()  # which may hold a password
     before, after = (read_settings({"config": one}, {}) for one in (given, path))
     assert (after.dialect, after.signer) == (before.dialect, before.signer)
-    assert "File exists; name a new file" in (await shell(line, 2)).stderr
+    requests = shell.sandbox.requests.total()
+    assert "exists; name a new file" in (await shell(line, 2)).stderr
+    assert shell.sandbox.requests.total() == requests  # it is known before anything is asked
+    printed = await shell("check --config given.toml --write -")
+    assert printed.stdout == path.read_text()
+    assert printed.stderr.count("\nok ") == len(CHECKS) - 1
+    assert "--write: not -" in (await shell("check --json --write -", 2)).stderr
 
 
 def test_every_open_question_is_asked() -> None:
@@ -285,18 +292,27 @@ REFUND = RefundRecord(refund_reference_id="R", refund_status="2")
     ("record", "dialect", "status", "field", "shown"),
     [
         (paid(payment_status="4100"), {}, "ask", "payment_states", "'4100'"),
-        (paid(payment_status="4100"), {"payment_states": {"4100": "captured"}}, "ok", "", "4100"),
+        (
+            *(paid(payment_status="4100"), {"payment_states": {"4100": "captured"}}),
+            *("ok", "payment_states", "'4100' is in Dialect.payment_states"),
+        ),
         (paid(query_result="7"), {}, "wrong", "absent_query_results", "'7'"),
-        (paid(query_result="7"), {"absent_query_results": {"7"}}, "ok", "", "7"),
+        (
+            paid(query_result="7"),
+            {"absent_query_results": {"7"}},
+            "ok",
+            "absent_query_results",
+            "7",
+        ),
         (REFUND, {}, "ask", "declined_statuses", "'2'"),
         (RefundRecord(refund_status="1"), {}, "wrong", "", "refund_reference_id"),
-        (KWD, {}, "wrong", "currency_places", "1.234 KWD has 3 decimal places"),
-        (JPY, {}, "ask", "currency_places", "100 JPY has 0 decimal places"),
-        (JPY, {"currency_places": {"JPY": 0}}, "ok", "", "amount 100"),
+        (KWD, {}, "wrong", "currency_places", "amount in KWD has 3 decimal places"),
+        (JPY, {}, "ask", "currency_places", "amount in JPY has 0 decimal places"),
+        (JPY, {"currency_places": {"JPY": 0}}, "ok", "currency_places", "has 0 decimal places"),
         (paid(unreadable={"transaction_date": "23.11.2026"}), {}, "wrong", "", "transaction_date"),
     ],
 )
-def test_what_does_not_fit_names_the_field_of_the_dialect(
+def test_what_fits_or_does_not_names_the_field_of_the_dialect(
     record: object, dialect: dict[str, Any], status: str, field: str, shown: str
 ) -> None:
     *_, last = look(record, dialect=Dialect(**dialect))
