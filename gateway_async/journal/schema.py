@@ -14,7 +14,8 @@ from gateway_async.journal.database import Transaction
 from gateway_async.journal.engines import Sqlite
 
 VERSION = "3"
-_EARLIEST = "2"
+_EARLIEST = "1"
+_NUMBERED_BEFORE = (2, 3)
 _ADVISORY_LOCK = 0x6761_6A6F_7572
 _VERSIONS = Path(__file__).with_name("versions")
 
@@ -42,21 +43,37 @@ def prepare(transaction: Transaction) -> None:
         JournalError: If they are of a newer version.
     """
     transaction.lock(_ADVISORY_LOCK)
-    if _has_tables(transaction):
-        found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()[0]
-        if found != VERSION:
-            _upgrade(transaction, found)
-    else:
+    found = _find_version(transaction)
+    if found is None:
         for statement in statements(is_sqlite=transaction.engine.is_sqlite):
             transaction.driver.execute(statement)
-        transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
+        _write_version(transaction, VERSION)
+    elif found != VERSION:
+        _upgrade(transaction, found)
 
 
-def _has_tables(transaction: Transaction) -> bool:
-    statement = "SELECT 1 WHERE to_regclass('gateway_journal_version') IS NOT NULL"
+def _find_version(transaction: Transaction) -> str | None:
+    """Return the version of the tables; None where there are none."""
+    if _has_table(transaction, "gateway_journal_version"):
+        found = transaction.run("SELECT version_num FROM gateway_journal_version").fetchone()
+        return str(found[0])
+    if not _has_table(transaction, "gateway_journal"):
+        return None
+    # What is version 1 here had a number of its own before.
+    (earlier,) = transaction.run("SELECT version FROM gateway_journal").fetchone()
+    return _EARLIEST if earlier in _NUMBERED_BEFORE else f"0.{earlier}"
+
+
+def _write_version(transaction: Transaction, version: str) -> None:
+    transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=version)
+
+
+def _has_table(transaction: Transaction, name: str) -> bool:
+    # From a table, so that the server looks anew: another process may just have upgraded.
+    statement = "SELECT 1 FROM pg_class WHERE oid = to_regclass(:name)"
     if transaction.engine.is_sqlite:
-        statement = "SELECT 1 FROM sqlite_master WHERE name = 'gateway_journal_version'"
-    return transaction.run(statement).fetchone() is not None
+        statement = "SELECT 1 FROM sqlite_master WHERE name = :name"
+    return transaction.run(statement, name=name).fetchone() is not None
 
 
 def _upgrade(transaction: Transaction, found: str) -> None:
@@ -89,10 +106,14 @@ def _upgrade(transaction: Transaction, found: str) -> None:
     with engine.connect() as connection:
         journal.begin(driver)  # SQLAlchemy has ended the one before
         transaction.lock(_ADVISORY_LOCK)
+        if _find_version(transaction) == _EARLIEST:  # which Alembic did not know
+            transaction.driver.execute(next(statements(is_sqlite=journal.is_sqlite)))
+            _write_version(transaction, _EARLIEST)
         context = MigrationContext.configure(
             connection,
             opts={
                 "version_table": "gateway_journal_version",
+                "transactional_ddl": True,  # also SQLite's: all versions in one transaction
                 "fn": lambda revision, _: scripts._upgrade_revs(VERSION, revision),  # noqa: SLF001  # as `alembic upgrade` does
             },
         )

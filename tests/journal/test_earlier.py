@@ -1,12 +1,14 @@
 """A journal outlives the release that wrote it: a newer one reads, resumes and finishes its jobs.
 
-`journal_version_2.sql` is what the last state of the library with that version left when it was
-killed, with jobs in every state; its program is in the history of this folder, `make_dump.py`.
+The `.sql` files are what the last states of the library with these versions left when they were
+killed, with jobs in every state; their program is in the history of this folder, `make_dump.py`.
+`journal_version_1_first.sql` keeps orders without the names of their fields.
 """
 
 import asyncio
 import json
 import sqlite3
+import struct
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +21,7 @@ import pytest
 from gateway_async import NotDoneError
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import Journal, OrderState
+from gateway_async.journal.codec import lookup_key
 from gateway_async.journal.rows import ChunkState
 from tests.journal.tables import Tables, on_a_file
 from tests.memory import Asked, MemoryTransport, client_over
@@ -26,7 +29,7 @@ from tests.orders import RESENDING, refunds
 from tests.postgres import emptied
 
 HERE = Path(__file__).parent
-DUMP = (HERE / "journal_version_2.sql").read_text(encoding="utf-8")
+DUMPS = ("1_first", "1", "2")
 DONE_BUT_NOT_KNOWN = {("lost", 0): "late-1", ("stopped", 4): "late-2"}
 """What the gateway did of the requests whose replies the earlier process never read."""
 STATUSES = {
@@ -55,22 +58,28 @@ ON_A_SERVER = {
 FLAGS = {"jobs": "imported", "requests": "alone", "slices": "finished"}
 
 
+@pytest.fixture(params=DUMPS)
+def dump(request: pytest.FixtureRequest) -> str:
+    """The statements that make a journal of an earlier version."""
+    return (HERE / f"journal_version_{request.param}.sql").read_text(encoding="utf-8")
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A journal of the earlier version."""
+def path(dump: str, tmp_path: Path) -> Path:
+    """A journal of an earlier version."""
     made = tmp_path / "journal.db"
     with closing(sqlite3.connect(made)) as file:
-        file.executescript(DUMP)
+        file.executescript(dump)
         file.execute("PRAGMA journal_mode = WAL")
     return made
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, path: Path) -> str:
+def url(request: pytest.FixtureRequest, dump: str, path: Path) -> str:
     """The same journal in a file, and in PostgreSQL."""
     if request.param == "sqlite":
         return f"sqlite:///{path}"
-    target, dump = emptied(request.getfixturevalue("postgres")), DUMP
+    target = emptied(request.getfixturevalue("postgres"))
     for word, meaning in ON_A_SERVER.items():
         dump = dump.replace(word, meaning)
     with psycopg.connect(target) as server:
@@ -92,28 +101,40 @@ def kept_in(path: Path) -> dict[str, list[tuple[list[str], str]]]:
     """Read the file past the library: by job, the fields of each order and its reference."""
     kept: dict[str, list[tuple[list[str], str]]] = {}
     with closing(sqlite3.connect(path)) as file:
+        tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
+        known = "reference FROM gateway_chunks"
+        if "gateway_states" in tables:
+            known = "reference_list FROM gateway_states"
         jobs = "SELECT id, name FROM gateway_jobs WHERE imported AND operation <> 'payout'"
         for number, name in file.execute(jobs).fetchall():
-            of_job = f"FROM gateway_{{}} WHERE job_id = {number}"
-            (bodies,) = file.execute(f"SELECT bodies {of_job.format('orders')}").fetchone()
-            listed = file.execute(f"SELECT first, reference {of_job.format('chunks')}").fetchall()
+            of_job = f"WHERE job_id = {number}"
+            select = f"SELECT bodies FROM gateway_orders {of_job}"  # noqa: S608  # ours
+            (bodies,) = file.execute(select).fetchone()
+            listed = file.execute(f"SELECT first, {known} {of_job}").fetchall()
             references = {
                 first + offset: reference
                 for first, found in listed
                 for offset, reference in enumerate(json.loads(found or "[]"))
             }
-            values = zip(*json.loads(bodies).values(), strict=True)
-            kept[name] = [([*each], references.get(at, "")) for at, each in enumerate(values)]
+            orders = json.loads(bodies)
+            if isinstance(orders, dict):
+                orders = orders.get("orders") or zip(*orders.values(), strict=True)
+            kept[name] = [([*each], references.get(at, "")) for at, each in enumerate(orders)]
     return kept
 
 
+def statuses_in(path: Path) -> dict[str, list[str]]:
+    """Return the statuses of the outcomes of each job in a file."""
+    return {name: STATUSES[name] for name in STATUSES if name in kept_in(path)}
+
+
 async def test_an_earlier_journal_is_read(path: Path, url: str) -> None:
-    kept = kept_in(path)
+    kept, statuses = kept_in(path), statuses_in(path)
     for _ in range(2):  # the first time, it is upgraded
         async with Journal.open(url) as journal:
             names = [status.name for status in await journal.jobs()]
-            assert [name for name in names if name != "paid"] == list(STATUSES)
-            for name, expected in STATUSES.items():
+            assert [name for name in names if name != "paid"] == list(statuses)
+            for name, expected in statuses.items():
                 outcomes = [outcome async for outcome in journal.outcomes(name)]
                 assert [str(outcome.status) for outcome in outcomes] == expected
                 found: list[Any] = [(outcome.order, outcome.record) for outcome in outcomes]
@@ -135,6 +156,7 @@ async def test_an_earlier_journal_is_read(path: Path, url: str) -> None:
 
 
 async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) -> None:
+    statuses = statuses_in(path)
     made: dict[str, list[tuple[str, str]]] = {}
     wanted: Counter[str] = Counter()
     for name, orders in kept_in(path).items():
@@ -165,20 +187,16 @@ async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) 
     async with Journal.open(url) as journal:
         parts = [
             (journal.job(name), number)
-            for name in STATUSES
+            for name in statuses
             for number in [each.number for each in await journal.slices(name)] or [0]
         ]
         for job, number in parts:
             await gateway.resume(job, slice_number=number)
         expected = {**dict.fromkeys(made, 0), **wanted}
         assert {name: transport.effects[name] for name in expected} == expected
-        for name, earlier in STATUSES.items():
+        for name, earlier in statuses.items():
             found = [str(outcome.status) async for outcome in journal.outcomes(name)]
             assert found == [status if status == "declined" else "succeeded" for status in earlier]
-        payouts = await gateway.resume(journal.job("paid"))
-        assert [str(outcome.status) for outcome in payouts] == PAYOUTS
-        with pytest.raises(JobConflictError, match="which stands in job 'paid'"):
-            await gateway.payouts([payouts[1].order], job=journal.job("once more"))
         before = len(transport.asked)
         for job, number in parts:
             assert (await gateway.resume(job, slice_number=number)).requests == 0
@@ -188,6 +206,16 @@ async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) 
         with pytest.raises(JobConflictError, match="which differs in refund_reason"):
             await gateway.refund(given, job=journal.job("stopped"))
         assert len(transport.asked) == before
+
+
+@pytest.mark.parametrize("dump", ["2"], indirect=True)
+async def test_earlier_payouts_are_finished_and_paid_once(url: str) -> None:
+    gateway = client_over(MemoryTransport(), recovery=RESENDING)
+    async with Journal.open(url) as journal:
+        payouts = await gateway.resume(journal.job("paid"))
+        assert [str(outcome.status) for outcome in payouts] == PAYOUTS
+        with pytest.raises(JobConflictError, match="which stands in job 'paid'"):
+            await gateway.payouts([payouts[1].order], job=journal.job("once more"))
 
 
 def test_an_upgrade_that_fails_changes_nothing_and_keeps_a_copy(path: Path) -> None:
@@ -201,11 +229,12 @@ def test_an_upgrade_that_fails_changes_nothing_and_keeps_a_copy(path: Path) -> N
 
     before = path.read_bytes()
     with closing(sqlite3.connect(path)) as file, file:
-        file.execute("UPDATE gateway_requests SET baseline = 'no JSON' WHERE job_id = 2")
+        broken_row = "WHERE id = (SELECT max(id) FROM gateway_requests)"
+        file.execute(f"UPDATE gateway_requests SET baseline = 'no JSON' {broken_row}")  # noqa: S608  # ours
     broken = dump(path)
     with pytest.raises(json.JSONDecodeError):
         asyncio.run(held())
-    (copy,) = path.parent.glob("journal.db.version-2")
+    (copy,) = path.parent.glob("journal.db.version-*")
     assert dump(path) == dump(copy) == broken
     path.write_bytes(before)
     assert asyncio.run(held()) == 2
@@ -218,6 +247,38 @@ async def test_several_that_upgrade_at_once(url: str) -> None:
     assert [(await journal.status("held")).total for journal in journals] == [4] * 4
     for journal in journals:
         await journal.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("dump", ["1"], indirect=True)
+async def test_a_long_row_of_version_1_becomes_chunks(url: str) -> None:
+    """A row of that version had any number of orders; requests of the job have 50 at most."""
+    count, tables = 120, Tables(url)
+    orders = refunds(count)
+    names = [field.name for field in attrs.fields(type(orders[0]))]
+    yes = "TRUE" if url.startswith("postgresql") else "1"
+    tables.run(
+        "INSERT INTO gateway_jobs VALUES "  # noqa: S608  # ours
+        f"(100, 'long', 'refund', 'M1', 'A1', 1.7e9, {yes}, {count}, 'x', 0)"
+    )
+    for first in range(0, count, 50):
+        block = orders[first : first + 50]
+        rows = [[str(value) for value in attrs.astuple(order)] for order in block]
+        keys = struct.pack(f"<{len(block)}I", *(lookup_key(o.transaction_id) for o in block))
+        literal = f"X'{keys.hex()}'" if url.startswith("sqlite") else f"'\\x{keys.hex()}'"
+        bodies = json.dumps({"fields": names, "orders": rows})
+        tables.run(f"INSERT INTO gateway_orders VALUES (100, {first}, {literal}, '{bodies}')")  # noqa: S608  # ours
+    tables.run(
+        "INSERT INTO gateway_states (job_id, first, last, slice, state) VALUES "  # noqa: S608  # ours
+        f"(100, 0, {count - 1}, 0, 'new')"
+    )
+    transport = MemoryTransport()
+    async with Journal.open(url) as journal:
+        chunks = [each for each in tables.chunks() if each.job_id == 100]
+        assert [len(chunk.known) for chunk in chunks] == [50, 50, 20]
+        result = await client_over(transport).resume(journal.job("long"))
+    assert result.ok
+    assert [outcome.order for outcome in result] == orders
+    assert [transport.effects[order.transaction_id] for order in orders] == [1] * count
 
 
 def changed_fields(file: sqlite3.Connection, change: Any) -> None:

@@ -7,12 +7,14 @@ version needs.
 
 import json
 import re
+from itertools import islice, repeat
 
 import sqlalchemy as sa
 from alembic import op
 
 from gateway_async.journal.rows import ChunkState, Known
 from gateway_async.journal.schema import statements
+from gateway_async.operations import OPERATIONS
 
 revision = "3"
 down_revision = "2"
@@ -32,6 +34,7 @@ UPDATE gateway_slices SET (epoch, owner, expires_at) = (
     SELECT 1 FROM gateway_leases l
     WHERE l.job_id = gateway_slices.job_id AND l.slice = gateway_slices.slice
 )"""
+_JOBS = "SELECT id, operation FROM gateway_jobs"
 _REQUESTS = "SELECT id, baseline, marker, alone FROM gateway_requests WHERE job_id = :job"
 _EXCEPTIONS = "SELECT * FROM gateway_exceptions WHERE job_id = :job"
 _EARLIER_CHUNKS = "SELECT * FROM earlier_chunks WHERE job_id = :job"
@@ -52,8 +55,8 @@ def upgrade() -> None:
             op.execute(made)
     for change in _CHANGES.split(";"):
         op.execute(change)
-    for (job_id,) in connection.execute(sa.text("SELECT id FROM gateway_jobs")).all():
-        _convert_chunks(connection, job_id)
+    for job_id, operation in connection.execute(sa.text(_JOBS)).all():
+        _convert_chunks(connection, job_id, OPERATIONS[operation].limit or 1)
     for job_id, first, bodies in connection.execute(sa.text(_PAYOUTS)).all():
         for position, request_id in enumerate(json.loads(bodies)["request_id"], first):
             key = {"request_id": request_id.lower(), "job": job_id, "position": position}
@@ -65,7 +68,8 @@ def upgrade() -> None:
         op.drop_table(table)
 
 
-def _convert_chunks(connection: sa.Connection, job_id: int) -> None:
+def _convert_chunks(connection: sa.Connection, job_id: int, limit: int) -> None:
+    """Convert what is known of a job's orders; of version 1, a row may have any number of them."""
     sent = {}
     for row in connection.execute(sa.text(_REQUESTS), {"job": job_id}):
         references = json.loads(row.baseline or "{}")
@@ -84,12 +88,12 @@ def _convert_chunks(connection: sa.Connection, job_id: int) -> None:
     exceptions = connection.execute(sa.text(_EXCEPTIONS), {"job": job_id})
     differing = {row.position: known_of(row, row.reference) for row in exceptions}
     for row in connection.execute(sa.text(_EARLIER_CHUNKS), {"job": job_id}).all():
-        span = range(row.first, row.last + 1)
-        listed = json.loads(row.reference) if row.reference else [""] * len(span)
-        known = [
+        listed = json.loads(row.reference) if row.reference else repeat("")
+        known = (
             differing.get(at) or known_of(row, reference)
-            for at, reference in zip(span, listed, strict=True)
-        ]
-        made = ChunkState(job_id, row.first, row.slice, known).row()
-        columns = ", ".join(f":{name}" for name in made)
-        connection.execute(sa.text(f"INSERT INTO gateway_chunks VALUES ({columns})"), made)
+            for at, reference in zip(range(row.first, row.last + 1), listed, strict=False)
+        )
+        for first in range(row.first, row.last + 1, limit):
+            made = ChunkState(job_id, first, row.slice, list(islice(known, limit))).row()
+            columns = ", ".join(f":{name}" for name in made)
+            connection.execute(sa.text(f"INSERT INTO gateway_chunks VALUES ({columns})"), made)
