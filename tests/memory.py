@@ -104,7 +104,8 @@ def _response(answer: Answer) -> HttpResponse:
         return answer
     if isinstance(answer, bytes):
         return HttpResponse(200, {}, answer)
-    return HttpResponse(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
+    body = json.dumps(answer, separators=(",", ":")).encode()
+    return HttpResponse(200, {"Content-Type": "application/json"}, body)
 
 
 @attrs.define

@@ -5,14 +5,14 @@ learnt from a reply in which `judge` found that all orders succeeded, in our ord
 proved if three things hold:
 
 - Before and after the list it is the same text, byte by byte, but for the signature.
-- Once one tail of success is cut from the end of each item, the list is the text that was sent, in
-  the gateway's spacing: so identity, amounts and currency are those sent, no field is named twice,
-  and none is extra.
+- Once one tail of success is cut from the end of each item, the list is the text that was sent: so
+  identity, amounts and currency are those sent, no field is named twice, and none is extra.
 - Tails end at a brace, and the text that was sent has one closing brace an order (see
   `EncodedChunk.array`), so each order has its own tail. Only printable ASCII without quotes and
   backslashes may differ between tails.
 
-The module is pure. It does not know what a request is, and keeps one layout of each operation.
+The module is pure. It does not know what a request is, and keeps one layout of each operation. Of a
+gateway that writes white space between its fields, it learns nothing.
 """
 
 import re
@@ -37,19 +37,15 @@ _MOST_BYTES = 4096
 
 _FREE = rb'"[ !#-\[\]-~]*+"'
 _SIGNATURE = rb'"([ !#-\[\]-~]*)"'
-_SPACINGS = ((b":", b","), (b": ", b", "))
-"""Between a name and its value, and between two fields: compact, or as Python writes JSON."""
 
 
 @attrs.frozen
 class _Layout:
-    """The texts around the orders in a reply of success, its spacing, and its overall result."""
+    """The texts around the orders in a reply of success, and its overall result."""
 
     head: re.Pattern[bytes]
     tail: re.Pattern[bytes]
     end: re.Pattern[bytes]
-    colon: bytes
-    comma: bytes
     overall: tuple[str | None, str | None]
 
 
@@ -84,14 +80,13 @@ class Glance:
         layout, view = self._layout, memoryview(reply)  # whose slices are no copies
         if layout is None or not sent:
             return None
-        spaced = _spaced(sent, layout.colon, layout.comma)
         head = layout.head.match(reply)
         close = reply.rfind(b"}]") + 1
         end = layout.end.fullmatch(reply, close)
-        if spaced is None or head is None or end is None or close < head.end():
+        if head is None or end is None or close < head.end():
             return None
         items = layout.tail.split(view[head.end() - 1 : close + 1])
-        if len(items) != orders + 1 or b"}".join(items) != spaced:
+        if len(items) != orders + 1 or b"}".join(items) != sent:
             return None
         self._learnt = 0
         signed = head if head.groups() else end
@@ -116,39 +111,33 @@ class Glance:
         """
         if self._learnt < _MOST_LAYOUTS and sent:
             self._learnt += 1
-            for spacing in _SPACINGS:
-                self._layout = (
-                    self._read_layout(reply, payload, sent, overall, *spacing) or self._layout
-                )
+            self._layout = self._read_layout(reply, payload, sent, overall) or self._layout
 
-    def _read_layout(  # noqa: PLR0913, PLR0917  # what a layout is read from
+    def _read_layout(
         self,
         reply: bytes,
         payload: "Mapping[str, Any]",
         sent: bytes,
         overall: tuple[str | None, str | None],
-        colon: bytes,
-        comma: bytes,
     ) -> _Layout | None:
-        opening = b'"%s"%s[' % (self._list_field.encode(), colon)
+        opening = b'"%s":[' % self._list_field.encode()
         before, found, rest = reply.partition(opening)
         close = rest.rfind(b"}]") + 1
-        spaced = _spaced(sent, colon, comma)
-        first = b"" if spaced is None else spaced[1 : spaced.find(b"}")]
-        if not (found and close and first and rest.startswith(first)):
+        first = sent[1 : sent.find(b"}")]
+        if not (found and close and rest.startswith(first)):
             return None
         head, end = before + opening, rest[close:]
         added = rest[len(first) : rest.find(b"}", len(first))]
         if len(head) + len(added) + len(end) > _MOST_BYTES:
             return None
-        tail = self._tail(added, colon, comma)
+        tail = self._tail(added)
         around = _loaded(head + end)
         if tail is None or around is None or self._list_field not in around:
             return None
         signature = {name: around[name] for name in around if name == SIGNATURE_FIELD}
         if around != {**payload, self._list_field: [], **signature}:  # the list is not at the top
             return None
-        named = b'"%s"%s' % (SIGNATURE_FIELD.encode(), colon)
+        named = b'"%s":' % SIGNATURE_FIELD.encode()
         written = named + orjson.dumps(signature.get(SIGNATURE_FIELD, ""))
         if (head + end).count(written) != len(signature):
             return None
@@ -156,11 +145,11 @@ class Glance:
             re.compile((re.escape(named) + _SIGNATURE).join(map(re.escape, part.split(written))))
             for part in (head, end)
         )
-        return _Layout(head_pattern, tail, end_pattern, colon, comma, overall)
+        return _Layout(head_pattern, tail, end_pattern, overall)
 
-    def _tail(self, text: bytes, colon: bytes, comma: bytes) -> re.Pattern[bytes] | None:
+    def _tail(self, text: bytes) -> re.Pattern[bytes] | None:
         """Return the pattern of what a reply adds to an item; None unless it is plain texts."""
-        added = _loaded(b"{" + text.removeprefix(comma) + b"}")
+        added = _loaded(b"{" + text.removeprefix(b",") + b"}")
         if added is None or self._status_field not in added:
             return None
         written, pattern = b"", b""
@@ -168,34 +157,12 @@ class Glance:
             may_be_sent = name in self._order_fields or name == SIGNATURE_FIELD
             if may_be_sent or not isinstance(value, str):
                 return None
-            named = b"".join((comma, orjson.dumps(name), colon))
+            named = b",%s:" % orjson.dumps(name)
             pair = named + orjson.dumps(value)
             is_literal = name == self._status_field or name in MESSAGES
             written += pair
             pattern += re.escape(pair) if is_literal else re.escape(named) + _FREE
         return re.compile(pattern + rb"\}") if written == text else None
-
-
-def _spaced(sent: bytes, colon: bytes, comma: bytes) -> bytes | None:
-    """Return the orders that were sent in another spacing; None where it is not that simple.
-
-    All their values are texts. Where none has an escape, each name and value stands between two
-    quotes, and what stands between is counted.
-    """
-    if colon == b":":
-        return sent
-    orders = sent.count(b"}")
-    between, rest = divmod(sent.count(b'":"'), orders)
-    if (
-        rest
-        or b"\\" in sent
-        or sent.count(b'"') != 4 * between * orders
-        or sent.count(b'","') != (between - 1) * orders
-        or sent.count(b"},{") != orders - 1
-    ):
-        return None
-    spaced = sent.replace(b'":"', b'"%s"' % colon).replace(b'","', b'"%s"' % comma)
-    return spaced.replace(b"},{", b"}%s{" % comma)
 
 
 def _loaded(text: bytes) -> dict[str, Any] | None:

@@ -1,7 +1,6 @@
 """Batches: what may be handed in, what breaks and loses nothing, and what is bounded."""
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import attrs
+import orjson
 import pytest
 
 import gateway_async
@@ -316,7 +316,7 @@ async def test_no_pattern_grows_with_the_rest_of_a_reply(monkeypatch: pytest.Mon
         return compiled(pattern, *flags)
 
     def answer(padding: int, asked: Asked) -> bytes:
-        return json.dumps(asked.done(note="x" * padding)).encode() + b" " * padding
+        return orjson.dumps(asked.done(note="x" * padding)) + b" " * padding
 
     monkeypatch.setattr(re, "compile", noted)
     for padding in (10, 1_000_000):

@@ -74,7 +74,7 @@ class Writer:
         around += [("encryption_data", SIGNATURE)] * (random.random() < 0.7)
         random.shuffle(added)
         random.shuffle(around)
-        spacing = random.choice([(",", ":"), (", ", ": ")])
+        spacing = random.choice([(",", ":"), (",", ":"), (", ", ": ")])
         again = ["amount"] * (random.random() < 0.1)
         return cls(dict(added), dict(around), again, spacing, random.random() < 0.1)
 
