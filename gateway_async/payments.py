@@ -50,8 +50,14 @@ from gateway_async.settings import FLAG, choose, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import RequestSpan
 from gateway_async.transport import HttpResponse
-from gateway_async.wire.decode import NO_DIGITS, decode_json, message, signed_parts
-from gateway_async.wire.documents import decode_page, decode_respon
+from gateway_async.wire.decode import (
+    NO_DIGITS,
+    decode_json,
+    decode_page,
+    decode_respon,
+    message,
+    signed_parts,
+)
 from gateway_async.wire.encode import JsonText, encode_fields
 from gateway_async.wire.records import read_page, read_record
 

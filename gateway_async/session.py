@@ -38,8 +38,7 @@ from gateway_async.operations import BodyFormat, Operation, OperationClass
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
-from gateway_async.wire.decode import identifier, in_utf8, shown
-from gateway_async.wire.documents import reply_fields
+from gateway_async.wire.decode import identifier, in_utf8, reply_fields, shown
 from gateway_async.wire.encode import JsonText, encode_form, encode_json, written_fields
 from gateway_async.wire.glance import Glance
 

@@ -50,7 +50,7 @@ def test_each_stage_loads_what_it_needs_and_no_more() -> None:
     assert "gateway_async.models.payouts" in named - imported
     assert named & {"gateway_async.payments", "gateway_async.models.payments"} == set()
     # What requests need is there before any is sent.
-    assert {"gateway_async.wire.records", "gateway_async.wire.documents"} <= made - named
+    assert {"gateway_async.wire.records", "gateway_async.wire.decode"} <= made - named
     assert "opentelemetry" not in made
     assert not opened & {"sqlalchemy", "psycopg", "sqlite3", "taskiq"}  # neither database nor queue
     assert set(vars(gateway_async)["__all__"]) <= names

@@ -20,8 +20,15 @@ from gateway_async.models.values import SignatureText
 from gateway_async.operations import Operation
 from gateway_async.settings import expect
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
-from gateway_async.wire.decode import charset_of, codec_of, decode_json, identifier, in_utf8
-from gateway_async.wire.documents import decode_respon, reply_fields
+from gateway_async.wire.decode import (
+    charset_of,
+    decode_json,
+    decode_respon,
+    encoding_of,
+    identifier,
+    in_utf8,
+    reply_fields,
+)
 from gateway_async.wire.records import without_secrets
 
 _LONGEST_NAME = 200
@@ -108,8 +115,8 @@ def plain_fields(notification: Notification) -> dict[str, str]:
 
 def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[str, Any]]:
     """Return each field as text, what is nested as JSON, and its value."""
-    codec = codec_of(charset_of(content_type) or "utf-8")
-    if codec is None:
+    encoding = encoding_of(charset_of(content_type) or "utf-8")
+    if encoding is None:
         raise NotificationError("the notification is in a charset that is not known")
     if body.startswith(b"{"):
         return reply_fields(body), decode_json(body)
@@ -121,9 +128,10 @@ def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[st
     if not body:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
     try:
+        codec = encoding.codec_info.name
         pairs = parse_qsl(body.decode(), keep_blank_values=True, encoding=codec, errors="strict")
     except UnicodeDecodeError:
-        raise NotificationError(f"the notification is not in {codec}") from None
+        raise NotificationError(f"the notification is not in {encoding.name}") from None
     fields = dict(pairs)
     if len(fields) < len(pairs):  # a verifier may read the first, and the application the last
         raise NotificationError("the notification has a field twice")

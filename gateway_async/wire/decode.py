@@ -1,30 +1,33 @@
-"""Reply bodies to plain values: charsets and JSON (sections 2 and 4 of the interface).
+"""Reply bodies to plain values: JSON, XML and HTML (sections 2 and 4 of the interface).
 
 A body is brought to UTF-8 first, by `in_utf8`; all else reads UTF-8. Every reader either reads the
 whole body or raises `ReplyUnreadableError`, and nothing else. A message says what kind of thing
-came, and never quotes it: replies hold personal data. This module knows no model. XML and HTML,
-which few requests bring, are read in `documents`.
+came, and never quotes it: replies hold personal data. No document type definition and no entity is
+ever expanded.
 """
 
 import contextlib
 import functools
 import json
 import re
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import webencodings
+from defusedxml.ElementTree import fromstring
 
 from gateway_async.errors import ReplyUnreadableError
+from gateway_async.models.records import CheckoutPage
 from gateway_async.models.values import mask_cards
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.encode import JsonText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from xml.etree.ElementTree import Element
 
-XML = "XML"
+_XML = "XML"
 MESSAGES = ("error_message", "refund_message", "failure_reason")
 """Fields of an item that hold the reason why it was not done."""
 _LONGEST_SHOWN = 200
@@ -33,7 +36,7 @@ _LONGEST_MESSAGE = 1000
 _BODY_KINDS = (
     (re.compile(rb"\Z"), "an empty body"),
     (re.compile(rb"<!doctype html|<html", re.IGNORECASE), "an HTML page"),
-    (re.compile(rb"<"), XML),
+    (re.compile(rb"<"), _XML),
     (re.compile(rb"\{"), "a JSON object"),
     (re.compile(rb"\["), "a JSON array"),
     (re.compile(rb""), "something else"),
@@ -52,9 +55,6 @@ _DECLARATION = re.compile(
     rb"\s*<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{1,40})[\"'][^<>]{0,100}\?>"
 )
 _META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
-_OTHER_CODECS = {"gbk": "gb18030", "replacement": None}
-"""By the name of a charset, another codec than `webencodings` has; None for none at all."""
-_MARKS = {BOM_UTF8: "utf-8-sig", BOM_UTF16_LE: "utf-16", BOM_UTF16_BE: "utf-16"}
 
 
 @functools.lru_cache(64)
@@ -67,12 +67,11 @@ def charset_of(content_type: str) -> str | None:
     return None
 
 
-@functools.lru_cache(64)
-def codec_of(charset: str) -> str | None:
-    """Return the Python codec that browsers read a charset label as; None if it is not known."""
+def encoding_of(charset: str) -> webencodings.Encoding | None:
+    """Return the encoding that browsers read a charset label as; None if it is not known."""
     label = charset.strip(" \"'")
     found = webencodings.lookup(label) if label.isascii() else None
-    return None if found is None else _OTHER_CODECS.get(found.name, found.codec_info.name)
+    return webencodings.lookup("gb18030") if found and found.name == "gbk" else found
 
 
 def in_utf8(body: bytes, content_type: str = "") -> bytes:
@@ -85,24 +84,16 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
     charset = charset_of(content_type)
     if body[:1] == b"{" and (charset is None or charset.lower() == "utf-8"):
         return body  # as most are
-    mark = next((mark for mark in _MARKS if body.startswith(mark)), b"")
-    declared = _DECLARATION.match(body)
-    if mark:
-        codecs: list[str | None] = [_MARKS[mark]]
-    elif declared:
-        codecs = [codec_of(declared[1].decode())]  # where that is not known, the body stays
-    else:
-        meta = _META.search(body, 0, 1024) if body.lstrip()[:1] == b"<" else None
-        labels = [charset, meta[1].decode() if meta else None]
-        is_wide = b"\0" in body[:4]  # ASCII in UTF-16 would pass for UTF-8
-        codecs = [None if is_wide else "utf-8", *[codec_of(label) for label in labels if label]]
-    for codec in filter(None, codecs):
-        if codec == codecs[-1] == "utf-8":
-            break  # it is read as such in any case
+    declared, meta = _DECLARATION.match(body), _META.search(body, 0, 1024)
+    labels = ["utf-8", charset or "", meta[1].decode() if meta else ""]
+    if declared:
+        labels = [declared[1].decode()]
+    for encoding in filter(None, map(encoding_of, labels)):
         with contextlib.suppress(UnicodeError):
-            text = body.decode(codec)
+            text, _ = webencodings.decode(body, encoding, "strict")  # a mark counts for more
+            written = text.encode()
             # A declaration of another encoding would be wrong now.
-            return body if codec == "utf-8" else _DECLARATION.sub(b"", text.encode(), count=1)
+            return body if written == body else _DECLARATION.sub(b"", written, count=1)
     return body
 
 
@@ -201,6 +192,183 @@ def signed_parts(payload: "Mapping[str, Any]") -> "Iterator[dict[str, Any]]":
             left += part
 
 
+# XML
+
+_DEEPEST = 32
+_MOST_TAGS = 100_000
+"""A tree takes up to 90 times the memory of its text."""
+_UNREADABLE_XML = "XML that is another, broken, truncated or too large, or has a document type"
+
+_LONGEST_PLAIN = 65_536
+"""Bytes; matching takes several times the memory of what it matches."""
+_NAME = "[A-Za-z_][A-Za-z0-9_.-]*"
+_TEXT = r"[^<>&\x00-\x08\x0b-\x1f\ufffe\uffff]*"
+_GAP = r"[ \t\n]*"
+_LEAF = rf"<(?P<leaf>{_NAME})>{_TEXT}</(?P=leaf)>"
+_PLAIN_LEAF = re.compile(rf"<({_NAME})>({_TEXT})</\1>")
+_PLAIN_ELEMENT = re.compile(rf"<({_NAME})>(?:({_TEXT})|{_GAP}((?:{_LEAF}{_GAP})+))</\1>")
+_PLAIN_START = re.compile(rf'(?:<\?xml version="1\.0"(?: encoding="UTF-8")?\?>)?{_GAP}<respon>')
+_END = "</respon>"
+
+
+def decode_respon(body: bytes) -> dict[str, Any]:
+    """Return the elements below the root element `respon`, by name.
+
+    An element without children is its text, one with children is a dict, and elements of the same
+    name are a list. Attributes, namespaces and text beside elements are dropped; none is shown.
+
+    Raises:
+        ReplyUnreadableError: For anything else, for a document type definition or an entity
+            declaration, for more than 100,000 tags, and for elements nested more than 32 deep.
+    """
+    trimmed = body.strip()
+    if len(trimmed) < _LONGEST_PLAIN and (plain := _plain_fields(trimmed)) is not None:
+        return plain
+    # A ValueError is a document type, or, as a LookupError, an encoding that is not known.
+    with contextlib.suppress(SyntaxError, ValueError, LookupError, RecursionError):
+        may_read = trimmed.count(b"<") <= _MOST_TAGS
+        if may_read and _local_name(root := fromstring(trimmed, forbid_dtd=True)) == "respon":
+            value = _value_of(root)
+            return value if isinstance(value, dict) else {}
+    kind = kind_of(trimmed)
+    problem = _UNREADABLE_XML if kind == _XML else kind
+    raise ReplyUnreadableError(f"expected XML <respon>, got {problem} ({len(body)} bytes)")
+
+
+def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
+    """Read the plainest XML, as nearly all replies are, in half the time; None for any other.
+
+    It has names and texts, one object deep at most, and nothing that a parser is needed for.
+    """
+    try:
+        text = trimmed.decode()
+    except UnicodeDecodeError:
+        return None
+    start = _PLAIN_START.match(text)
+    if start is None or not text.endswith(_END):
+        return None
+    parts = _PLAIN_ELEMENT.split(text[start.end() : -len(_END)])
+    if "".join(parts[::5]).strip(" \t\n"):  # what stands between the elements
+        return None
+    names = parts[1::5]
+    fields: dict[str, Any] = dict(zip(names, parts[2::5], strict=True))
+    size = len(fields)
+    for name, content in zip(names, parts[3::5], strict=True):
+        if content:
+            leaves = _PLAIN_LEAF.findall(content)
+            fields[name] = dict(leaves)
+            size += len(fields[name]) - len(leaves)
+    return fields if size == len(names) else None
+
+
+def _local_name(element: "Element") -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _value_of(element: "Element", depth: int = 1) -> Any:  # noqa: ANN401  # a text, or a dict
+    """Return an element as its text, or as its children by name.
+
+    Raises:
+        RecursionError: For elements that are nested too deep.
+    """
+    if depth > _DEEPEST:
+        raise RecursionError
+    found: dict[str, list[Any]] = {}
+    for child in element:
+        found.setdefault(_local_name(child), []).append(_value_of(child, depth + 1))
+    fields = {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+    return fields or element.text or ""
+
+
+# Pages
+
+_SEARCHED_CHARACTERS = 262_144
+_PAGE_TAGS = frozenset(
+    ("html", "head", "body", "title", "meta", "link", "base", "style", "script", "form", "div")
+)
+
+
+def decode_page(body: bytes) -> CheckoutPage:
+    """Return the page that a checkout answers with (section 4.1), its HTML untouched.
+
+    The title and the form's address are looked for in the first 262,144 characters.
+
+    Raises:
+        ReplyUnreadableError: For anything but a page, and for bytes that its charset lacks.
+    """
+    reader, html, problem = _PageReader(), body.decode(errors="replace"), kind_of(body)
+    with contextlib.suppress(AssertionError, ValueError):
+        # A malformed declaration, and a character's number too long for `int`; what was found
+        # before them stands.
+        reader.feed(html[:_SEARCHED_CHARACTERS])
+    is_json = html.lstrip().startswith(("{", "["))  # whose texts may hold tags
+    if reader.first_tag in _PAGE_TAGS and not is_json:
+        if html.encode() == body:
+            return CheckoutPage(html=html, title=reader.title, action=reader.action)
+        problem = "one that is neither in utf-8 nor in the charset that it names"
+    raise ReplyUnreadableError(f"expected an HTML page, got {problem} ({len(body)} bytes)")
+
+
+class _PageReader(HTMLParser):
+    """Finds the title of a page, and the address of the first form that posts to one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first_tag: str | None = None
+        self.title: str | None = None
+        self.action: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.first_tag = self.first_tag or tag
+        attributes = dict(attrs)
+        if tag == "form" and (attributes.get("method") or "").lower() == "post":
+            self.action = self.action or attributes.get("action")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "title" and self.title is None:
+            self.title = data
+
+
+# The fields that a signature covers
+
+
+def reply_fields(body: bytes) -> dict[str, str]:
+    """Return the top-level fields of a reply as text, to verify its signature.
+
+    In JSON, a string is its text and anything else the very slice of the reply. In XML, an
+    element without children is its text; others, which have no text, are given as compact JSON.
+
+    Raises:
+        ReplyUnreadableError: For anything but a JSON object or the XML `respon`.
+    """
+    if not body.lstrip().startswith(b"<"):
+        decode_json(body)
+        return dict(_slices(_with_whole_characters(body).decode()))
+    return {
+        name: value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
+        for name, value in decode_respon(body).items()
+    }
+
+
+def _slices(text: str) -> "Iterator[tuple[str, str]]":
+    """Yield name and text of each top-level field of a JSON object known to be valid."""
+    # Numbers stay text: their slice is wanted, and a long one is slow to convert.
+    decode = json.JSONDecoder(parse_int=str, parse_float=str, strict=False).raw_decode
+    blank = re.compile(r"[ \t\r\n]*[,:{]?[ \t\r\n]*").match
+
+    def skip(position: int) -> int:
+        match = blank(text, position)
+        return match.end() if match else position
+
+    position = skip(0)
+    while text[position] != "}":
+        name, position = decode(text, position)
+        start = skip(position)
+        value, position = decode(text, start)
+        yield name, value if text[start] == '"' else JsonText(text[start:position])
+        position = skip(position)
+
+
 # Values
 
 
@@ -232,37 +400,3 @@ def shown(value: object) -> str:
     """Show the beginning of a value, card numbers masked; of what is nested, its kind alone."""
     scalar = isinstance(value, str | int | float)
     return mask_cards(str(value))[:_LONGEST_SHOWN] if scalar else f"a {type(value).__name__}"
-
-
-# The fields that a signature covers
-
-
-def json_fields(body: bytes) -> dict[str, str]:
-    """Return the top-level fields of a JSON reply as text, to verify its signature.
-
-    A string is its text, and anything else the very slice of the reply.
-
-    Raises:
-        ReplyUnreadableError: For anything but a JSON object.
-    """
-    decode_json(body)
-    return dict(_slices(_with_whole_characters(body).decode()))
-
-
-def _slices(text: str) -> "Iterator[tuple[str, str]]":
-    """Yield name and text of each top-level field of a JSON object known to be valid."""
-    # Numbers stay text: their slice is wanted, and a long one is slow to convert.
-    decode = json.JSONDecoder(parse_int=str, parse_float=str, strict=False).raw_decode
-    blank = re.compile(r"[ \t\r\n]*[,:{]?[ \t\r\n]*").match
-
-    def skip(position: int) -> int:
-        match = blank(text, position)
-        return match.end() if match else position
-
-    position = skip(0)
-    while text[position] != "}":
-        name, position = decode(text, position)
-        start = skip(position)
-        value, position = decode(text, start)
-        yield name, value if text[start] == '"' else JsonText(text[start:position])
-        position = skip(position)

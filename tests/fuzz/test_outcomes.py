@@ -69,7 +69,7 @@ class Writer:
         around: list[tuple[str, Any]] = [("return_status", "1"), ("return_message", "OK: [1]")]
         around += [("more", {"tags": ["a"]})] * (random.random() < 0.1)
         around += [("within", WITHIN)] * (random.random() < 0.2)
-        around += [("signed", {"encryption_data": SIGNATURE})] * (random.random() < 0.1)
+        around += [("signed", {"encryption_data": SIGNATURE})] * (random.random() < 0.2)
         around += [(LIST_FIELDS[operation], None)]
         around += [("encryption_data", SIGNATURE)] * (random.random() < 0.7)
         random.shuffle(added)
