@@ -157,7 +157,6 @@ class GatewayClient:
             proxy, base_url=address, trust_env=trust_env, allow_http=allow_http
         )
         timeouts = setting("timeouts", timeouts, Timeouts)
-        self._closed = False
         self._transport = AiohttpTransport(
             address,
             timeouts=timeouts,
@@ -176,7 +175,7 @@ class GatewayClient:
         )
         self._session = Session(
             transport=self._transport,
-            instrumentation=Instrumentation(telemetry, self._transport.base_url),
+            instrumentation=Instrumentation(telemetry, address),
             gateway=address,
             credentials=credentials,
             dialect=setting("dialect", dialect, Dialect),
@@ -203,12 +202,10 @@ class GatewayClient:
 
     async def aclose(self) -> None:
         """Close the connections that were opened on the running loop; `session=` stays open."""
-        self._closed = True
         await self._transport.aclose()
 
     async def __aenter__(self) -> Self:
-        self._closed = False
-        self._transport.reopen()
+        self._transport.is_closed = False
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -227,7 +224,7 @@ class GatewayClient:
     def __repr__(self) -> str:
         if not hasattr(self, "_session"):  # in the traceback of an argument that was refused
             return "<GatewayClient unfinished>"
-        return f"<GatewayClient {self._transport.base_url} {self._session.credentials}>"
+        return f"<GatewayClient {self.gateway} {self.credentials}>"
 
     # Batches
 
@@ -591,7 +588,7 @@ class GatewayClient:
         return carry_out(self._session, request, about, drain_seconds=self._policy.drain_seconds)
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._transport.is_closed:
             raise ConfigurationError(
                 "this GatewayClient is closed; enter it again with `async with`, or make another"
             )

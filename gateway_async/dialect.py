@@ -18,7 +18,7 @@ import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
 from gateway_async.models.values import to_integer, to_objects, to_text, to_texts
-from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat, Operation
+from gateway_async.operations import ADDED_FIELDS, OPERATIONS, BodyFormat
 from gateway_async.settings import (
     FLAG,
     NAME,
@@ -237,10 +237,6 @@ class Dialect:
                 raise ConfigurationError(
                     f"Dialect.{one}: {value!r} also stands in {other}; it can have one meaning only"
                 )
-
-    def must_send_once(self, operation: Operation) -> bool:
-        """Say whether a payout may never be sent twice: the gateway would pay it twice."""
-        return operation.is_keyed and not self.payout_deduplicates
 
     def places(self, currency: str) -> int:
         """Return the decimal places of an amount in this currency."""

@@ -273,8 +273,7 @@ async def carry_out(
         except asyncio.CancelledError as error:
             cancelled = error
             gate.stop(CALL_CANCELLED)
-            is_read = operation.kind is OperationClass.READ
-            await wait_out([task], 0 if is_read else drain_seconds, task.cancel)
+            await wait_out([task], 0 if operation.is_look_up else drain_seconds, task.cancel)
         except GeneratorExit:  # it is closed: no caller is left who could wait
             gate.stop(CALL_CANCELLED)
             raise

@@ -34,7 +34,7 @@ from gateway_async.errors import (
     name_and_place,
 )
 from gateway_async.models.values import MASK, is_encodable
-from gateway_async.operations import BodyFormat, Operation, OperationClass
+from gateway_async.operations import BodyFormat, Operation
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
@@ -305,7 +305,7 @@ class Session:
 
     def _status_error(self, operation: Operation, raw: HttpResponse) -> GatewayError:
         trusted = raw.status in self.dialect.nothing_done_http_statuses
-        if trusted and operation.kind is not OperationClass.READ:
+        if trusted and not operation.is_look_up:
             return RejectedError(
                 f"the gateway answered HTTP {raw.status}, which the dialect lists as "
                 '"nothing was done"',
@@ -437,10 +437,7 @@ class Attempts(Generic[T]):
         self._began_at = None  # its turn has not come
         try:
             await self._gate.wait_open()
-            if self._session.limiter is None and self._intent is None:
-                response = await self._send(message, tracker)
-            else:
-                response = await self._send_in_turn(message, tracker)
+            response = await self._send_in_turn(message, tracker)
         except JournalError as error:  # the intent's: it ends the whole job
             problem = error
             raise
@@ -517,8 +514,8 @@ class Attempts(Generic[T]):
 
     def _leaves_open(self, error: GatewayError, *, is_sent: bool) -> bool:
         """Return whether an error leaves open what earlier attempts have done."""
-        is_read = self._request.operation.kind is OperationClass.READ
-        return not is_sent or (isinstance(error, RejectedError) and not is_read)
+        is_refusal = isinstance(error, RejectedError) and not self._request.operation.is_look_up
+        return not is_sent or is_refusal
 
     def _pause_as_asked(self, raw: HttpResponse) -> None:
         """Close the gate for as long as the gateway asked in Retry-After."""
@@ -548,9 +545,8 @@ class Attempts(Generic[T]):
         error, operation = self._error, self._request.operation
         if isinstance(error, NotSentError):
             return not isinstance(error, CertificateError)
-        must_send_once = self._session.dialect.must_send_once(operation)
-        is_deduplicated = operation.is_keyed and not must_send_once  # by the gateway
-        is_safe = is_deduplicated or operation.kind is OperationClass.READ
+        is_deduplicated = operation.is_keyed and self._session.dialect.payout_deduplicates
+        is_safe = operation.is_look_up or is_deduplicated
         return (
             is_safe
             and isinstance(error, OutcomeUnknownError)

@@ -196,26 +196,32 @@ class Instrumentation:
         self._has_complained = False
 
     def batch(
-        self, operation: str, orders: object, policy: "BatchPolicy", *, job: str | None = None
+        self,
+        operation: str,
+        orders: object,
+        policy: "BatchPolicy",
+        *,
+        job: str | None = None,
+        in_copy: bool = True,
     ) -> "BatchSpan":
-        """Report that a batch begins."""
-        context = copy_context() if self.listener is not None else None
-        return BatchSpan(self, self._start(operation, orders, policy, job), context)
+        """Report that a batch or recovery begins.
 
-    def recovery(self, outcomes: object, policy: "BatchPolicy") -> "BatchSpan":
-        """Report that a recovery begins; it runs in the context of its caller."""
-        return BatchSpan(self, self._start("recover", outcomes, policy), None)
-
-    def _start(
-        self, operation: str, orders: object, policy: "BatchPolicy", job: str | None = None
-    ) -> BatchStart:
-        return BatchStart(
+        Args:
+            operation: The name of the operation, or ``"recover"``.
+            orders: Its orders.
+            policy: How it is run.
+            job: The name of the job, if it is one.
+            in_copy: Whether it runs in a copy of the caller's context, and not in that itself.
+        """
+        start = BatchStart(
             operation=operation,
             job=job,
             orders=len(orders) if isinstance(orders, Collection) else None,
             concurrency=policy.concurrency,
             **self.server,
         )
+        has_own = in_copy and self.listener is not None
+        return BatchSpan(self, start, copy_context() if has_own else None)
 
     def call(self, method: "Callable[..., T]", *facts: object) -> T | None:
         """Call a method of the listener; return its value, or `_FAILED` where it raised."""

@@ -417,7 +417,7 @@ def _advice(error: OutcomeUnknownError, operation: "Operation", dialect: "Dialec
             f"the payment of order_no {error.order_no!r} may have been made: look it up with "
             f"query([OrderRef(order_no={error.order_no!r})]), and {_NEVER_BLINDLY}"
         )
-    if not dialect.must_send_once(operation):
+    if dialect.payout_deduplicates:
         return (
             f"the payout {error.request_id!r} may have been made: send it again with this same "
             "request_id, on which the gateway deduplicates"

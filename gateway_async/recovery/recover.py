@@ -87,7 +87,7 @@ class Recovery:
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
     ) -> BatchResult[Any, Any]:
         """Settle what can be settled; see `GatewayClient.recover`."""
-        span = self._session.instrumentation.recovery(given, self._batch)
+        span = self._session.instrumentation.batch("recover", given, self._batch, in_copy=False)
         try:
             result = given if isinstance(given, BatchResult) else as_result(given)
             all_known = is_whole_batch(result)  # outcomes that were put together are none

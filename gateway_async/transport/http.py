@@ -109,6 +109,9 @@ class AiohttpTransport:
     A session of ours lives in an asynchronous generator: where the client is not closed, the
     event loop does at its end (`shutdown_asyncgens`), so that a client survives any number of
     `asyncio.run`.
+
+    Attributes:
+        is_closed: Whether requests may not leave any more.
     """
 
     def __init__(
@@ -129,7 +132,6 @@ class AiohttpTransport:
                 "session: expected one that sends as aiohttp does; this one has a `_request` or a "
                 "request_class of its own, so there is no proof of what was sent"
             )
-        self.base_url = base_url
         self._url = functools.lru_cache(_KEPT_URLS)(lambda path: URL(base_url + path))
         self._timeouts = timeouts
         self._max_reply_bytes = max_reply_bytes
@@ -141,7 +143,7 @@ class AiohttpTransport:
         self._headers = shown if options.proxy_authorization and not is_tunnel else {}
         self._given = session
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
-        self._closed = False
+        self.is_closed: bool = False
 
     @property
     def capacity(self) -> int:
@@ -152,10 +154,6 @@ class AiohttpTransport:
     def loops(self) -> list[asyncio.AbstractEventLoop]:
         """The event loops on which a session of ours is open."""
         return list(self._opened) if self._given is None else []
-
-    def reopen(self) -> None:
-        """Let requests leave again after `aclose`."""
-        self._closed = False
 
     async def send(
         self, request: HttpRequest, *, tracker: SendTracker, seconds: float
@@ -174,7 +172,7 @@ class AiohttpTransport:
             Exception: What the hooks of a given session raise.
         """
         opened = self._opened.get(asyncio.get_running_loop())
-        if opened is None or self._closed or opened.session.closed:
+        if opened is None or self.is_closed or opened.session.closed:
             opened = await self._open()
         deadline = Deadline(opened.alarm, tracker, seconds)
         left = len(opened.used)  # each of them may have ended; then a new one is opened
@@ -212,9 +210,9 @@ class AiohttpTransport:
     async def aclose(self) -> None:
         """Close the session that was opened on the running loop; a caller's own is left alone.
 
-        No request leaves any more, of a running batch neither, until `reopen`.
+        No request leaves any more, of a running batch neither, until it is opened again.
         """
-        self._closed = True
+        self.is_closed = True
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is None:
             return
@@ -233,7 +231,7 @@ class AiohttpTransport:
         response: aiohttp.ClientResponse | None = None
         body: bytes | None = None
         try:
-            if self._closed or opened.session.closed:
+            if self.is_closed or opened.session.closed:
                 raise aiohttp.ClientConnectionError("the client was closed meanwhile")
             response = await opened.session.post(
                 self._url(path),
@@ -277,7 +275,7 @@ class AiohttpTransport:
 
     async def _open(self) -> _Opened:
         """Open a session on the running loop, or take the given one."""
-        if self._closed:
+        if self.is_closed:
             raise ConfigurationError("nothing was sent: this GatewayClient is closed")
         loop = asyncio.get_running_loop()
         session, generator = self._given, None

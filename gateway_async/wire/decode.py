@@ -92,8 +92,10 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
         with contextlib.suppress(UnicodeError):
             text, _ = webencodings.decode(body, encoding, "strict")  # a mark counts for more
             written = text.encode()
+            if encoding is webencodings.UTF8 and written == body:
+                return body
             # A declaration of another encoding would be wrong now.
-            return body if written == body else _DECLARATION.sub(b"", written, count=1)
+            return _DECLARATION.sub(b"", written, count=1)
     return body
 
 

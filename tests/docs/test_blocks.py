@@ -167,7 +167,7 @@ class Reader:
 def _is_closed(value: object) -> bool:
     if isinstance(value, Journal):
         return value._database is None
-    return isinstance(value, GatewayClient) and value._closed
+    return isinstance(value, GatewayClient) and value._transport.is_closed
 
 
 async def _awaited(one: Awaitable[Any]) -> Any:
