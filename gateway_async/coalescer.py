@@ -160,12 +160,6 @@ class Coalescer:
         # One chunk has one request at a time; equal orders never meet in it.
         self._policy = attrs.evolve(self._policy, concurrency=1, duplicates="reject")
 
-    def __repr__(self) -> str:
-        waiting = sum(len(queue.waiting) for queue in self._queues.values())
-        left = sum(len(queue.left) for queue in self._queues.values())
-        state = "open" if self._is_open else "closed"
-        return f"<Coalescer {state}: {waiting} orders wait, {left} have left>"
-
     # Single orders
 
     async def capture(self, order: "CaptureOrder") -> "Outcome[CaptureOrder, CaptureRecord]":

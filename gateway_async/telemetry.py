@@ -68,7 +68,6 @@ class BatchEnd:
         counts: Orders by status, each status present.
         requests: Requests of which something was sent.
         retries: Attempts beyond the first.
-        stopped: Why nothing more was sent, if there was a reason.
         error: What it raised; a cancellation, too. Its text may name orders and amounts.
         seconds: How long it took.
     """
@@ -76,7 +75,6 @@ class BatchEnd:
     counts: "Mapping[OutcomeStatus, int]"
     requests: int
     retries: int
-    stopped: str | None
     error: BaseException | None
     seconds: float
 
@@ -275,7 +273,6 @@ class BatchSpan:
         requests: int,
         *,
         retries: int = 0,
-        stopped: str | None = None,
         error: BaseException | None = None,
     ) -> None:
         """Report that it is over."""
@@ -283,7 +280,6 @@ class BatchSpan:
             counts=counts,
             requests=requests,
             retries=retries,
-            stopped=stopped,
             error=error if error is not None else self.error,
             seconds=time.perf_counter() - self._began_at,
         )

@@ -165,13 +165,7 @@ class BatchRunner:
         if self.span is not None:
             raised = self.failure if error is None else error
             made = self.progress
-            self.span.end(
-                made.counts,
-                made.requests,
-                retries=made.retries,
-                stopped=self.gate.stop_reason,
-                error=raised,
-            )
+            self.span.end(made.counts, made.requests, retries=made.retries, error=raised)
 
     def add(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk."""

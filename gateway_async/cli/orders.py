@@ -25,7 +25,7 @@ from gateway_async.dialect import Dialect
 from gateway_async.errors import InvalidOrderError
 from gateway_async.journal.codec import make_order
 from gateway_async.models.orders import OrderRef
-from gateway_async.models.values import IS_LIST, MODEL, currency_field
+from gateway_async.models.values import CURRENCY, IS_LIST, MODEL
 from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
 from gateway_async.report.report import Totals
 
@@ -123,7 +123,7 @@ class OrderFile:
         self.operation = operation
         self._inputs = dict(input_columns(operation.order_class))
         self._columns = [
-            (name, name.split("."), currency_field(field) is not None, IS_LIST in field.metadata)
+            (name, name.split("."), CURRENCY in field.metadata, IS_LIST in field.metadata)
             for name, field in self._inputs.items()
             if name in table.header
         ]

@@ -14,7 +14,7 @@ import attrs
 import orjson
 
 from gateway_async.errors import InvalidOrderError, JournalError
-from gateway_async.models.values import MODEL, converter_of, to_amount, to_identifier, to_text
+from gateway_async.models.values import CONVERTER, MODEL, to_amount, to_identifier, to_text
 from gateway_async.operations import OPERATIONS, identity_of
 from gateway_async.settings import choose
 
@@ -148,7 +148,7 @@ def codec_of(name: str) -> OrderCodec:
     names = tuple(field.name for field in fields)
     setters: list[tuple[Any, bool]] = []
     if all(map(_is_plain, fields)):
-        amounts = (converter_of(field) is to_amount for field in fields)
+        amounts = (field.metadata.get(CONVERTER) is to_amount for field in fields)
         setters = [
             (getattr(order_class, name).__set__, is_amount)
             for name, is_amount in zip(names, amounts, strict=True)
@@ -158,7 +158,7 @@ def codec_of(name: str) -> OrderCodec:
 
 def _is_plain(field: "attrs.Attribute[Any]") -> bool:
     """Say whether a field holds a text, or an amount that cannot be left out."""
-    kind = converter_of(field)
+    kind = field.metadata.get(CONVERTER)
     return kind in {to_text, to_identifier} or (
         kind is to_amount and field.default is attrs.NOTHING
     )

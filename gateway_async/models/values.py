@@ -440,13 +440,3 @@ def unfrozen(model: type) -> type[Any]:
     """Return a class like a frozen one, to fill and then make one: it takes half the time."""
     own = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
     return type(model.__name__, (model,), {"__slots__": (), **own})
-
-
-def converter_of(field: "_Field") -> object:
-    """Return the function that converts the values of a field; None for a field without one."""
-    return field.metadata.get(CONVERTER)
-
-
-def currency_field(field: "_Field") -> str | None:
-    """Return the name of the field that holds an amount's currency; None if it is no amount."""
-    return field.metadata.get(CURRENCY)

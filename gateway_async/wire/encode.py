@@ -21,9 +21,9 @@ import orjson
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.models.orders import marked
 from gateway_async.models.values import (
+    CONVERTER,
+    CURRENCY,
     SensitiveText,
-    converter_of,
-    currency_field,
     describe,
     to_amount,
     to_identifier,
@@ -188,7 +188,7 @@ class _Writing:
 def _writing(model: type) -> _Writing:
     fields = attrs.fields(model)
     names = tuple(field.name for field in fields)
-    currencies = {field.name: currency_field(field) for field in fields}
+    currencies = {field.name: field.metadata.get(CURRENCY) for field in fields}
     amounts = {name: currency for name, currency in currencies.items() if currency}
     members = ",".join(f'"{n}":"{{{n if n in amounts else f"o.{n}"}}}"' for n in names)
     plain = " ".join(f"for {n} in [str(o.{n})] if {n}[point] == '.'" for n in amounts)
@@ -196,7 +196,7 @@ def _writing(model: type) -> _Writing:
     template = eval(f"lambda orders, point: [f'{{{{{members}}}}}' for o in orders {plain}]")  # noqa: S307
     are_plain = eval(f"lambda orders, point: len([0 for o in orders {plain}]) == len(orders)")  # noqa: S307
     is_plain = {*amounts.values()} <= {"currency"} and all(
-        field.default is not None and converter_of(field) in _TO_PLAIN for field in fields
+        field.default is not None and field.metadata[CONVERTER] in _TO_PLAIN for field in fields
     )
     return _Writing(names, amounts, template if is_plain else None, are_plain)
 

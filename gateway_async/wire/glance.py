@@ -110,41 +110,33 @@ class Glance:
             sent: The JSON array of the orders, as it was sent; empty where a value has a brace.
             overall: Code and text of its overall result.
         """
-        if self._learnt < _MOST_LAYOUTS and sent:
-            self._learnt += 1
-            self._layout = self._read_layout(reply, payload, sent, overall) or self._layout
-
-    def _read_layout(
-        self,
-        reply: bytes,
-        payload: "Mapping[str, Any]",
-        sent: bytes,
-        overall: tuple[str | None, str | None],
-    ) -> _Layout | None:
+        if self._learnt >= _MOST_LAYOUTS or not sent:
+            return
+        self._learnt += 1
         opening = b'"%s":[' % self._list_field.encode()
         before, found, rest = reply.partition(opening)
         close = rest.rfind(b"}]") + 1
         first = sent[1 : sent.find(b"}")]
         if not (found and close and rest.startswith(first)):
-            return None
+            return
         head, end = before + opening, rest[close:]
         added = rest[len(first) : rest.find(b"}", len(first))]
         if len(head) + len(added) + len(end) > _MOST_BYTES:
-            return None
+            return
         tail = self._tail(added)
         around = _loaded(head + end)
         if tail is None or around is None or self._list_field not in around:
-            return None
+            return
         signature = {name: around[name] for name in around if name == SIGNATURE_FIELD}
         if around != {**payload, self._list_field: [], **signature}:  # the list is not at the top
-            return None
+            return
         named = b'"%s":' % SIGNATURE_FIELD.encode()
         written = named + orjson.dumps(signature.get(SIGNATURE_FIELD, ""))
         head_pattern, end_pattern = (
             re.compile((re.escape(named) + _SIGNATURE).join(map(re.escape, part.split(written))))
             for part in (head, end)
         )
-        return _Layout(head_pattern, tail, end_pattern, overall)
+        self._layout = _Layout(head_pattern, tail, end_pattern, overall)
 
     def _tail(self, text: bytes) -> re.Pattern[bytes] | None:
         """Return the pattern of what a reply adds to an item; None unless it is plain texts."""
