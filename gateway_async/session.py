@@ -123,7 +123,7 @@ class Gate:
         self.deadline = deadline
         self.drain_seconds = drain_seconds
         self.paused_until: float = -math.inf
-        self.running: dict[asyncio.Task[Any] | None, Attempts[Any]] = {}
+        self.running: dict[asyncio.Task[Any], Attempts[Any]] = {}
         self._stopped_because: str | None = None
         self._stopped = asyncio.Event()
 
@@ -145,7 +145,7 @@ class Gate:
         self._stopped_because = self._stopped_because or reason
         self._stopped.set()
         for task, attempts in list(self.running.items()):
-            if task and task is not asyncio.current_task() and attempts.withdraw():
+            if task is not asyncio.current_task() and attempts.withdraw():
                 task.cancel()
 
     def pause(self, seconds: float) -> None:
@@ -228,7 +228,7 @@ class Session:
     recovery: "RecoveryPolicy"
     limiter: "AbstractAsyncContextManager[object] | None"
     instrumentation: "Instrumentation"
-    gateway: str = ""
+    gateway: str
     resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
     _glances: dict[str, Glance] = attrs.field(factory=dict, init=False)
 
@@ -401,7 +401,7 @@ class Attempts(Generic[T]):
 
     async def run(self, write: "Callable[[], Request[T]]") -> None:
         """Write the request, and send it, repeated where that is allowed."""
-        task = asyncio.current_task()
+        task: asyncio.Task[Any] = asyncio.current_task()  # type: ignore[assignment]  # never none: aiohttp, too, needs a task
         try:
             self._request = write()
             message = self._session.compose(self._request)
@@ -419,8 +419,7 @@ class Attempts(Generic[T]):
         finally:
             del self._gate.running[task]
             for _ in range(self._withdrawals):  # which end the attempts, and not their task
-                if task is not None:
-                    task.uncancel()
+                task.uncancel()
 
     def withdraw(self) -> bool:
         """Return whether sending could still be prevented; then the gate cancels its task."""

@@ -127,14 +127,15 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
     # As a coroutine
 
     async def _complete(self) -> BatchResult[O, R]:
-        with await self._open() as run:
-            return await run.complete()
+        self._run = await self._open_run()
+        with self._run:
+            return await self._run.complete()
 
     # As a stream
 
     async def __aenter__(self) -> Self:
         self._claim()
-        run = await self._open()
+        run = self._run = await self._open_run()
         with contextlib.ExitStack() as stack:
             stack.enter_context(run)
             await run.start(streamed=True)
@@ -182,22 +183,14 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
         if run is None:
             return
         with run:
-            if run.span is not None:
-                run.span.error = error
+            run.span.error = error
             if run.result is None:
-                interruption = await self._drain(run, "the batch was left early")
+                run.results.put_back(self._unyielded[::-1])
+                self._unyielded = []
+                interruption = await run.drain("the batch was left early")
                 if isinstance(error, asyncio.CancelledError):
                     interruption = None  # the first cancellation is already on its way
                 await run.finish(interruption, quiet=error is not None)
-
-    async def _drain(self, run: "BatchRunner", reason: str) -> asyncio.CancelledError | None:
-        run.results.put_back(self._unyielded[::-1])
-        self._unyielded = []
-        return await run.drain(reason)
-
-    async def _open(self) -> BatchRunner:
-        run = self._run = await self._open_run()
-        return run
 
 
 def check_batch(operation: "Operation", orders: object, policy: "BatchPolicy") -> None:
@@ -232,7 +225,9 @@ def plain_batch(
     check_batch(operation, orders, policy)
 
     async def open_run() -> "BatchRunner":
-        run = BatchRunner(session, operation, policy)
+        given = GivenOrders(orders)
+        span = session.instrumentation.batch(operation.name, orders, policy)
+        run = BatchRunner(session, operation, policy, span)
         recorder = Recorder(
             operation,
             session.recovery,
@@ -240,7 +235,7 @@ def plain_batch(
             marker_prefix=marker_prefix_of(uuid.uuid4().hex[:12]),
             began_at=time.time(),
         )
-        run.work = WorkerPool(run, GivenOrders(orders), policy, recorder, run.add)
-        return run.reported(session.instrumentation.batch(operation.name, orders, policy))
+        run.work = WorkerPool(run, given, policy, recorder, run.add)
+        return run
 
     return Batch(operation.name, open_run)

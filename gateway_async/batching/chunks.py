@@ -68,12 +68,12 @@ class Chunk:
             operation, self.orders, dialect, markers_of(marker_prefix, self.indices)
         )
 
-    def failed(self, error: GatewayError) -> "FailedChunk":
-        """Return one outcome for all orders of the chunk."""
-        return FailedChunk(indices=self.indices, orders=self.orders, error=error)
+    def failed(self, error: GatewayError, sending: Sending | None = None) -> "FailedChunk":
+        """Return one outcome for all orders of the chunk; `sending` where it may have been sent."""
+        return FailedChunk(self.indices, self.orders, error, sending)
 
 
-@attrs.frozen(kw_only=True, weakref_slot=False)
+@attrs.frozen(weakref_slot=False)
 class FailedChunk:
     """Orders that share one error: not sent, declined as a whole, or without a readable reply.
 

@@ -279,7 +279,6 @@ class OrderFeed:
         source: Where the orders come from.
         checker: Checks them.
         is_broken: Whether the input raised, so that no more is taken from it.
-        is_serial: Whether orders of equal identity are never in flight together.
         refused: Orders that may not be sent, each with its error.
     """
 
@@ -308,7 +307,7 @@ class OrderFeed:
         self._is_look_up = operation.is_look_up
         self._separator = dialect.selection_separator if operation.recovered_by else None
         is_payout = operation.is_keyed
-        self.is_serial: bool = policy.duplicates == "serialize" and not is_payout
+        self._is_serial: bool = policy.duplicates == "serialize" and not is_payout
         self._pulled = 0
         self.refused: list[FailedChunk] = []
         # Orders pulled together mostly leave together, in `_ready`. Else each waits until no order
@@ -379,7 +378,7 @@ class OrderFeed:
             chunk = _chunk_of([self._waiting[place] for place in places])
             rest = enumerate(self._waiting)
             self._waiting = [order for place, order in rest if place not in picked]
-        if self.is_serial and chunk is not None:
+        if self._is_serial and chunk is not None:
             self._in_flight.update(map(self._identity, chunk.orders))
         return chunk
 
@@ -390,6 +389,8 @@ class OrderFeed:
 
     def release(self, result: "ChunkResult") -> None:
         """With "serialize": note that the orders of a chunk are no longer in flight."""
+        if not self._is_serial:
+            return
         self._in_flight.difference_update(map(self._identity, result.orders))
         if count_status(result.statuses, OutcomeStatus.UNKNOWN):
             outcomes = result.outcomes()
@@ -398,7 +399,7 @@ class OrderFeed:
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
         """Refuse further orders of these identities, unless the policy allows duplicates."""
-        if self.is_serial and orders:
+        if self._is_serial and orders:
             self._unknown.update(map(self._identity, orders))
             waiting, self._waiting = self._waiting, []
             for index, order in waiting:
@@ -443,7 +444,7 @@ class OrderFeed:
         others = self._in_flight, self._unknown
         if (
             len(identities) < len(orders)
-            or (self.is_serial and not all(map(identities.isdisjoint, others)))
+            or (self._is_serial and not all(map(identities.isdisjoint, others)))
             # A request looks orders up by one of the two fields of `OrderRef`.
             or (self._is_look_up and len({order.kind for order in orders}) > 1)
             # Its outcome could not be looked up; `check` says so of the one that has it.

@@ -254,14 +254,17 @@ class Results:
         finished: The chunks that were not yet taken.
         requests: Requests of which something was sent.
         retries: Attempts beyond the first.
-        on_counts: Called with the counts of each new chunk, if set.
     """
 
-    def __init__(self, record_class: type[Any]) -> None:
+    def __init__(
+        self,
+        record_class: type[Any],
+        on_counts: "Callable[[Mapping[OutcomeStatus, int]], None] | None" = None,
+    ) -> None:
         self.finished: deque[ChunkResult] = deque()
         self.requests: int = 0
         self.retries: int = 0
-        self.on_counts: Callable[[Mapping[OutcomeStatus, int]], None] | None = None
+        self._on_counts = on_counts
         self._record_class = record_class
         self._counts = dict.fromkeys(OutcomeStatus, 0)
         self._unexpected: list[Any] = []
@@ -274,8 +277,8 @@ class Results:
         counts = present_statuses(chunk.statuses)
         for status, count in counts.items():
             self._counts[status] += count
-        if self.on_counts is not None and not known:
-            self.on_counts(counts)
+        if self._on_counts is not None and not known:
+            self._on_counts(counts)
 
     def add_unexpected(self, items: "Sequence[object]", size: int) -> None:
         """Add items of a reply that belong to no order.

@@ -105,6 +105,7 @@ class BatchRunner:
         session: The way to the gateway.
         operation: The operation.
         policy: Concurrency, chunk size, duplicates, time limits.
+        span: Reports it to the telemetry, until the `with` block around the runner is left.
 
     Attributes:
         work: What it does, to be set before it is started.
@@ -114,16 +115,18 @@ class BatchRunner:
         result: The outcome of every order, once it is over.
         streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
         is_leaving: Whether it takes no more orders, not even to call them `not_sent`.
-        span: The telemetry of the batch; None for the look-ups of a recovery.
         task: What does the work, once it is started.
         failed_in_a_row: How many requests had no readable reply since one had.
     """
 
-    def __init__(self, session: "Session", operation: "Operation", policy: "BatchPolicy") -> None:
+    def __init__(
+        self, session: "Session", operation: "Operation", policy: "BatchPolicy", span: "BatchSpan"
+    ) -> None:
         self.session = session
         self.operation = operation
         self.policy = policy
-        self.results: Results = Results(operation.record_class)
+        self.span = span
+        self.results: Results = Results(operation.record_class, span.settled)
         self.gate: Gate = Gate(
             deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
             drain_seconds=policy.drain_seconds,
@@ -132,7 +135,6 @@ class BatchRunner:
         self.result: BatchResult[Any, Any] | None = None
         self.streamed: bool = False
         self.is_leaving: bool = False
-        self.span: BatchSpan | None = None
         self.task: asyncio.Task[None]
         self.failed_in_a_row: int = 0
         self.work: Work
@@ -152,20 +154,12 @@ class BatchRunner:
             return None if self.is_leaving else RuntimeError(_CUT_SHORT)
         return task.exception()
 
-    def reported(self, span: "BatchSpan") -> Self:
-        """Report to a span until the `with` block around the runner is left."""
-        self.span = span
-        self.results.on_counts = span.settled
-        return self
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if self.span is not None:
-            raised = self.failure if error is None else error
-            made = self.progress
-            self.span.end(made.counts, made.requests, retries=made.retries, error=raised)
+        made, raised = self.progress, self.failure if error is None else error
+        self.span.end(made.counts, made.requests, retries=made.retries, error=raised)
 
     def add(self, chunk: "ChunkResult") -> None:
         """Add the outcomes of a chunk."""
@@ -209,9 +203,8 @@ class BatchRunner:
         except asyncio.CancelledError as cancelled:
             self.gate.stop(CALL_CANCELLED)
             await self.finish(cancelled)
-        create, work, name = asyncio.create_task, self.work.run(), f"{self.operation} batch"
-        span = self.span
-        self.task = create(work, name=name) if span is None else span.run(create, work, name=name)
+        name = f"{self.operation} batch"
+        self.task = self.span.run(asyncio.create_task, self.work.run(), name=name)
         self.task.add_done_callback(lambda _: self.changed.set())
 
     async def complete(self) -> "BatchResult[Any, Any]":
@@ -463,5 +456,4 @@ class WorkerPool:
         try:
             self._add(chunk)
         finally:
-            if self._feed.is_serial:
-                self._feed.release(chunk)
+            self._feed.release(chunk)

@@ -352,13 +352,8 @@ class Sender:
         error = attempts.error or ReplyUnreadableError("the reply could not be judged")
         if self.operation.is_keyed:
             explain(error, self.operation, chunk.orders[0], self.session.dialect)
-        return FailedChunk(
-            indices=chunk.indices,
-            orders=chunk.orders,
-            error=error,
-            # Without it, a journal calls them new.
-            sending=None if isinstance(error, NOTHING_SENT) else sending,
-        )
+        # Without a `sending`, a journal calls them new.
+        return chunk.failed(error, None if isinstance(error, NOTHING_SENT) else sending)
 
 
 async def look_up(

@@ -110,10 +110,11 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
     async def open_run() -> BatchRunner:
         known = operation or OPERATIONS[(await job.head()).operation]
         check_size(known, policy)
-        run = BatchRunner(session, known, policy)
         given = None if orders is None else JobInput(session, known, policy, job, orders)
+        span = session.instrumentation.batch(known.name, orders, policy, job=job.name)
+        run = BatchRunner(session, known, policy, span)
         run.work = JobWork(run, job, given, slice_number)
-        return run.reported(session.instrumentation.batch(known.name, orders, policy, job=job.name))
+        return run
 
     return Batch(name, open_run)
 

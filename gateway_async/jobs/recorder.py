@@ -228,12 +228,7 @@ class JournalIntent(ChunkIntent):
             outcome = result
             if recorded.exception() is not None and result.sending is not None:
                 # The next process that resumes the job will not know it.
-                outcome = FailedChunk(
-                    indices=result.indices,
-                    orders=result.orders,
-                    error=OutcomeUnknownError(_NOT_RECORDED),
-                    sending=result.sending,
-                )
+                outcome = self._chunk.failed(OutcomeUnknownError(_NOT_RECORDED), result.sending)
             add(outcome)
 
         recording = self._write_outcomes(result, judgement)

@@ -171,7 +171,7 @@ class PaymentOrders:
             found = _by_state(self.operation, lookup, dialect)
             evidence = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
         for each, found in evidence.items():
-            each.evidence = found if found.status is _DONE else None
+            each.evidence = found if found.status is _DONE or found.is_final else None
         return evidence
 
     def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Evidence]:

@@ -37,7 +37,6 @@ from gateway_async.recovery.evidence import (
     own_marker,
 )
 from gateway_async.session import Gate, steady_time
-from gateway_async.wire.decode import decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -140,9 +139,7 @@ class Recovery:
     async def _settle(self) -> None:
         """Look up at once; then, after the settle time, twice more at what is left."""
         started = steady_time()
-        for one, found in (await self._look()).items():
-            if found.is_final:
-                one.evidence = found
+        await self._look()
         left = [one.outcome for each in self._transactions for one in each.left]
         if not left:
             return
@@ -280,9 +277,8 @@ def _is_conclusive(result: "BatchResult[Any, Any]") -> bool:
     chunk = result.chunks[0] if len(result.chunks) == 1 else None
     if not isinstance(chunk, AnsweredChunk) or result.unexpected or result.unknown:
         return False
-    operation = chunk.operation
-    listed = decode_json(chunk.reply).get(operation.list_field) or ()
-    return chunk.is_accepted and len(listed) < (operation.limit or 0)
+    listed = sum(len(outcome.items) for outcome in result)  # each is about one: none is unexpected
+    return chunk.is_accepted and listed < (chunk.operation.limit or 0)
 
 
 def _shows(control: ControlRefund, result: "BatchResult[Any, Any]") -> tuple[bool, bool]:
