@@ -92,7 +92,7 @@ class _Queue:
         operation: The operation.
         size: Orders in one request at most.
         waiting: The orders that wait, by identity.
-        left: What names the orders of which a request is on its way.
+        on_their_way: What names the orders of which a request is on its way.
         is_full: Wakes the request that forms, once it is full; None where the next order begins
             another.
     """
@@ -100,7 +100,7 @@ class _Queue:
     operation: Operation
     size: int
     waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
-    left: "set[Identity]" = attrs.field(factory=set)
+    on_their_way: "set[Identity]" = attrs.field(factory=set)
     is_full: asyncio.Event | None = None
 
     def cut(self, is_full: asyncio.Event) -> list[_Pending]:
@@ -109,7 +109,7 @@ class _Queue:
             self.is_full = None
         first = [self.waiting.pop(identity) for identity in [*self.waiting][: self.size]]
         leaving = [pending for pending in first if pending.is_wanted]
-        self.left.update(pending.identity for pending in leaving)
+        self.on_their_way.update(pending.identity for pending in leaving)
         return leaving
 
 
@@ -235,7 +235,7 @@ class Coalescer:
         if pending is not None and not pending.is_wanted:
             del queue.waiting[identity]
             pending = None
-        if not operation.is_look_up and (pending is not None or identity in queue.left):
+        if not operation.is_look_up and (pending is not None or identity in queue.on_their_way):
             raise DuplicateOrderError(
                 f"{describe(order)}: a {operation} of {kind} {value!r} is under "
                 "way in this coalescer; await its outcome first"
@@ -306,7 +306,7 @@ class Coalescer:
             try:
                 outcomes = list(batch.result)
             finally:
-                queue.left.difference_update(pending.identity for pending in leaving)
+                queue.on_their_way.difference_update(pending.identity for pending in leaving)
                 each = zip(leaving, outcomes, strict=True)
                 unclaimed = [outcome for one, outcome in each if not one.deliver(outcome)]
                 self._note_unclaimed(queue, unclaimed)

@@ -167,7 +167,7 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
                 run.take()
             elif run.task.done():
                 if run.failure is None:
-                    run.work.add_left()
+                    run.work.add_remaining()
                 if not run.results.finished:
                     await run.finish()
             else:

@@ -133,7 +133,7 @@ def _judge_money(
     listed = listed_items(operation, payload) or []
     found, conflicts, unexpected = _match_by_identity(orders, listed)
     # Where the overall result says that nothing was done, an item of success contradicts it.
-    denial = payload if _find_denial(payload, dialect) else None
+    denying_reply = payload if _find_denial(payload, dialect) else None
     missing = None if all(found) else _judge_missing(payload, dialect)
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, found, strict=True)):
@@ -142,7 +142,7 @@ def _judge_money(
         elif not items and missing is not None:
             verdicts.append(missing)
         else:
-            verdict = _judge_items(operation, items, order, denial, dialect)
+            verdict = _judge_items(operation, items, order, denying_reply, dialect)
             before = references.get(order.transaction_id, ())
             if (
                 verdict is SUCCEEDED
@@ -250,10 +250,10 @@ def _judge_items(
     operation: "Operation",
     items: "tuple[Item, ...]",
     order: object,
-    denial: "Item | None",
+    denying_reply: "Item | None",
     dialect: "Dialect",
 ) -> "Verdict":
-    """Judge an order by its items; `denial` is a reply by which nothing was done, or None."""
+    """Judge an order by its items; `denying_reply` is one by which nothing was done, or None."""
     first = items[0]
     if any(item != first for item in items[1:]):
         return _unreadable("the reply lists this order several times, and differently")
@@ -261,7 +261,11 @@ def _judge_items(
     if contradiction is not None:
         return _unreadable(contradiction)
     verdict = _judge_status(operation, first, dialect)
-    return _denied(operation, first, denial) if denial and verdict is SUCCEEDED else verdict
+    return (
+        _denied(operation, first, denying_reply)
+        if denying_reply and verdict is SUCCEEDED
+        else verdict
+    )
 
 
 def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":
@@ -394,8 +398,8 @@ def _judge_result(
     if problem is not None:
         verdict: Verdict = OutcomeStatus.UNKNOWN, problem
     else:
-        denial = payload if _find_denial(payload, dialect) else None
-        verdict = _judge_items(operation, (payload,), order, denial, dialect)
+        denying_reply = payload if _find_denial(payload, dialect) else None
+        verdict = _judge_items(operation, (payload,), order, denying_reply, dialect)
     explain(verdict[1], operation, order, dialect)
     return Judgement([verdict], [() if problem is not None else (payload,)], [])
 

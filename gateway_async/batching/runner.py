@@ -51,8 +51,8 @@ class Work(Protocol):
     """What a batch does: a `WorkerPool` sends its orders; a job makes a pool for each round.
 
     A `BatchRunner` calls `begin`, and makes a task of `run`. To end early, it calls `end_unsent`,
-    and after the drain time `abandon`; once the task has ended, `add_left`, of which a second call
-    adds nothing; and last, `aclose`.
+    and after the drain time `abandon`; once the task has ended, `add_remaining`, of which a second
+    call adds nothing; and last, `aclose`.
 
     Attributes:
         total: How many orders there are; None where that is not known.
@@ -85,7 +85,7 @@ class Work(Protocol):
         """End the others, too: the drain time is over."""
         ...
 
-    def add_left(self) -> None:
+    def add_remaining(self) -> None:
         """Add, once `run` has ended, the orders that have no outcome yet."""
         ...
 
@@ -176,7 +176,7 @@ class BatchRunner:
         self.changed.clear()
         await self.changed.wait()
 
-    async def has_room(self) -> bool:
+    async def wait_for_room(self) -> bool:
         """Return whether the caller of a stream keeps up; if not, wait for a change first."""
         if not self.streamed:
             return True
@@ -253,7 +253,7 @@ class BatchRunner:
         Raises:
             BaseException: The interruption, or else the failure, once `result` is there.
         """
-        self.work.add_left()
+        self.work.add_remaining()
         self.result = self.results.result(exhausted=self.work.is_exhausted)
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
@@ -358,7 +358,7 @@ class WorkerPool:
         for worker in self._workers:
             worker.cancel()
 
-    def add_left(self) -> None:
+    def add_remaining(self) -> None:
         """Add, once the workers have ended, what was never sent."""
         reason = self._run.gate.stop_reason or "the batch ended before"
         for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
@@ -403,7 +403,7 @@ class WorkerPool:
             await self._turns.acquire()
             asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         while self._may_take:
-            if not await run.has_room():
+            if not await run.wait_for_room():
                 continue
             try:
                 await feed.fill()

@@ -283,7 +283,7 @@ class JobWork:
         if self._input is not None:
             await self._input.check()
 
-    def add_left(self) -> None:
+    def add_remaining(self) -> None:
         """Add what is left of a collection as unknown: an earlier process may have sent it.
 
         That is all of it where the call was left before the job was taken. An error before that is
@@ -403,7 +403,7 @@ class JobWork:
         try:
             await pool.run()
         finally:  # what is yielded must stay true
-            pool.add_left()
+            pool.add_remaining()
             await recorder.recorded()
         if self._lease.failure is not None:
             raise self._lease.failure
@@ -506,7 +506,7 @@ class JobWork:
 
     async def _yield(self, chunk: "ChunkResult", *, known: bool = False) -> None:
         self._add_final(chunk, known=known)
-        while not (self._run.is_leaving or await self._run.has_room()):
+        while not (self._run.is_leaving or await self._run.wait_for_room()):
             pass
 
     async def _yield_left(self) -> None:

@@ -154,7 +154,7 @@ class PaymentOrders:
         return self.all_known or (sending is not None and sending.alone)
 
     @property
-    def left(self) -> list[Unsettled]:
+    def undecided(self) -> list[Unsettled]:
         """Those of which nothing final was found yet."""
         return [each for each in self.unknown if each.evidence is None]
 
@@ -169,7 +169,7 @@ class PaymentOrders:
             is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
             is_alone = self.knows_others_of(self.unknown[0])
             found = _by_state(self.operation, lookup, dialect)
-            evidence = dict.fromkeys(self.left, found if is_its_own and is_alone else _SHARED)
+            evidence = dict.fromkeys(self.undecided, found if is_its_own and is_alone else _SHARED)
         for each, found in evidence.items():
             each.evidence = found if found.status is _DONE or found.is_final else None
         return evidence
@@ -186,7 +186,7 @@ class PaymentOrders:
             return own_marker(outcome) is None, -len(before), outcome.index
 
         evidence = {}
-        for each in sorted(self.left, key=precedence):
+        for each in sorted(self.undecided, key=precedence):
             if own_marker(each.outcome) is None:
                 found = _by_reference(each, self, lookup, dialect)
             else:

@@ -70,12 +70,12 @@ class Recovery:
 
     Attributes:
         session: The way to the gateway.
-        batch: How it is reported, and how what is absent is sent again.
+        policy: How it is reported, and how what is absent is sent again.
         rivals: Refunds that others may have made meanwhile: what is listed may be theirs.
     """
 
     _session: "Session"
-    _batch: "BatchPolicy"
+    _policy: "BatchPolicy"
     _rivals: "Sequence[RefundOrder]" = ()
     _transactions: "list[PaymentOrders]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
@@ -86,7 +86,7 @@ class Recovery:
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
     ) -> BatchResult[Any, Any]:
         """Settle what can be settled; see `GatewayClient.recover`."""
-        span = self._session.instrumentation.batch("recover", given, self._batch, in_copy=False)
+        span = self._session.instrumentation.batch("recover", given, self._policy, in_copy=False)
         try:
             result = given if isinstance(given, BatchResult) else as_result(given)
             all_known = is_whole_batch(result)  # outcomes that were put together are none
@@ -140,7 +140,7 @@ class Recovery:
         """Look up at once; then, after the settle time, twice more at what is left."""
         started = steady_time()
         await self._look()
-        left = [one.outcome for each in self._transactions for one in each.left]
+        left = [one.outcome for each in self._transactions for one in each.undecided]
         if not left:
             return
         # Where absences are resent, an earlier recovery may have: its request ended by now, too.
@@ -171,7 +171,7 @@ class Recovery:
         """Look up what is left, and settle what is shown to be done."""
         evidence: dict[Unsettled, Evidence] = {}
         for operation in RECOVERABLE:
-            asked = [t for t in self._transactions if t.operation is operation and t.left]
+            asked = [t for t in self._transactions if t.operation is operation and t.undecided]
             names = [each.name for each in asked]
             lookups: dict[str, LookupResult] = {}
             for start in range(0, len(names), _REQUESTED_AT_ONCE):
@@ -239,7 +239,7 @@ class Recovery:
             attrs.evolve(self._session, recovery=recovery),
             operation,
             [_as_sent(one.outcome) for one in absent],
-            attrs.evolve(self._batch, duplicates="serialize", chunk_size=None),
+            attrs.evolve(self._policy, duplicates="serialize", chunk_size=None),
         )
         self._count(result)
         return {
