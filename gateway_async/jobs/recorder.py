@@ -106,7 +106,7 @@ class JournalRecorder(Recorder):
         self, lease: "Lease", operation: "Operation", recovery: "RecoveryPolicy", duplicates: str
     ) -> None:
         job = lease.job
-        prefix, began_at = job.marker_prefix, job.created_at
+        prefix, began_at = job.marker_prefix, job.created_at.timestamp()
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
         self.lease = lease
         self.operation = operation

@@ -17,6 +17,7 @@ from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
 from gateway_async.journal.rows import (
     CHUNK_COLUMNS,
     DONE,
+    JOB_COLUMNS,
     ChunkState,
     JobOrder,
     JobRow,
@@ -78,7 +79,7 @@ SELECT bodies FROM gateway_orders
 WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
 _KEYS = "SELECT first, lookup_keys FROM gateway_orders WHERE job_id = :job ORDER BY first"
 # Earlier versions left jobs that they had not imported to the end: these are none.
-_JOB = f"SELECT {', '.join(JobRow._fields)} FROM gateway_jobs WHERE name = :name AND imported"
+_JOB = f"SELECT {', '.join(JOB_COLUMNS)} FROM gateway_jobs WHERE name = :name AND imported"
 # As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
 OF_MERCHANT = """
 j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')"""
@@ -86,7 +87,7 @@ j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:g
 # The other jobs that may have sent something since: a chunk whose orders differ keeps their times
 # in its exceptions.
 _JOBS_SINCE = f"""
-SELECT {", ".join(f"j.{name}" for name in JobRow._fields)} FROM gateway_jobs j
+SELECT {", ".join(f"j.{name}" for name in JOB_COLUMNS)} FROM gateway_jobs j
 WHERE j.id <> :id AND j.operation = :operation AND {OF_MERCHANT} AND EXISTS (
     SELECT 1 FROM gateway_chunks c WHERE c.job_id = j.id AND (
         c.ended_at >= :since OR c.exceptions <> '' OR c.state IN ('intent', 'unknown', 'held')
@@ -184,7 +185,8 @@ class ChunkStore:
             keys = struct.unpack(f"<{len(packed) // 4}I", packed)
             if not wanted.isdisjoint(keys):
                 positions += (at for at, key in enumerate(keys, first) if key in wanted)
-        made = self._with_orders(list(pick_known(self._chunks_at(positions), positions).items()))
+        known = _known_of(self._chunks_at(positions))
+        made = self._with_orders([(at, known[at]) for at in positions])
         return [each for each in made if identity(each.order) in asked]
 
     def made_by_others(self, identities: "Collection[str]") -> list[JobOrder]:
@@ -195,8 +197,8 @@ class ChunkStore:
         """
         if not self.codec.operation.allows_several:
             return []
-        since = self.job.created_at - _CLOCKS_DIFFER_SECONDS
-        rows = self.transaction.run(_JOBS_SINCE, **self.job._asdict(), since=since).fetchall()
+        since = self.job.created_at.timestamp() - _CLOCKS_DIFFER_SECONDS
+        rows = self.transaction.run(_JOBS_SINCE, **attrs.asdict(self.job), since=since).fetchall()
         others = [ChunkStore(self.transaction, JobRow(*row)) for row in rows]
         made = (OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN)
         return [
@@ -322,8 +324,8 @@ class ChunkStore:
         """
         renewed = 0
         for found, seen in findings:
-            chunks = self._chunks_at(sorted(seen), lock=True)
-            if {at: known.state for at, known in pick_known(chunks, seen).items()} == {**seen}:
+            known = _known_of(self._chunks_at(sorted(seen), lock=True))
+            if all(known[at].state == state for at, state in seen.items()):
                 self._put(Transition.RECOVER, found)
                 renewed += sum(known.state == OrderState.NEW for known in found.values())
         return renewed
@@ -360,8 +362,8 @@ class ChunkStore:
         given = {"slice": self.slice_number, "states": listed, "last": span.stop - 1}
         while rows := self._run(_IN_STATES, **given, start=start).fetchall():
             for chunk in map(ChunkState.read, rows):
-                known_at = zip(chunk.span, chunk.known, strict=True)
-                found = [(at, one) for at, one in known_at if one.state in states and at in span]
+                known = chunk.known.items()
+                found = [(at, one) for at, one in known if one.state in states and at in span]
                 if found:
                     yield chunk, found
             if len(rows) < _CHUNKS_AT_ONCE:
@@ -372,7 +374,7 @@ class ChunkStore:
         """Return the chunks that hold these orders; locked, no other transaction changes them."""
         chunks: list[ChunkState] = []
         for at in positions:
-            if not chunks or at not in chunks[-1].span:
+            if not chunks or at not in chunks[-1].known:
                 row = self._run(_LOCKED_CHUNK if lock else _CHUNK, at=at).fetchone()
                 chunks.append(ChunkState.read(row))
         return chunks
@@ -423,7 +425,7 @@ class ChunkStore:
         """
         chunks = self._chunks_at(positions, lock=True)
         own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
-        known, new = pick_known(own, positions), dict[int, Known]()
+        known, new = _known_of(own), dict[int, Known]()
         for at in positions:
             found = known.get(at, Known("not there"))
             new[at] = change(found, at)
@@ -446,7 +448,7 @@ class ChunkStore:
 
     def _write(self, chunks: "Iterable[ChunkState]", new: "Mapping[int, Known]") -> None:
         for chunk in chunks:
-            known = [new.get(at, each) for at, each in zip(chunk.span, chunk.known, strict=True)]
+            known = {at: new.get(at, each) for at, each in chunk.known.items()}
             if known != chunk.known:
                 self.transaction.run(_WRITE, **attrs.evolve(chunk, known=known).row())
 
@@ -454,15 +456,9 @@ class ChunkStore:
         return self.transaction.run(statement, job=self.job.id, **parameters)
 
 
-def pick_known(chunks: "Iterable[ChunkState]", positions: "Iterable[int]") -> dict[int, Known]:
-    """Return what is known of the orders at some positions."""
-    wanted = frozenset(positions)
-    return {
-        at: known
-        for chunk in chunks
-        for at, known in zip(chunk.span, chunk.known, strict=True)
-        if at in wanted
-    }
+def _known_of(chunks: "Iterable[ChunkState]") -> dict[int, Known]:
+    """Return what is known of the orders of some chunks, by position."""
+    return {at: known for chunk in chunks for at, known in chunk.known.items()}
 
 
 def _reopened(known: Known) -> Known:

@@ -68,7 +68,6 @@ class Sqlite:
     def __init__(self, url: str, path: str) -> None:
         self.shown: str = url
         self.path: Path = Path(path)
-        self._module: Any = None
         self._log = Path(f"{self.path.resolve()}-wal")  # SQLite has it beside what a link leads to
         self._file_number: tuple[int, int] | None = None
         self._log_number: tuple[int, int] | None = None
@@ -103,19 +102,19 @@ class Sqlite:
         """Connect; what is committed is on the disk.
 
         Raises:
-            OperationalError: If the file was deleted, moved or replaced since it was opened, or has
+            sqlite3.Error: If the file was deleted, moved or replaced since it was opened, or has
                 a second name.
         """
         import sqlite3  # noqa: PLC0415  # Python may be built without it
 
-        self._module, self.error = sqlite3, sqlite3.Error
+        self.error = sqlite3.Error
         self._log_number = None
         self._check()
         self._check_names()
         if not self.path.exists():  # made for this user alone
             with contextlib.suppress(OSError):  # the database then says what is wrong
                 self.path.touch(mode=0o600)
-        driver = self._module.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+        driver = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             # The second: on macOS, a plain fsync leaves what was written in the drive's cache.
             driver.execute("PRAGMA synchronous = FULL")
@@ -132,7 +131,7 @@ class Sqlite:
         while driver.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             try:
                 driver.execute("PRAGMA journal_mode = WAL")
-            except self._module.OperationalError as error:
+            except self.error as error:
                 if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() >= until:
                     raise
                 time.sleep(random.uniform(0, _MOST_SECONDS_BETWEEN))  # noqa: S311  # jitter
@@ -141,7 +140,7 @@ class Sqlite:
         """Begin a transaction, and look whether what it writes will be found again.
 
         Raises:
-            OperationalError: If the file or its write-ahead log is not the one that was opened.
+            sqlite3.Error: If the file or its write-ahead log is not the one that was opened.
         """
         driver.execute("BEGIN IMMEDIATE")
         self._file_number = self._file_number or _number_of(self.path)
@@ -153,7 +152,7 @@ class Sqlite:
         # For good: a log that is put back would undo what a new one has.
         self._is_lost |= any(number not in {None, _number_of(path)} for path, number in known)
         if self._is_lost:
-            raise self._module.OperationalError(_LOST)
+            raise self.error(_LOST)
 
     def _check_names(self) -> None:
         file = self.path.resolve()
@@ -161,7 +160,7 @@ class Sqlite:
             has_link = file.is_file() and file.stat().st_nlink > 1
             listed = re.sub(rb"[\s\\]", lambda found: b"\\%03o" % ord(found[0]), os.fsencode(file))
             if has_link or b" %b " % listed in _MOUNTS.read_bytes():
-                raise self._module.OperationalError(_TWO_NAMES)
+                raise self.error(_TWO_NAMES)
 
 
 def _number_of(path: Path) -> tuple[int, int] | None:

@@ -21,7 +21,7 @@ from gateway_async.journal.chunk_store import (
 from gateway_async.journal.database import Database
 from gateway_async.journal.engines import locate
 from gateway_async.journal.leases import Lease
-from gateway_async.journal.rows import JobRow, JobStatus, Merchant, SliceStatus
+from gateway_async.journal.rows import JOB_COLUMNS, JobRow, JobStatus, SliceStatus
 from gateway_async.journal.states import DECISIONS, OrderState
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import DEFAULT_LEASE_SECONDS, LEASE, choose, expect, is_count
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.engines import Engine
-    from gateway_async.journal.rows import JobOrder
+    from gateway_async.journal.rows import JobOrder, Merchant
     from gateway_async.outcomes import Outcome
     from gateway_async.settings import Kind
 
@@ -285,7 +285,7 @@ class Job:
 # In a transaction
 
 _JOBS = f"""
-SELECT {", ".join(JobRow._fields)}, EXISTS (
+SELECT {", ".join(JOB_COLUMNS)}, EXISTS (
     SELECT 1 FROM gateway_slices WHERE job_id = gateway_jobs.id AND expires_at > NOW_SECONDS
 ) FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest AND imported ORDER BY id"""
 # Orders that are alike and those that differ in one look: one of them may change meanwhile.
@@ -312,27 +312,17 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
     """Return how far a job has come, or every job, the oldest first."""
     lowest, highest = (0, 2**62) if job is None else (job.id, job.id)
     edges = {"lowest": lowest, "highest": highest}
-    jobs = [(JobRow(*row), flag) for *row, flag in transaction.run(_JOBS, **edges).fetchall()]
-    counts = {found.id: dict.fromkeys(OrderState, 0) for found, _ in jobs}
+    jobs = {row[0]: JobStatus(*row) for row in transaction.run(_JOBS, **edges).fetchall()}
     for job_id, state, exceptions, count, chunks in transaction.run(_COUNTS, **edges).fetchall():
-        if (of_job := counts.get(job_id)) is None:
+        if job_id not in jobs:
             continue  # it was made in between
+        counts = jobs[job_id].counts
         for group in orjson.loads(exceptions) if exceptions else ():
             differing = len(group["at"]) * chunks
-            of_job[OrderState(group["known"]["state"])] += differing
+            counts[OrderState(group["known"]["state"])] += differing
             count -= differing  # noqa: PLW2901  # what is left
-        of_job[OrderState(state)] += int(count)  # PostgreSQL adds decimals up
-    return [
-        JobStatus(
-            **{name: getattr(found, name) for name in ("name", "operation", *Merchant._fields)},
-            created_at=found.created,
-            is_sliced=bool(found.slice_size),
-            total=sum(counts[found.id].values()),
-            counts=counts[found.id],
-            is_running=bool(is_running),
-        )
-        for found, is_running in jobs
-    ]
+        counts[OrderState(state)] += int(count)  # PostgreSQL adds decimals up
+    return list(jobs.values())
 
 
 def _slices(of: ChunkStore) -> list[SliceStatus]:

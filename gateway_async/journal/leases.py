@@ -24,7 +24,6 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore, find_job, read_pages
-from gateway_async.journal.rows import JobRow
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
@@ -32,13 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
 
     from gateway_async.journal.database import Database, Transaction
-    from gateway_async.journal.rows import JobOrder, Merchant
+    from gateway_async.journal.rows import JobOrder, JobRow, Merchant
     from gateway_async.journal.states import OrderState
 
 T = TypeVar("T")
 
 _RENEWALS_A_LEASE = 3
-_TAKEN = "another process took it"
 
 OF_SLICE = "WHERE job_id = :job AND slice = :slice"
 _OURS = f"{OF_SLICE} AND epoch = :epoch"
@@ -60,7 +58,7 @@ due_at = NOW_SECONDS + :seconds, finished = FALSE {OF_SLICE} AND expires_at <= N
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {OF_SLICE}"""
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
-_FINISH = f"UPDATE gateway_slices SET finished = TRUE {OF_SLICE}"
+_FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OURS}"
 
 
 def read_clocks() -> tuple[float, float]:
@@ -101,7 +99,7 @@ class Lease:
         self._slice_number = slice_number
         # Of this process, and of no other time that it takes it.
         self._owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
-        self._epoch = 0
+        self._key: dict[str, Any] = {}  # the slice and the epoch, as parameters of a statement
         self._runs_from = read_clocks()
         self.taken_at: float = 0.0
         self.job: JobRow
@@ -113,18 +111,8 @@ class Lease:
 
     async def take(self, merchant: "Merchant | None") -> None:
         """Take it, on a job whose orders are all there; see `Job.take`."""
-
-        def take(transaction: "Transaction") -> None:
-            self._acquire(transaction, self._find(transaction, merchant))
-            job = self.job
-            if merchant and not job.gateway:  # a job of an earlier version
-                self.job = job._replace(gateway=merchant.gateway)
-                transaction.run(_ADOPT, job=job.id, gateway=merchant.gateway)
-            can_look_up = bool(OPERATIONS[job.operation].recovered_by)
-            self._orders(transaction).reopen(look_up=can_look_up)
-
         try:
-            await self.run("take it", take)
+            await self.run("take it", lambda transaction: self._take(transaction, merchant))
             self.taken_at = time.time()
         except (asyncio.CancelledError, JournalError):  # it is not known whether it was taken
             self._database.post("release it", self._end)
@@ -170,7 +158,7 @@ class Lease:
             self.check()
         asked_at = read_clocks()
         try:
-            await self.run("keep the lease", self._extend)
+            await self.run("keep the lease", self._renew)
         except LeaseLostError:
             raise
         except JournalError as error:  # the next renewal may be in time
@@ -250,23 +238,20 @@ class Lease:
 
     # In a transaction
 
-    @property
-    def _key(self) -> dict[str, Any]:
-        """The slice, as parameters of a statement."""
-        return {"job": self.job.id, "slice": self._slice_number}
-
     def _orders(self, transaction: "Transaction") -> ChunkStore:
         return ChunkStore(transaction, self.job, self._slice_number)
 
-    def _find(self, transaction: "Transaction", merchant: "Merchant | None") -> JobRow:
-        """Return the job, if a client may run it.
+    def _take(self, transaction: "Transaction", merchant: "Merchant | None") -> None:
+        """Take it, whatever its epoch was, if this client may run the job.
 
         Raises:
+            JobNotFoundError: If there is no such job or slice.
             JobConflictError: If it is another client's, or was cut into slices, and none is named.
+            JobBusyError: If another process has it.
         """
-        name = self._name
+        name, number = self._name, self._slice_number
         job = find_job(transaction, name)
-        if job.slice_size and not self._slice_number:
+        if job.is_sliced and not number:
             raise JobConflictError(
                 f"job {name!r} was cut into slices: name one, or let workers run them", job=name
             )
@@ -274,23 +259,13 @@ class Lease:
             raise JobConflictError(
                 f"job {name!r} is not this client's: {difference}; resume it with its own", job=name
             )
-        return job
-
-    def _acquire(self, transaction: "Transaction", job: JobRow) -> None:
-        """Take it, whatever its epoch was.
-
-        Raises:
-            JobNotFoundError: If there is no such slice.
-            JobBusyError: If another process has it.
-        """
-        self.job, self._epoch, name = job, 0, self._name
-        taking = {**self._key, "owner": self._owner, "seconds": self._seconds}
-        is_taken = transaction.run(_TAKE, **taking).rowcount == 1
-        row = transaction.run(_LOOK, **self._key).fetchone()
+        key = {"job": job.id, "slice": number}
+        taken = transaction.run(_TAKE, **key, owner=self._owner, seconds=self._seconds)
+        row = transaction.run(_LOOK, **key).fetchone()
         if row is None:
-            raise JobNotFoundError(f"job {name!r} has no slice {self._slice_number}", job=name)
+            raise JobNotFoundError(f"job {name!r} has no slice {number}", job=name)
         first, last, total, epoch, holder, seconds_left = row
-        if not is_taken:
+        if taken.rowcount != 1:
             raise JobBusyError(
                 f"job {name!r} is with {holder!r}, whose lease runs for another "
                 f"{seconds_left:.1f} s unless it is renewed; wait until that process has ended, or "
@@ -298,7 +273,13 @@ class Lease:
                 job=name,
                 seconds_left=seconds_left,
             )
-        self._epoch, self.span, self.total = epoch, range(first, last + 1), total
+        if merchant and not job.gateway:  # a job of an earlier version
+            transaction.run(_ADOPT, job=job.id, gateway=merchant.gateway)
+            job = find_job(transaction, name)
+        self.job, self.span, self.total = job, range(first, last + 1), total
+        self._key = {**key, "epoch": epoch}
+        can_look_up = bool(OPERATIONS[job.operation].recovered_by)
+        self._orders(transaction).reopen(look_up=can_look_up)
 
     def _verify(self, transaction: "Transaction", *, alive: bool = False) -> None:
         """Make sure that it is still ours, until the transaction ends.
@@ -310,29 +291,19 @@ class Lease:
         Raises:
             LeaseLostError: If it is not.
         """
-        row = transaction.run(_VERIFY, **self._key, epoch=self._epoch).fetchone()
-        if row is None:
-            raise self._lost_because(_TAKEN)
-        if alive and not row[0]:
-            raise self._lost_because("it ran out")
+        row = transaction.run(_VERIFY, **self._key).fetchone()
+        if row is None or (alive and not row[0]):
+            reason = "another process took it" if row is None else "it ran out"
+            raise LeaseLostError(
+                f"the lease on job {self._name!r} is lost: {reason}; nothing was changed",
+                job=self._name,
+            )
 
-    def _extend(self, transaction: "Transaction") -> None:
-        """Let it run for its whole time from now.
-
-        Raises:
-            LeaseLostError: If it is no longer ours.
-        """
-        named = {**self._key, "epoch": self._epoch, "seconds": self._seconds}
-        if transaction.run(_RENEW, **named).rowcount != 1:
-            raise self._lost_because(_TAKEN)
+    def _renew(self, transaction: "Transaction") -> None:
+        self._verify(transaction)
+        transaction.run(_RENEW, **self._key, seconds=self._seconds)
 
     def _end(self, transaction: "Transaction") -> None:
         """End it, if it is its owner's still."""
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)
-
-    def _lost_because(self, reason: str) -> LeaseLostError:
-        return LeaseLostError(
-            f"the lease on job {self._name!r} is lost: {reason}; nothing was changed",
-            job=self._name,
-        )

@@ -116,15 +116,13 @@ class ChunkState:
 
     Attributes:
         job_id: The job's number in the database.
-        first: The position of the first order.
         slice: Which slice of the job the orders belong to.
-        known: What is known of each order.
+        known: What is known of each order, by its position.
     """
 
     job_id: int
-    first: int
     slice: int
-    known: Sequence[Known]
+    known: Mapping[int, Known]
 
     @classmethod
     def read(cls, row: Sequence[Any]) -> "ChunkState":
@@ -143,12 +141,12 @@ class ChunkState:
         for group in groups:  # in earlier journals, each group has its own references
             for at, reference in zip(group["at"], group.get("references", ()), strict=False):
                 known[at] = known[at]._replace(reference=reference)
-        return cls(job_id, first, slice_number, known)
+        return cls(job_id, slice_number, dict(enumerate(known, first)))
 
     def row(self) -> dict[str, object]:
         """Write it as a row: what most of its orders have in common, and the exceptions."""
         groups: dict[Known, list[int]] = defaultdict(list)
-        for at, known in enumerate(self.known):
+        for at, known in enumerate(self.known.values()):
             groups[known._replace(reference="")].append(at)
         most = max(groups, key=lambda known: len(groups[known]))
         alike = Known(str(most.state), ended_at=most.ended_at, sent=most.sent)
@@ -157,18 +155,13 @@ class ChunkState:
         for known, positions in groups.items():
             said = {name: storable(one) for name, one in known._asdict().items() if one}
             exceptions.append({"at": positions, "known": said})
-        references = [storable(known.reference) for known in self.known]
+        references = [storable(known.reference) for known in self.known.values()]
         values = (
-            *(self.job_id, self.first, self.span[-1], self.slice),
+            *(self.job_id, min(self.known), max(self.known), self.slice),
             *(alike.state, alike.ended_at, alike.sent),
             *(written(references), written(exceptions)),
         )
         return dict(zip(CHUNK_COLUMNS, values, strict=True))
-
-    @property
-    def span(self) -> range:
-        """The positions of its orders."""
-        return range(self.first, self.first + len(self.known))
 
 
 def written(found: Collection[object]) -> str:
@@ -309,8 +302,26 @@ class Merchant(NamedTuple):
         return cls(credentials.merchant_id, credentials.account_id, gateway)
 
 
-class JobRow(NamedTuple):
-    """A row of `gateway_jobs`."""
+def _in_utc(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@attrs.frozen
+class JobRow:
+    """What a job is: a row of `gateway_jobs`.
+
+    Attributes:
+        id: Its number in the database.
+        name: Its name.
+        operation: The name of its operation.
+        merchant_id: The merchant that it was submitted for.
+        account_id: The account that it was submitted for.
+        gateway: The gateway it was submitted for: its base URL, normalised; empty in a job of an
+            earlier version that was not resumed since.
+        created_at: When it was first submitted, in UTC.
+        slice_size: How many orders a slice has; 0 where the job is in one piece.
+        total: How many orders it has.
+    """
 
     id: int
     name: str
@@ -318,19 +329,19 @@ class JobRow(NamedTuple):
     merchant_id: str
     account_id: str
     gateway: str
-    created_at: float
+    created_at: datetime = attrs.field(converter=_in_utc)
     slice_size: int
     total: int
 
     @property
-    def created(self) -> datetime:
-        """When it was first submitted, in UTC."""
-        return datetime.fromtimestamp(self.created_at, UTC)
+    def is_sliced(self) -> bool:
+        """Whether it was cut into slices."""
+        return self.slice_size > 0
 
     @property
     def marker_prefix(self) -> str:
         """What its refunds' markers begin with: the same in every process that runs it."""
-        named = f"{self.name} {self.created.isoformat()}"
+        named = f"{self.name} {self.created_at.isoformat()}"
         return marker_prefix_of(hashlib.sha256(named.encode()).hexdigest()[:12])
 
     def difference(self, subject: Mapping[str, str]) -> str:
@@ -344,34 +355,20 @@ class JobRow(NamedTuple):
         return ""
 
 
-@attrs.frozen(kw_only=True)
-class JobStatus:
+JOB_COLUMNS = tuple(attrs.fields_dict(JobRow))
+
+
+@attrs.frozen
+class JobStatus(JobRow):
     """How far a job has come.
 
     Attributes:
-        name: Its name.
-        operation: The name of its operation.
-        merchant_id: The merchant that it was submitted for.
-        account_id: The account that it was submitted for.
-        gateway: The gateway it was submitted for: its base URL, normalised; empty in a job of an
-            earlier version that was not resumed since.
-        created_at: When it was first submitted, in UTC.
-        is_sliced: Whether it was cut into slices.
-        total: How many orders the journal has of it.
-        counts: How many of them are in each state.
         is_running: Whether a process has it.
+        counts: How many of its orders are in each state.
     """
 
-    name: str
-    operation: str
-    merchant_id: str
-    account_id: str
-    gateway: str
-    created_at: datetime
-    is_sliced: bool
-    total: int
-    counts: Mapping[OrderState, int]
-    is_running: bool
+    is_running: bool = attrs.field(converter=bool)
+    counts: dict[OrderState, int] = attrs.field(factory=lambda: dict.fromkeys(OrderState, 0))
 
     @property
     def settled(self) -> int:

@@ -201,8 +201,8 @@ class Submission:
         Most blocks are the same text; the others may be written otherwise by another release.
         """
         job, codec = stored.job, stored.codec
-        if bool(job.slice_size) != bool(self.slice_size):
-            kind = "was cut into slices" if job.slice_size else "is in one piece"
+        if job.is_sliced != bool(self.slice_size):
+            kind = "was cut into slices" if job.is_sliced else "is in one piece"
             raise self._conflict(f"it {kind}, and is run as such only")
         for start in range(0, min(job.total, total), _COMPARED_AT_ONCE):
             kept = stored.blocks(start, start + _COMPARED_AT_ONCE - 1)

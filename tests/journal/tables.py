@@ -6,6 +6,7 @@ from contextlib import closing
 from itertools import pairwise
 from typing import Any
 
+import attrs
 import psycopg
 import pytest
 
@@ -60,12 +61,13 @@ class Tables:
         rows = self.run(f"SELECT {columns} FROM gateway_chunks ORDER BY job_id, first")  # noqa: S608  # ours
         found = [ChunkState.read(row) for row in rows]
         for one, two in pairwise(found):
-            assert two.first == (one.span.stop if one.job_id == two.job_id else 0)
+            follows = max(one.known) + 1 if one.job_id == two.job_id else 0
+            assert min(two.known) == follows
         return found
 
     def known(self) -> list[Known]:
         """Return what is known of each order, by job and position."""
-        return [known for chunk in self.chunks() for known in chunk.known]
+        return [known for chunk in self.chunks() for known in chunk.known.values()]
 
     def states(self) -> list[str]:
         """Return the state of each order, by position."""
@@ -75,13 +77,13 @@ class Tables:
         """Change what is known of orders of any job: of those at these positions, or all."""
         updates = []
         for chunk in self.chunks():
-            known = [
-                each._replace(**changes) if not positions or at in positions else each
-                for at, each in zip(chunk.span, chunk.known, strict=True)
-            ]
-            row = ChunkState(chunk.job_id, chunk.first, chunk.slice, known).row()
+            known = {
+                at: each._replace(**changes) if not positions or at in positions else each
+                for at, each in chunk.known.items()
+            }
+            row = attrs.evolve(chunk, known=known).row()
             values = ", ".join(f"{name} = {_literal(value)}" for name, value in row.items())
-            place = f"job_id = {chunk.job_id} AND first = {chunk.first}"
+            place = f"job_id = {chunk.job_id} AND first = {min(known)}"
             updates.append(f"UPDATE gateway_chunks SET {values} WHERE {place}")  # noqa: S608  # ours
         self._run(updates)
 

@@ -337,7 +337,7 @@ def test_what_another_release_noted_of_orders_that_differ_is_read() -> None:
     )
     row = (1, 0, 2, 1, "succeeded", 1.0, "", '["first","",""]', exceptions)
     chunk = ChunkState.read(row)
-    assert [(one.state, one.reference, one.text) for one in chunk.known] == [
+    assert [(one.state, one.reference, one.text) for one in chunk.known.values()] == [
         ("succeeded", "first", ""),
         ("succeeded", "found", ""),
         ("new", "", "late"),

@@ -30,7 +30,7 @@ async def test_a_transaction_is_in_one_slice(journal: Journal, tables: Tables, s
     most = max(Counter(order.transaction_id for order in orders).values())
     of_slice: dict[int, list[int]] = defaultdict(list)
     for chunk in tables.chunks():
-        of_slice[chunk.slice] += chunk.span
+        of_slice[chunk.slice] += chunk.known
     names_of = [{orders[at].transaction_id for at in found} for found in of_slice.values()]
     assert sum(map(len, names_of)) == len(set.union(*names_of))
     for each in await journal.slices("job"):

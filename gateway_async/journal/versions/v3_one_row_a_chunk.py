@@ -90,10 +90,10 @@ def _convert_chunks(connection: sa.Connection, job_id: int, limit: int) -> None:
     for row in connection.execute(sa.text(_EARLIER_CHUNKS), {"job": job_id}).all():
         listed = json.loads(row.reference) if row.reference else repeat("")
         known = (
-            differing.get(at) or known_of(row, reference)
+            (at, differing.get(at) or known_of(row, reference))
             for at, reference in zip(range(row.first, row.last + 1), listed, strict=False)
         )
-        for first in range(row.first, row.last + 1, limit):
-            made = ChunkState(job_id, first, row.slice, list(islice(known, limit))).row()
-            columns = ", ".join(f":{name}" for name in made)
-            connection.execute(sa.text(f"INSERT INTO gateway_chunks VALUES ({columns})"), made)
+        while made := dict(islice(known, limit)):
+            chunk = ChunkState(job_id, row.slice, made).row()
+            columns = ", ".join(f":{name}" for name in chunk)
+            connection.execute(sa.text(f"INSERT INTO gateway_chunks VALUES ({columns})"), chunk)
