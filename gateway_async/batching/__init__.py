@@ -19,6 +19,7 @@ Who calls whom, for an awaited batch:
     WorkerPool._add_and_release  gets an `AnsweredChunk` or `FailedChunk`; both are `ChunkResult`s
     BatchRunner.add            has `Results` count and keep it; in a job, `JobWork._add_chunk` does
 
-Read `chunks` and `results` first, then `batch`, `runner`, `feed`, `sender`. `judge` decides on
-replies, and needs none of these. `earlier` matters for looked-up refunds alone.
+Read `batch`, `runner`, `feed` and `sender` in this order; `chunks` and `results` say what comes
+out. `judge` decides on replies, and needs none of these. `earlier` matters for looked-up refunds
+alone.
 """

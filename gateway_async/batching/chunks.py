@@ -123,7 +123,7 @@ class AnsweredChunk:
         sending: What recovery must know of the request.
         statuses: The status of each, as a code.
         is_echoed: Whether all succeeded, and the reply lists them in their order.
-        is_glanced: Whether a glance proved that.
+        is_glanced: Whether that was proved at a glance, and the reply not decoded.
     """
 
     indices: Sequence[int]
