@@ -12,8 +12,8 @@ import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console, Exit
+from gateway_async.cli.files import TableError
 from gateway_async.cli.options import Config
-from gateway_async.cli.tables import TableError
 from gateway_async.errors import GatewayError, JobBusyError
 from gateway_async.operations import OPERATIONS
 

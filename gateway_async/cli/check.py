@@ -21,8 +21,8 @@ import attrs
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, output, print_json
+from gateway_async.cli.files import STDIO, out_file, to_text
 from gateway_async.cli.settings import Settings, to_toml
-from gateway_async.cli.tables import STDIO, out_file, to_text
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError

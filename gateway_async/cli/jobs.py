@@ -15,9 +15,8 @@ from cyclopts import App, Parameter
 
 from gateway_async.cli import options
 from gateway_async.cli.console import counted, listed, output, print_json
-from gateway_async.cli.orders import OrderFile
-from gateway_async.cli.outcomes import Kept, orders_of, places_in, write_job
-from gateway_async.cli.run import Run
+from gateway_async.cli.files import OrderFile
+from gateway_async.cli.run import Kept, Run, orders_of, places_in, write_job
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import JobStatus, Journal, OrderState

@@ -14,11 +14,17 @@ import orjson
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, output, print_json
+from gateway_async.cli.files import (
+    LEDGER,
+    OrderFile,
+    csv_writer,
+    open_orders,
+    open_table,
+    result_columns,
+    to_text,
+)
 from gateway_async.cli.jobs import KnownJob, find_job, find_left, run_job
-from gateway_async.cli.orders import LEDGER, OrderFile, open_orders, result_columns
-from gateway_async.cli.outcomes import Kept, result_cells, write_rows
-from gateway_async.cli.run import Run
-from gateway_async.cli.tables import csv_writer, open_table, to_text
+from gateway_async.cli.run import Kept, Run, result_cells, write_rows
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS

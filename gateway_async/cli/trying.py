@@ -19,8 +19,8 @@ from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
 from gateway_async.cli import options
 from gateway_async.cli.check import write_config
 from gateway_async.cli.console import Exit, counted, output, summary
+from gateway_async.cli.files import csv_writer, out_file
 from gateway_async.cli.settings import VARIABLES, Settings, to_toml
-from gateway_async.cli.tables import csv_writer, out_file
 from gateway_async.client import GatewayClient
 from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
 from gateway_async.report.report import Totals

@@ -12,8 +12,8 @@ from cyclopts.types import PositiveInt
 
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, counted, listed, print_json, progress
+from gateway_async.cli.files import open_orders
 from gateway_async.cli.jobs import find_job, question, states_of
-from gateway_async.cli.orders import open_orders
 from gateway_async.cli.run import Stop
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient

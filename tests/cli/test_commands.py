@@ -12,8 +12,8 @@ import attrs
 import pytest
 
 from gateway_async.cli.app import COMMANDS, run as run_here
-from gateway_async.cli.orders import result_columns
-from gateway_async.cli.outcomes import Kept
+from gateway_async.cli.files import result_columns
+from gateway_async.cli.run import Kept
 from gateway_async.cli.settings import VARIABLES
 from gateway_async.errors import NotSentError
 from gateway_async.models.orders import OutcomeStatus, RefundOrder

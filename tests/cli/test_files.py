@@ -16,8 +16,15 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.orders import OrderFile
-from gateway_async.cli.tables import Problem, Table, TableError, csv_writer, open_table, out_file
+from gateway_async.cli.files import (
+    OrderFile,
+    Problem,
+    Table,
+    TableError,
+    csv_writer,
+    open_table,
+    out_file,
+)
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OrderRef, RefundOrder
