@@ -17,7 +17,7 @@ from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.report.report import Totals
 
-_LOGGERS = ("gateway_async", "aio_pika", "aiormq", "taskiq")
+_ALL = ("gateway_async",)
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _SECONDS_BETWEEN_FRAMES = 0.1
 _CONTROLS = {
@@ -150,26 +150,20 @@ class Console:
         if not self.is_quiet:
             self.say(message)
 
-    def warn(self, message: str) -> None:
-        """Say that something is unwise."""
-        self.say(f"warning: {message}")
-
     @contextlib.contextmanager
     def passing_on_logs(self) -> Iterator[None]:
-        """Say what the library logs as warning or worse, and what it waits for; alike ones once."""
-        handler = logging.Handler()
+        """Say what is logged as warning or worse, and what is waited for; alike ones once."""
+        handler, root = logging.Handler(), logging.getLogger()
         handler.emit = self._pass_on  # type: ignore[method-assign]  # all that a handler of ours does
-        level, names = (logging.DEBUG, _LOGGERS[:1]) if self.is_verbose else (logging.INFO, _WAITS)
+        level, names = (logging.DEBUG, _ALL) if self.is_verbose else (logging.INFO, _WAITS)
         levels = {one: one.level for one in map(logging.getLogger, names)}
-        for name in _LOGGERS:
-            logging.getLogger(name).addHandler(handler)
+        root.addHandler(handler)
         for one in levels:
             one.setLevel(logging.WARNING if self.is_quiet else level)
         try:
             yield
         finally:
-            for name in _LOGGERS:
-                logging.getLogger(name).removeHandler(handler)
+            root.removeHandler(handler)
             for one, before in levels.items():
                 one.setLevel(before)
             self.sum_up()

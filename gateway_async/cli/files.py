@@ -57,7 +57,7 @@ class Problem(NamedTuple):
     reason: str
 
 
-class TableError(Exception):
+class TableError(ConfigurationError):
     """A file cannot be used; nothing of it was sent.
 
     Args:

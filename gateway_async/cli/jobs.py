@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, Literal, TextIO
 from urllib.parse import urlsplit
 
@@ -18,7 +18,7 @@ from gateway_async.cli.console import counted, listed, output, print_json
 from gateway_async.cli.files import OrderFile
 from gateway_async.cli.run import Kept, Run, orders_of, places_in, write_job
 from gateway_async.cli.settings import Settings
-from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
+from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.journal.states import IN_DOUBT, Proof
 from gateway_async.operations import OPERATIONS, Operation
@@ -63,12 +63,6 @@ class KnownJob:
     def states(self) -> dict[str, int]:
         """How many of its orders are in each state; empty where it is new."""
         return {} if self.status is None else states_of(self.status)
-
-    @property
-    def is_asked_about(self) -> bool:
-        """Whether a person confirms what is sent: money leaves, or is sent once more."""
-        is_repeated = self.status is None and bool(self.others or self.before)
-        return self.operation.confirms or is_repeated
 
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
@@ -140,18 +134,13 @@ def find_job(
     names = itertools.chain([name], made_again if job is None else ())
 
     async def find() -> KnownJob:
-        found, others = list[JobStatus](), list[str]()
         async with settings.open_journal() as journal:
-            for one in names:
-                try:
-                    status = await journal.status(one)
-                except JobNotFoundError:
-                    break
-                found.append(status)
+            jobs = {one.name: one for one in await journal.jobs()}
+            found = [jobs[one] for one in itertools.takewhile(jobs.__contains__, names)]
             if not found:
-                others = [one async for one in _others(journal, settings, file)]
-        if not found:
-            return attrs.evolve(new, others=tuple(others))
+                latest = reversed(jobs.values())
+                others = [one async for one in _others(journal, latest, settings, file)]
+                return attrs.evolve(new, others=tuple(others))
         *before, last = found
         sent = OPERATIONS[last.operation]
         known = KnownJob(last.name, sent, settings.place, last, before=tuple(before))
@@ -165,13 +154,15 @@ def find_job(
     return asyncio.run(find())
 
 
-async def _others(journal: Journal, settings: Settings, file: OrderFile) -> AsyncIterator[str]:
+async def _others(
+    journal: Journal, latest: Iterable[JobStatus], settings: Settings, file: OrderFile
+) -> AsyncIterator[str]:
     """Name the state of the orders of a file in the latest jobs that sent any."""
-    whose = (file.operation.name, settings.merchant_id, settings.account_id)
+    whose = (file.operation.name, settings.merchant_id, settings.account_id, settings.address)
     left = _LOOKED_THROUGH
-    for job in reversed(await journal.jobs()):
-        is_ours = (job.operation, job.merchant_id, job.account_id) == whose
-        if not (is_ours and job.gateway in ("", settings.address)):
+    for job in latest:
+        gateway = job.gateway or settings.address
+        if (job.operation, job.merchant_id, job.account_id, gateway) != whose:
             continue
         left -= job.total
         if left < 0:
@@ -246,7 +237,9 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
         duplicates = "allow" if is_keyed else settings.policy.duplicates
         policy = attrs.evolve(settings.policy, duplicates=duplicates)
         run.settings = attrs.evolve(settings, recovery=recovery, policy=policy)
-    asked = "" if yes or not known.is_asked_about else question(run.settings, known, file)
+    is_repeated = known.status is None and (known.others or known.before)
+    is_asked_about = not yes and (known.operation.confirms or is_repeated)
+    asked = question(run.settings, known, file) if is_asked_about else ""
     if asked:
         run.console.confirm(f"{known}: {asked}")
     tell = run.console.say if known.others else run.console.note  # what may be sent once more

@@ -10,7 +10,6 @@ import itertools
 import os
 import signal
 import sqlite3
-import time
 from array import array
 from collections import Counter
 from collections.abc import (
@@ -191,7 +190,6 @@ class Run:
         operation: The operation of the orders.
         left: The result, with requests, retries and what is unexpected; None without any.
         status: How far the job has come, as the journal has it at the end.
-        seconds: How long it took.
         failure: What ended it early.
         misplaced: Why the outcomes are not where they were asked for; empty where they are.
         stop: Ends what is driven on a signal; there is one while the run is carried out.
@@ -207,7 +205,6 @@ class Run:
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
     left: Any = None
     status: JobStatus | None = None
-    seconds: float = 0.0
     failure: GatewayError | None = None
     misplaced: str = ""
     stop: Stop = attrs.field(init=False)
@@ -253,7 +250,7 @@ class Run:
         """Return what `--json` prints."""
         found = attrs.asdict(head)
         found["next"] = found.pop("next_lines")
-        found |= {"out": None if self.misplaced else head.out, "seconds": self.seconds}
+        found |= {"out": None if self.misplaced else head.out, "seconds": head.seconds}
         if self.books is not None:
             return found | attrs.asdict(self.books) | {"entries": self.books.entries}
         counts, reasons = self.report.counts, Counter[str]()
@@ -344,7 +341,6 @@ class Run:
                 return so_far.entries, so_far.differences
             return so_far.done, so_far.counts
 
-        started, self.failure = time.monotonic(), None
         with progress(self.console, self.command, total, look):
             try:
                 with self.stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
@@ -358,7 +354,7 @@ class Run:
                 left = streamed.result
             if left is None or (self.job and streamed.progress.total is None):
                 raise self.failure or ConfigurationError("stopped before anything was sent")
-        self.left, self.seconds = left, time.monotonic() - started
+        self.left = left
         for one in left:
             see(one)
 
@@ -367,7 +363,7 @@ class Run:
         console = self.console
         console.sum_up()
         books, report = self.books, self.report
-        made = head.requests, head.retries, self.seconds
+        made = head.requests, head.retries, head.seconds
         more = sum(count for count, *_ in report.reasons[_REASONS_SHOWN:])
         reasons = report.reasons[:_REASONS_SHOWN]
         strangers = 0 if books is not None else head.unexpected

@@ -30,8 +30,6 @@ from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.engines import Sqlite, locate
 from gateway_async.settings import (
-    DEFAULT_LEASE_SECONDS,
-    LEASE,
     BatchPolicy,
     RecoveryPolicy,
     RetryPolicy,
@@ -118,8 +116,6 @@ class Settings(Network):
 
     Attributes:
         journal: The URL of the journal; it may hold a password.
-        journal_lease_seconds: Lease duration: without renewal for so long, another process may
-            take a job over.
         rate: Requests a second at most; None for no limit.
         timeouts: See `Timeouts`.
         retry: See `RetryPolicy`.
@@ -131,9 +127,6 @@ class Settings(Network):
     """
 
     journal: str = attrs.field(default="", repr=False)
-    journal_lease_seconds: float = attrs.field(
-        default=DEFAULT_LEASE_SECONDS, validator=check(*LEASE)
-    )
     rate: float | None = attrs.field(default=None, validator=_positive)
     timeouts: Timeouts = attrs.field(factory=Timeouts)
     retry: RetryPolicy = attrs.field(factory=RetryPolicy)
@@ -234,7 +227,7 @@ class Settings(Network):
                 with contextlib.suppress(OSError):  # then it is not there
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         url = locate(self.journal).absolute_url
-        return Journal.open(url, lease_seconds=self.journal_lease_seconds)
+        return Journal.open(url)
 
     def credentials(self, environment: Mapping[str, str]) -> Credentials:
         """Read the secret, and make the credentials.
@@ -259,7 +252,7 @@ class Settings(Network):
             raise ConfigurationError("\n  ".join(["these settings are missing:", *missing]))
         merchant_id, account_id = str(self.merchant_id), str(self.account_id)
         if self.secret_file is not None:
-            secret = _secret_of_file(self.secret_file)
+            secret = _text_of(self.secret_file).rstrip("\r\n")
         elif self.keyring is not None:
             secret = _secret_of_keyring(self.keyring, f"{merchant_id}/{account_id}")
         if "factory" in self.signer:
@@ -322,13 +315,11 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     """
     path = option or environment.get("GATEWAY_CONFIG")
     chosen = Path(path or default_path(environment))
+    if not path and not chosen.exists():
+        return {}
     try:
-        document = tomllib.loads(chosen.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        if isinstance(error, FileNotFoundError) and not path:
-            return {}
-        raise ConfigurationError(f"cannot read {chosen}: {error.strerror}") from None
-    except ValueError as error:  # it names keys and a character, and quotes no value
+        document = tomllib.loads(_text_of(chosen))
+    except tomllib.TOMLDecodeError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
     if "secret" in _structured(document, Settings, str(chosen)).signer:
         raise ConfigurationError(
@@ -387,12 +378,12 @@ def _described(error: BaseException, _: object) -> str:
     return f"{name}: not known; {advice}"
 
 
-def _secret_of_file(path: Path) -> str:
+def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig").rstrip("\r\n")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ConfigurationError(f"cannot read the secret file {path}: {reason}") from None
+        raise ConfigurationError(f"cannot read {path}: {reason}") from None
 
 
 def _secret_of_keyring(service: str, user: str) -> str:

@@ -51,8 +51,7 @@ def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
             yield made
 
     settings.open_journal()  # makes the folder of the usual one, for this user alone
-    policy = attrs.evolve(_POLICY, lease_seconds=settings.journal_lease_seconds)
-    return Workers(broker, client, locate(settings.journal).absolute_url, policy=policy)
+    return Workers(broker, client, locate(settings.journal).absolute_url)
 
 
 def submit(

@@ -84,6 +84,11 @@ class Head:
     retries: int | None = None
     unexpected: int = 0
 
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return (self.ended_at - self.started_at).total_seconds()
+
 
 class Latencies(Telemetry):
     """Counts the exchanges with the gateway by duration; give it to a client as `telemetry=`.
@@ -452,7 +457,7 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     money = {} if summary is not None else _by_currency(report.totals)
     kinds = [kind for kind in OutcomeStatus if any(kind in row for row in money.values())]
     shape = "%Y-%m-%d %H:%M:%S"
-    lasted = timedelta(seconds=round((head.ended_at - head.started_at).total_seconds()))
+    lasted = timedelta(seconds=round(head.seconds))
     page = environment.get_template("report.html.jinja").render(
         head=head,
         headline=_books_headline(report, summary) if summary is not None else _headline(report),
