@@ -12,6 +12,7 @@ import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from gateway_async.cli.console import Console, Exit
+from gateway_async.cli.files import TableError
 from gateway_async.cli.options import Config
 from gateway_async.errors import GatewayError, JobBusyError
 from gateway_async.operations import OPERATIONS
@@ -76,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
         with console.passing_on_logs():
             done = command(*bound.args, **bound.kwargs, **more)
             return int((asyncio.run(done) if asyncio.iscoroutine(done) else done) or Exit.DONE)
-    except GatewayError as error:  # it could not begin
+    except (TableError, GatewayError) as error:  # it could not begin
         problem = str(error)
         code = Exit.UNSETTLED if isinstance(error, JobBusyError) else Exit.WRONG
     except KeyboardInterrupt:

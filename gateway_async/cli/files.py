@@ -57,7 +57,7 @@ class Problem(NamedTuple):
     reason: str
 
 
-class TableError(ConfigurationError):
+class TableError(Exception):
     """A file cannot be used; nothing of it was sent.
 
     Args:

@@ -249,7 +249,7 @@ class Run:
     def as_dict(self, head: Head) -> dict[str, Any]:
         """Return what `--json` prints."""
         found = attrs.asdict(head)
-        found["next"] = found.pop("next_lines")
+        found["next"] = [command for _, command in found.pop("next_lines")]
         found |= {"out": None if self.misplaced else head.out, "seconds": head.seconds}
         if self.books is not None:
             return found | attrs.asdict(self.books) | {"entries": self.books.entries}
@@ -422,7 +422,7 @@ class Run:
             source=None if self.source is None else str(self.source),
             out=None if self.given.out is None else str(self.given.out),
             job=self.job,
-            next_lines=tuple(command for _, command in self._advice()),
+            next_lines=tuple(self._advice()),
             failure=None if self.failure is None else str(self.failure),
             requests=getattr(left, "requests", None),
             retries=getattr(left, "retries", None),

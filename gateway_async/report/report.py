@@ -64,7 +64,7 @@ class Head:
         source: Where the orders came from, such as the name of a file.
         out: Where every single outcome is written.
         job: The name of the job, if it was one.
-        next_lines: The commands to give next.
+        next_lines: What is left to do, and the command to give for it.
         failure: Why it ended early, if it did.
         requests: Requests of which something was sent; None where they were not counted.
         retries: Attempts beyond the first; None where they were not counted.
@@ -78,7 +78,7 @@ class Head:
     source: str | None = None
     out: str | None = None
     job: str | None = None
-    next_lines: tuple[str, ...] = ()
+    next_lines: tuple[tuple[str, str], ...] = ()
     failure: str | None = None
     requests: int | None = None
     retries: int | None = None
@@ -128,7 +128,7 @@ class Latencies(Telemetry):
         for seconds, count in sorted(self._seen.items()):
             seen += count
             if seen >= wanted:
-                return seconds
+                return min(seconds, self.longest)  # which is not cut to three digits
         return None
 
 
@@ -152,28 +152,33 @@ class Totals:
     Attributes:
         dialect: Says how many decimal places an amount has at least.
         orders: How many orders.
-        sums: By currency, their amounts.
+        sums: By currency, their amounts; beyond a hundred, those of others together.
     """
 
     dialect: Dialect = attrs.field(factory=Dialect)
     orders: int = 0
     sums: dict[str, Sum] = attrs.field(factory=dict)
 
-    def add(self, moved: tuple[str, Decimal] | None) -> None:
+    def add(self, moved: tuple[str | None, Decimal | None] | None) -> None:
         """Count an order, with the currency and the amount that it moves, if it moves any."""
         self.orders += 1
         if moved is not None:
-            self.add_sum(moved[0].upper(), Sum(1, moved[1]))
+            self.add_amount(*moved)
 
-    def add_sum(self, currency: str, other: Sum) -> None:
-        """Add amounts of a currency."""
-        self.sums.setdefault(currency, Sum()).add(other)
+    def add_amount(self, currency: str | None, amount: Decimal | None) -> None:
+        """Add an amount, if there is one."""
+        if amount is not None:
+            self._add_sum((currency or "").upper(), Sum(1, amount))
 
     def include(self, other: "Totals") -> None:
         """Add all that others come to."""
         self.orders += other.orders
         for currency, one in other.sums.items():
-            self.add_sum(currency, one)
+            self._add_sum(currency, one)
+
+    def _add_sum(self, currency: str, other: Sum) -> None:
+        is_other = currency not in self.sums and len(self.sums) >= _CURRENCIES
+        self.sums.setdefault(_OTHER_CURRENCIES if is_other else currency, Sum()).add(other)
 
     @property
     def amounts(self) -> dict[str, str]:
@@ -211,21 +216,19 @@ class Example:
 
 
 @attrs.define(kw_only=True)
-class Group:
+class Group(Totals):
     """Orders or entries that are alike but for identifiers and amounts.
 
     Attributes:
         code: The gateway's code, where the reason does not have it.
         reason: Why the first did not succeed, or what cannot be read of it.
         varies: Whether others have another reason.
-        count: How many.
         examples: The first of them.
     """
 
     code: str
     reason: str
     varies: bool = False
-    count: int = 0
     examples: list[Example] = attrs.field(factory=list)
 
     def __str__(self) -> str:
@@ -250,7 +253,8 @@ class Step(Totals):
     def keep(self, code: str, example: Example) -> None:
         """Count an order in the group of its reason; after a hundred groups, in that of others."""
         reason = folded = example.reason
-        for shown in (example.order_no, example.transaction_id, str(example.amount)):
+        moved = example.currency, example.amount
+        for shown in (example.order_no, example.transaction_id, *map(str, moved)):
             if len(shown) > 2:  # noqa: PLR2004  # a shorter one may be a part of any word
                 folded = folded.replace(shown, "")
         key = code, _NUMBER.sub("", folded)
@@ -258,7 +262,7 @@ class Step(Totals):
             code, reason = key = "", _OTHER_REASONS
         group = self.groups.setdefault(key, Group(code=code, reason=reason))
         group.varies |= reason != group.reason
-        group.count += 1
+        group.add(moved)
         if len(group.examples) < _EXAMPLES:
             group.examples.append(example)
 
@@ -302,7 +306,7 @@ class Report:
         found = Counter[tuple[str, str]]()
         for step in self.steps.values():
             for group in step.groups.values():
-                found[step.kind, str(group)] += group.count
+                found[step.kind, str(group)] += group.orders
         return [(count, *named) for named, count in found.most_common() if named[1]]
 
     def see(self, outcome: Outcome[Any, Any], line: int | None = None) -> None:
@@ -315,7 +319,7 @@ class Report:
         order, error, status = outcome.order, outcome.error, str(outcome.status)
         step, moved = self._step(status, self._advise(status, error)), _moved_by(order)
         for currency, amount in [moved] if moved is not None else _listed(outcome.record):
-            self._add_amount(step, currency, amount)
+            step.add_amount(currency, amount)
         if step.advice:
             code, reason = _cut(getattr(error, "code", "")), _cut(reason_of(error))
             example = example_of(order, outcome.index, line, moved, reason)
@@ -333,7 +337,7 @@ class Report:
             ledger, gateway = Decimal(str(difference.ledger)), Decimal(str(difference.gateway))
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
-        self._add_amount(step, entry.currency, amount)
+        step.add_amount(entry.currency, amount)
         sides = [
             self._sides(one, entry.currency) for one in (difference.ledger, difference.gateway)
         ]
@@ -358,14 +362,6 @@ class Report:
             self.steps[kind, advice] = step
         step.orders += 1
         return step
-
-    def _add_amount(self, step: Step, currency: str | None, amount: Decimal | None) -> None:
-        """Add an amount, beyond so many currencies without the name of its own."""
-        code = (currency or "").upper()
-        if code not in step.sums and len(step.sums) >= _CURRENCIES:
-            code = _OTHER_CURRENCIES
-        if amount is not None:
-            step.add_sum(code, Sum(1, amount))
 
     def _advise(self, status: str, error: Exception | None) -> str:
         """Return what to do about an order, as the template names it: the first row that holds."""
@@ -465,6 +461,7 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
         latencies=report.latencies,
         kinds=kinds,
         money=money,
+        of_amounts=_OF_AMOUNTS,
         steps=steps,
         summary=summary,
     )

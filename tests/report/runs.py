@@ -40,7 +40,7 @@ HEAD = Head(
     ended_at=datetime(2026, 11, 21, 3, 4, 12, tzinfo=UTC),
     source="refunds-2026-11-20.csv",
     out="outcomes.csv",
-    next_lines=("gateway-async jobs resume november --out outcomes.csv",),
+    next_lines=(("go on with", "gateway-async jobs resume november --out outcomes.csv"),),
     requests=204,
     retries=3,
     unexpected=2,
