@@ -124,7 +124,7 @@ class Operation:
     @property
     def allows_several(self) -> bool:
         """Whether a transaction may have several, told apart by their references: refunds."""
-        return bool(self.recovered_by) and not self.done_state
+        return self.recovered_by == "search_refunds"
 
     @property
     def order_class(self) -> type[Any]:
