@@ -319,8 +319,8 @@ async def test_money_that_had_left_is_kept_and_logged(caplog: pytest.LogCaptureF
 
 @pytest.mark.parametrize("has_left", [False, True])
 async def test_a_call_that_is_closed_is_as_one_that_is_cancelled(has_left: bool) -> None:
-    held = HeldReplies()
-    async with held.client().coalesced(linger_seconds=0.01) as single:
+    held, linger = HeldReplies(), 0 if has_left else LONG
+    async with held.client().coalesced(linger_seconds=linger) as single:
         call = single.refund(refunds(1)[0])
         call.send(None)
         await (held.asked.wait() if has_left else asyncio.sleep(0))

@@ -13,6 +13,7 @@ from gateway_async.transport import HttpResponse
 from tests.memory import Asked
 from tests.reconciliation.books import Books, begin, entries, entry
 from tests.reconciliation.planting import found
+from tests.support.clock import BEYOND, Clock
 
 EVERY_TENTH = Books({f"T{number:06d}": None for number in range(0, 1000, 10)})
 LOST = HttpResponse(302, {}, b"")
@@ -150,13 +151,16 @@ async def test_it_is_used_once_and_says_so() -> None:
             await again
 
 
-async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for() -> None:
+async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for(
+    clock: Clock,
+) -> None:
     async def ledger() -> AsyncIterator[LedgerEntry]:
         for one in entries(3):
             yield one
+        clock.advance()
         await asyncio.Event().wait()
 
-    for given, seconds, exhausted in ((entries(50), 1e-9, 50), (ledger(), 0.05, 0)):
+    for given, seconds, exhausted in ((entries(50), 1e-9, 50), (ledger(), BEYOND, 0)):
         books, policy = Books(), BatchPolicy(deadline_seconds=seconds)
         result = await begin(given, books, policy=policy, window=20)
         assert books.requests == 0
