@@ -58,6 +58,8 @@ async def _stream(reconciliation: Reconciliation, seen: list[Difference]) -> Non
 async def test_a_sequence_is_checked_whole() -> None:
     with pytest.raises(InvalidOrderError, match="both missing"):
         entry(1, transaction_id=None, order_no=None)
+    with pytest.raises(InvalidOrderError, match="of LedgerEntry, got str"):
+        begin("text", Books())
     with pytest.raises(ConfigurationError, match=r"^states: "):
         begin([], Books(), states={"3000": ["paid", 1]})
     books = Books()

@@ -264,23 +264,6 @@ async def test_recovery_takes_outcomes_of_another_process(sandbox: Sandbox, make
             await gateway.recover(wrong)
 
 
-@pytest.mark.parametrize("as_stream", [False, True])
-async def test_an_order_that_no_look_up_could_ask_for_is_not_sent(
-    sandbox: Sandbox, make: Make, *, as_stream: bool
-) -> None:
-    orders = [
-        attrs.evolve(order, transaction_id=f"{order.transaction_id},1") for order in seeded(sandbox)
-    ]
-    if not as_stream:
-        with pytest.raises(
-            InvalidOrderError, match=r"transaction_id: contains ',', which separates"
-        ):
-            await make().refund(orders)
-    else:
-        assert statuses(await make().refund(iter(orders))) == [NOT_SENT] * len(orders)
-    assert not sandbox.requests
-
-
 async def test_an_order_that_another_dialect_cannot_look_up_keeps_no_other_unsettled() -> None:
     order, odd = refunds(2)
     odd = attrs.evolve(odd, transaction_id="T;1")

@@ -36,7 +36,7 @@ from gateway_async import (
     Timeouts,
 )
 from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import client_at, payout_request, references, refunds
+from tests.orders import client_at, references, refunds
 from tests.support.calls import SINGLES
 from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
@@ -311,21 +311,6 @@ def test_no_attempt_begins_after_the_time_is_over(
     expected: list[Any] = [(step, pytest.approx(when)) for when in at for step in ("in", "out")]
     assert turns[: 2 * len(at)] == expected  # a pause takes no place of it
     assert result.counts[OutcomeStatus.UNKNOWN] == 1
-
-
-def test_a_payout_that_was_sent_once_is_not_called_unsent_later() -> None:
-    """The first attempt loses its reply; the others find nobody to connect to."""
-
-    def handler(_: Asked) -> Any:
-        if len(transport.asked) == 1:
-            raise OutcomeUnknownError("the reply was lost")
-        raise NotSentError("as if the connection were refused")
-
-    transport = MemoryTransport(handler)
-    gateway = client_over(transport, dialect=Dialect(payout_deduplicates=True))
-    with pytest.raises(OutcomeUnknownError, match="the reply was lost"):
-        run(gateway.payout(payout_request()))
-    assert len(transport.asked) == 4
 
 
 # What others raise beside the reply
