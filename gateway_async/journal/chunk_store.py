@@ -78,8 +78,7 @@ _ORDERS = """
 SELECT bodies FROM gateway_orders
 WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
 _KEYS = "SELECT first, lookup_keys FROM gateway_orders WHERE job_id = :job ORDER BY first"
-# Earlier versions left jobs that they had not imported to the end: these are none.
-_JOB = f"SELECT {', '.join(JOB_COLUMNS)} FROM gateway_jobs WHERE name = :name AND imported"
+_JOB = f"SELECT {', '.join(JOB_COLUMNS)} FROM gateway_jobs WHERE name = :name"
 # As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
 OF_MERCHANT = """
 j.merchant_id = :merchant_id AND j.account_id = :account_id AND j.gateway IN (:gateway, '')"""
@@ -185,7 +184,7 @@ class ChunkStore:
             keys = struct.unpack(f"<{len(packed) // 4}I", packed)
             if not wanted.isdisjoint(keys):
                 positions += (at for at, key in enumerate(keys, first) if key in wanted)
-        known = _known_of(self._chunks_at(positions))
+        known = _merged(self._chunks_at(positions))
         made = self._with_orders([(at, known[at]) for at in positions])
         return [each for each in made if identity(each.order) in asked]
 
@@ -324,7 +323,7 @@ class ChunkStore:
         """
         renewed = 0
         for found, seen in findings:
-            known = _known_of(self._chunks_at(sorted(seen), lock=True))
+            known = _merged(self._chunks_at(sorted(seen), lock=True))
             if all(known[at].state == state for at, state in seen.items()):
                 self._put(Transition.RECOVER, found)
                 renewed += sum(known.state == OrderState.NEW for known in found.values())
@@ -425,7 +424,7 @@ class ChunkStore:
         """
         chunks = self._chunks_at(positions, lock=True)
         own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
-        known, new = _known_of(own), dict[int, Known]()
+        known, new = _merged(own), dict[int, Known]()
         for at in positions:
             found = known.get(at, Known("not there"))
             new[at] = change(found, at)
@@ -456,7 +455,7 @@ class ChunkStore:
         return self.transaction.run(statement, job=self.job.id, **parameters)
 
 
-def _known_of(chunks: "Iterable[ChunkState]") -> dict[int, Known]:
+def _merged(chunks: "Iterable[ChunkState]") -> dict[int, Known]:
     """Return what is known of the orders of some chunks, by position."""
     return {at: known for chunk in chunks for at, known in chunk.known.items()}
 

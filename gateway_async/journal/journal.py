@@ -287,7 +287,7 @@ class Job:
 _JOBS = f"""
 SELECT {", ".join(JOB_COLUMNS)}, EXISTS (
     SELECT 1 FROM gateway_slices WHERE job_id = gateway_jobs.id AND expires_at > NOW_SECONDS
-) FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest AND imported ORDER BY id"""
+) FROM gateway_jobs WHERE id BETWEEN :lowest AND :highest ORDER BY id"""
 # Orders that are alike and those that differ in one look: one of them may change meanwhile.
 _COUNTS = """
 SELECT job_id, state, exceptions, sum(last - first + 1), count(*) FROM gateway_chunks

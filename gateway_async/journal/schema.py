@@ -1,7 +1,7 @@
 """The tables of a journal, the same in SQLite and PostgreSQL, and their versions.
 
 What changes often is narrow, and apart from what never changes. There are no foreign keys, since
-only an import that was not finished is ever deleted.
+nothing is ever deleted.
 """
 
 import shutil

@@ -34,31 +34,20 @@ _COMPARED_AT_ONCE = 100 * BLOCK
 _POSITION_BITS = 32
 _LOCK_OF_PAYOUTS = 0x6761_706B_6579
 
-# The row is locked in any case, and stays as it is where the job is there. Earlier versions left
-# some that are not imported.
 _MAKE = """
 INSERT INTO gateway_jobs (name, operation, merchant_id, account_id, gateway, created_at, imported,
 total, slice_size) VALUES (:name, :operation, :merchant_id, :account_id, :gateway, NOW_SECONDS,
-TRUE, :total, :slice_size)
-ON CONFLICT (name) DO UPDATE SET operation = excluded.operation, merchant_id = excluded.merchant_id,
-account_id = excluded.account_id, gateway = excluded.gateway, created_at = excluded.created_at,
-imported = TRUE, total = excluded.total, slice_size = excluded.slice_size
-WHERE NOT gateway_jobs.imported"""
-_DROP = tuple(
-    f"DELETE FROM gateway_{table} WHERE job_id = :job"
-    for table in ("chunks", "orders", "payout_keys", "slices")
-)
+TRUE, :total, :slice_size) ON CONFLICT (name) DO NOTHING"""
 _ADD_ORDERS = "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)"
 _ADD_CHUNKS = """
 INSERT INTO gateway_chunks (job_id, first, last, slice, state)
 VALUES (:job, :first, :last, :slice, 'new')"""
-_ADD_SLICE = """
-INSERT INTO gateway_slices (job_id, slice, first, last, total)
-VALUES (:job, 0, 0, :total - 1, :total)"""
 _ADD_SLICES = """
 INSERT INTO gateway_slices (job_id, slice, first, last, total)
-SELECT job_id, slice, min(first), max(last), sum(last - first + 1) FROM gateway_chunks
-WHERE job_id = :job GROUP BY job_id, slice"""
+SELECT j.id, coalesce(slice, 0), coalesce(min(first), 0), coalesce(max(last), -1),
+coalesce(sum(last - first + 1), 0)
+FROM gateway_jobs j LEFT JOIN gateway_chunks ON job_id = j.id WHERE j.id = :job
+GROUP BY j.id, slice"""
 _ADD_PAYOUTS = "INSERT INTO gateway_payout_keys VALUES (:request_id, :job, :position)"
 # A payout is a chunk of its own; one that the gateway declined there was not paid.
 _PAID_ELSEWHERE = f"""
@@ -67,7 +56,7 @@ FROM gateway_payout_keys mine
 JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
 JOIN gateway_jobs j ON j.id = theirs.job_id
 JOIN gateway_chunks c ON c.job_id = theirs.job_id AND c.first = theirs.position
-WHERE mine.job_id = :job AND theirs.job_id <> :job AND j.imported AND c.state <> 'declined'
+WHERE mine.job_id = :job AND theirs.job_id <> :job AND c.state <> 'declined'
 AND {OF_MERCHANT} ORDER BY mine.position"""
 
 
@@ -142,14 +131,9 @@ class Submission:
                 raise self._conflict(difference)
             self._compare(ChunkStore(transaction, job), blocks, total)
             return
-        for statement in _DROP:
-            transaction.run(statement, job=job.id)
         transaction.run_many(_ADD_ORDERS, self._blocks(job, blocks, keys))
         transaction.run_many(_ADD_CHUNKS, self._chunks(job, numbers))
-        if self.slice_size:
-            transaction.run(_ADD_SLICES, job=job.id)
-        else:
-            transaction.run(_ADD_SLICE, job=job.id, total=total)
+        transaction.run(_ADD_SLICES, job=job.id)
         if self.operation.is_keyed:
             self._add_payouts(transaction, job, blocks)
 

@@ -1,7 +1,7 @@
 CREATE TABLE gateway_journal_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
--- slice_size is 0 where a job is in one piece. A job that is not imported is none: an earlier
--- release had begun to keep its orders.
+-- slice_size is 0 where a job is in one piece. imported is true: in earlier versions, a job that was
+-- not was none.
 CREATE TABLE gateway_jobs (
     id SERIAL_KEY, name TEXT NOT NULL UNIQUE, operation TEXT NOT NULL, merchant_id TEXT NOT NULL,
     account_id TEXT NOT NULL, gateway TEXT NOT NULL, created_at DOUBLE PRECISION NOT NULL,

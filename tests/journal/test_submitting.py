@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gateway_async.errors import InvalidOrderError, JobConflictError, JobNotFoundError
+from gateway_async.errors import InvalidOrderError, JobConflictError
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import Merchant
 from tests.journal.tables import MERCHANT, Tables, pages_of, submit, submitted
@@ -166,21 +166,6 @@ async def test_an_input_that_fails_leaves_nothing(
     assert [outcome.order async for outcome in journal.outcomes("job")] == orders
     assert tables.states() == ["new"] * 4
     assert [each.total for each in await journal.slices("job")] == ([2, 2] if slice_size else [])
-
-
-async def test_what_an_earlier_version_had_not_imported_to_the_end_is_no_job(
-    journal: Journal, tables: Tables
-) -> None:
-    await submitted(journal)
-    tables.run("UPDATE gateway_jobs SET imported = (1 = 2)")
-    assert await journal.jobs() == []
-    with pytest.raises(JobNotFoundError):
-        await journal.job("job").take()
-    orders = orders_for("cancel", made_up(4))
-    merchant = Merchant("M2", "A2", "")
-    assert await submit(journal.job("job"), pages_of(orders), "cancel", merchant) == 4
-    assert [outcome.order async for outcome in journal.outcomes("job")] == orders
-    assert (await journal.status("job")).merchant_id == "M2"
 
 
 async def test_of_two_that_submit_at_once_one_is_compared(journal: Journal, other: Journal) -> None:
