@@ -111,7 +111,6 @@ class Recorder:
         alike_advice: What the error of an order adds that is like an earlier refund.
     """
 
-    is_of_job = False
     alike_advice: str = (
         "; if another one is meant, send it by a client with RecoveryPolicy(hold_alike_hours=None)"
     )
@@ -127,11 +126,10 @@ class Recorder:
     ) -> None:
         is_refund, hours = operation.allows_several, recovery.hold_alike_hours
         is_marked = is_refund and recovery.refund_evidence == "marker"
-        is_asked = recovery.record_baseline or (self.is_of_job and not is_marked)
         is_serial = is_refund and duplicates == "serialize" and not is_marked
         self.marker_prefix: str | None = marker_prefix if is_marked else None
         self.alone: bool = duplicates == "reject"
-        self.looks_up: bool = is_refund and is_asked
+        self.looks_up: bool = is_refund and recovery.record_baseline
         self.since: float | None = None if hours is None else began_at - hours * SECONDS_AN_HOUR
         self.claims: bool = is_serial or (self.looks_up and not self.alone)
         # By hash of payment and reference, what was made; of payment and amount, what was sent.

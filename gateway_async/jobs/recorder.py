@@ -12,6 +12,8 @@ import json
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import OutcomeUnknownError
@@ -99,7 +101,6 @@ class JournalRecorder(Recorder):
             written behind those of its chunk before.
     """
 
-    is_of_job = True
     alike_advice = ""  # `hold` adds its own
 
     def __init__(
@@ -107,6 +108,8 @@ class JournalRecorder(Recorder):
     ) -> None:
         job = lease.job
         prefix, began_at = job.marker_prefix, job.created_at.timestamp()
+        is_asked = recovery.record_baseline or recovery.refund_evidence != "marker"
+        recovery = attrs.evolve(recovery, record_baseline=is_asked)
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
         self.lease = lease
         self.operation = operation
