@@ -250,7 +250,7 @@ def reconcile(  # noqa: PLR0913  # one keyword a setting
 ) -> Reconciliation:
     """Compare a merchant's ledger with the gateway's records, transactions and refunds.
 
-    Every entry is looked up twice, as a transaction and for its refunds, in requests of up to 100
+    Every entry is looked up twice, as a transaction and for its refunds, in requests of up to 99
     entries, and comes back as matched, differing or unanswered. Nothing is changed at the gateway.
 
     Args:
