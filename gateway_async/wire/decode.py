@@ -12,6 +12,7 @@ import json
 import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import orjson
 import webencodings
@@ -201,17 +202,6 @@ _MOST_TAGS = 100_000
 """A tree takes up to 90 times the memory of its text."""
 _UNREADABLE_XML = "XML that is another, broken, truncated or too large, or has a document type"
 
-_LONGEST_PLAIN = 65_536
-"""Bytes; matching takes several times the memory of what it matches."""
-_NAME = "[A-Za-z_][A-Za-z0-9_.-]*"
-_TEXT = r"[^<>&\x00-\x08\x0b-\x1f\ufffe\uffff]*"
-_GAP = r"[ \t\n]*"
-_LEAF = rf"<(?P<leaf>{_NAME})>{_TEXT}</(?P=leaf)>"
-_PLAIN_LEAF = re.compile(rf"<({_NAME})>({_TEXT})</\1>")
-_PLAIN_ELEMENT = re.compile(rf"<({_NAME})>(?:({_TEXT})|{_GAP}((?:{_LEAF}{_GAP})+))</\1>")
-_PLAIN_START = re.compile(rf'(?:<\?xml version="1\.0"(?: encoding="UTF-8")?\?>)?{_GAP}<respon>')
-_END = "</respon>"
-
 
 def decode_respon(body: bytes) -> dict[str, Any]:
     """Return the elements below the root element `respon`, by name.
@@ -224,12 +214,10 @@ def decode_respon(body: bytes) -> dict[str, Any]:
             declaration, for more than 100,000 tags, and for elements nested more than 32 deep.
     """
     trimmed = body.strip()
-    if len(trimmed) < _LONGEST_PLAIN and (plain := _plain_fields(trimmed)) is not None:
-        return plain
     # A ValueError is a document type, or, as a LookupError, an encoding that is not known.
     with contextlib.suppress(SyntaxError, ValueError, LookupError, RecursionError):
         may_read = trimmed.count(b"<") <= _MOST_TAGS
-        if may_read and _local_name(root := fromstring(trimmed, forbid_dtd=True)) == "respon":
+        if may_read and _local_name(root := _tree_of(trimmed)) == "respon":
             value = _value_of(root)
             return value if isinstance(value, dict) else {}
     kind = kind_of(trimmed)
@@ -237,30 +225,11 @@ def decode_respon(body: bytes) -> dict[str, Any]:
     raise ReplyUnreadableError(f"expected XML <respon>, got {problem} ({len(body)} bytes)")
 
 
-def _plain_fields(trimmed: bytes) -> dict[str, Any] | None:
-    """Read the plainest XML, as nearly all replies are, in half the time; None for any other.
-
-    It has names and texts, one object deep at most, and nothing that a parser is needed for.
-    """
-    try:
-        text = trimmed.decode()
-    except UnicodeDecodeError:
-        return None
-    start = _PLAIN_START.match(text)
-    if start is None or not text.endswith(_END):
-        return None
-    parts = _PLAIN_ELEMENT.split(text[start.end() : -len(_END)])
-    if "".join(parts[::5]).strip(" \t\n"):  # what stands between the elements
-        return None
-    names = parts[1::5]
-    fields: dict[str, Any] = dict(zip(names, parts[2::5], strict=True))
-    size = len(fields)
-    for name, content in zip(names, parts[3::5], strict=True):
-        if content:
-            leaves = _PLAIN_LEAF.findall(content)
-            fields[name] = dict(leaves)
-            size += len(fields[name]) - len(leaves)
-    return fields if size == len(names) else None
+def _tree_of(text: bytes) -> "Element":
+    """Parse XML: where it can declare nothing, by the parser of Python, in a sixth of the time."""
+    may_declare = b"<!" in text or b"\0" in text  # the latter in UTF-16
+    root: Element = fromstring(text, forbid_dtd=True) if may_declare else ET.XML(text)
+    return root
 
 
 def _local_name(element: "Element") -> str:
@@ -275,11 +244,12 @@ def _value_of(element: "Element", depth: int = 1) -> Any:  # noqa: ANN401  # a t
     """
     if depth > _DEEPEST:
         raise RecursionError
+    if not len(element):
+        return element.text or ""
     found: dict[str, list[Any]] = {}
     for child in element:
         found.setdefault(_local_name(child), []).append(_value_of(child, depth + 1))
-    fields = {name: values if len(values) > 1 else values[0] for name, values in found.items()}
-    return fields or element.text or ""
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
 # Pages
