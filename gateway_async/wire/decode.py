@@ -7,7 +7,6 @@ ever expanded.
 """
 
 import contextlib
-import functools
 import json
 import re
 from html.parser import HTMLParser
@@ -34,44 +33,35 @@ MESSAGES = ("error_message", "refund_message", "failure_reason")
 _LONGEST_SHOWN = 200
 _LONGEST_MESSAGE = 1000
 
-_BODY_KINDS = (
-    (re.compile(rb"\Z"), "an empty body"),
-    (re.compile(rb"<!doctype html|<html", re.IGNORECASE), "an HTML page"),
-    (re.compile(rb"<"), _XML),
-    (re.compile(rb"\{"), "a JSON object"),
-    (re.compile(rb"\["), "a JSON array"),
-    (re.compile(rb""), "something else"),
-)
-"""What the beginning of a body shows about it; the first that matches counts."""
+_BODY_KINDS = {b"": "an empty body", b"<": _XML, b"{": "a JSON object", b"[": "a JSON array"}
 
 
 def kind_of(body: bytes) -> str:
     """Say what kind of thing a body is, and nothing of its content."""
-    return next(kind for pattern, kind in _BODY_KINDS if pattern.match(body.strip()))
+    start = body.strip()[:20].lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        return "an HTML page"
+    return _BODY_KINDS.get(start[:1], "something else")
 
 
 # Charsets
 
+_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([^\s\"';]+)", re.IGNORECASE)
 _DECLARATION = re.compile(
     rb"\s*<\?xml\s[^<>]{0,100}?\bencoding\s*=\s*[\"']([\w.-]{1,40})[\"'][^<>]{0,100}\?>"
 )
 _META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
 
 
-@functools.lru_cache(64)
 def charset_of(content_type: str) -> str | None:
     """Return the charset that a Content-Type header names."""
-    for part in content_type.split(";")[1:]:
-        name, _, value = part.partition("=")
-        if name.strip().lower() == "charset":
-            return value.strip().strip('"') or None
-    return None
+    found = _CHARSET.search(content_type)
+    return found[1] if found else None
 
 
 def encoding_of(charset: str) -> webencodings.Encoding | None:
     """Return the encoding that browsers read a charset label as; None if it is not known."""
-    label = charset.strip(" \"'")
-    found = webencodings.lookup(label) if label.isascii() else None
+    found = webencodings.lookup(charset) if charset.isascii() else None
     return webencodings.lookup("gb18030") if found and found.name == "gbk" else found
 
 
