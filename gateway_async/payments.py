@@ -193,8 +193,7 @@ def custom_request(
         )
     expect("repeatable", repeatable, FLAG)
     body_format, read_body = choose("body", body, _BODIES), choose("reply", reply, _READERS)
-    if not isinstance(fields, Mapping):
-        raise ConfigurationError(f"fields: expected a mapping, got {type(fields).__name__}")
+    expect("fields", fields, Mapping)
     kind = OperationClass.READ if repeatable else OperationClass.MONEY
 
     def read(raw: HttpResponse) -> Reply:

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.errors import ConfigurationError, OutcomeUnknownError
+from gateway_async.errors import OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus, count_status, present_statuses
 from gateway_async.operations import OPERATIONS
-from gateway_async.settings import DEFAULT_PORTS
+from gateway_async.settings import DEFAULT_PORTS, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -181,10 +181,8 @@ class Instrumentation:
     """
 
     def __init__(self, listener: Telemetry | None, base_url: str) -> None:
-        if not isinstance(listener, Telemetry | None):
-            raise ConfigurationError(
-                f"telemetry: expected an instance of Telemetry, got {type(listener).__name__}"
-            )
+        if listener is not None:
+            expect("telemetry", listener, Telemetry)
         parts = urlsplit(base_url)
         self.listener = listener
         self.server: dict[str, Any] = {

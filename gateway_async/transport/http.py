@@ -31,6 +31,7 @@ from gateway_async.errors import (
     ReplyTooLargeError,
     ReplyUnreadableError,
 )
+from gateway_async.settings import expect
 from gateway_async.transport.tracked import (
     UNREQUESTED,
     HttpRequest,
@@ -123,11 +124,9 @@ class AiohttpTransport:
         options: ConnectionOptions,
         session: aiohttp.ClientSession | None,
     ) -> None:
-        if session is not None and not isinstance(session, aiohttp.ClientSession):
-            raise ConfigurationError(
-                f"session: expected aiohttp.ClientSession, got {type(session).__name__}"
-            )
-        if session is not None and _sends_otherwise(session):
+        if session is not None and _sends_otherwise(
+            expect("session", session, aiohttp.ClientSession)
+        ):
             raise ConfigurationError(
                 "session: expected one that sends as aiohttp does; this one has a `_request` or a "
                 "request_class of its own, so there is no proof of what was sent"
