@@ -20,7 +20,7 @@ from gateway_async.errors import OutcomeUnknownError
 from gateway_async.journal.chunk_store import ANYWHERE
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import DONE, HELD_UNTIL, Known, known_of, noted
-from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof
+from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof, Transition
 from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
 
@@ -159,7 +159,9 @@ class JournalRecorder(Recorder):
             )
             for index, error in zip(chunk.indices, errors, strict=True)
         }
-        await self.lease.change("hold orders", lambda orders: orders.hold(held), alive=True)
+        await self.lease.change(
+            "hold orders", lambda orders: orders.change(Transition.HOLD, held), alive=True
+        )
 
 
 class JournalIntent(ChunkIntent):
@@ -207,8 +209,10 @@ class JournalIntent(ChunkIntent):
             self.is_recorded = retraction.exception() is not None
 
     def _retract(self) -> "asyncio.Future[None]":
-        what, indices = "keep that nothing was sent", self._chunk.indices
-        return self._recorder.lease.change(what, lambda orders: orders.retract(indices))
+        unsent = dict.fromkeys(self._chunk.indices, Known(OrderState.NEW))
+        return self._recorder.lease.change(
+            "keep that nothing was sent", lambda orders: orders.change(Transition.RETRACT, unsent)
+        )
 
     def check(self) -> None:
         """Raise if the lease is lost."""

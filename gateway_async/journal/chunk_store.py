@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from gateway_async.journal.database import Transaction
 
     Chunks = list[list[JobOrder]]
-    Change = Callable[[Known, int], Known]  # what is known afterwards, by that and the position
     # What was found out of orders, by position; and the states, before, of all orders that it
     # rests on: a person may decide on one of them meanwhile.
     Finding = tuple[Mapping[int, Known], Mapping[int, OrderState]]
@@ -270,20 +269,10 @@ class ChunkStore:
             indices: Their positions, ascending; at least one.
             sent: What `noted` writes of the request.
         """
-
-        def change(known: Known, _: int) -> Known:
-            # A person's decision to send an order holds until its request ends: see `retract`.
-            proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
-            return Known(OrderState.INTENT, proof=proof, note=known.note, sent=sent)
-
         if not self._change_whole(Transition.INTEND, OrderState.INTENT, indices, sent=sent):
-            self._change(Transition.INTEND, indices, change)
-
-    def retract(self, indices: "Sequence[int]") -> None:
-        """Record that nothing of orders in flight was sent, which is proved: they are new."""
-        new = OrderState.NEW
-        retract = Transition.RETRACT
-        self._change(retract, indices, lambda known, _: known._replace(state=new, sent=""))
+            self.change(
+                Transition.INTEND, dict.fromkeys(indices, Known(OrderState.INTENT, sent=sent))
+            )
 
     def conclude(
         self,
@@ -306,14 +295,12 @@ class ChunkStore:
         if not (is_alike and self._change_whole(conclude, done, indices, **given)):
             found = {
                 # What a reply calls an order that did not succeed is no refund of this job's.
-                index: one._replace(reference=reference) if one.state == done else one
+                index: one._replace(
+                    reference=reference if one.state == done else "", ended_at=ended_at
+                )
                 for index, one, reference in zip(indices, known, references, strict=True)
             }
-            self._put(conclude, found, ended_at)
-
-    def hold(self, found: "Mapping[int, Known]") -> None:
-        """Record that new orders are not sent before a person decides."""
-        self._put(Transition.HOLD, found)
+            self.change(conclude, found)
 
     def recover(self, findings: "Iterable[Finding]") -> int:
         """Record what was found out about unknown orders; return how many of them are new.
@@ -325,7 +312,7 @@ class ChunkStore:
         for found, seen in findings:
             known = _merged(self._chunks_at(sorted(seen), lock=True))
             if all(known[at].state == state for at, state in seen.items()):
-                self._put(Transition.RECOVER, found)
+                self.change(Transition.RECOVER, found)
                 renewed += sum(known.state == OrderState.NEW for known in found.values())
         return renewed
 
@@ -345,11 +332,35 @@ class ChunkStore:
             sent = [(at, known) for at, known in found if known.proof != Proof.NEVER_SENT]
             self._write([chunk], {at: _reopened(known) for at, known in sent})
 
-    def resolve(self, positions: "Sequence[int]", state: OrderState, note: str) -> None:
-        """Record what a person decided on unknown or held orders, or anew on new ones."""
-        text = f"decided by a person: {note}"
-        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=note)
-        self._put(Transition.RESOLVE, dict.fromkeys(positions, decided))
+    def change(self, transition: Transition, found: "Mapping[int, Known]") -> None:
+        """Record what is new about orders of the slice, by position: about all of them, or none.
+
+        Raises:
+            JournalError: If one of them is in no state that may become that.
+        """
+        positions = sorted(found)
+        chunks = self._chunks_at(positions, lock=True)
+        own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
+        known, changed = _merged(own), dict[int, Known]()
+        for at in positions:
+            before = known.get(at, Known("not there"))
+            changed[at] = _changed(before, found[at], transition)
+            is_open = before.state != OrderState.NEW or bool(before.note)  # to a person
+            if before.state in sources(transition, OrderState(found[at].state)) and (
+                is_open or transition is not Transition.RESOLVE
+            ):
+                continue
+            name = self.job.name
+            wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
+            advice = f"expected {wanted}"
+            if transition is Transition.RESOLVE:
+                advice = _NOTHING_TO_DECIDE.get(before.state, advice)
+            raise JournalError(
+                f"job {name!r}: cannot {transition} order {at}, which is {str(before.state)!r}: "
+                f"{advice}; nothing was changed",
+                job=name,
+            )
+        self._write(own, changed)
 
     # Chunks
 
@@ -396,55 +407,6 @@ class ChunkStore:
         allowed = f",{','.join(sources(transition, target))},"
         return bool(self._run(_CHANGE_WHOLE, **edges, **values, sources=allowed).rowcount == 1)
 
-    def _put(
-        self, transition: Transition, found: "Mapping[int, Known]", ended_at: float | None = None
-    ) -> None:
-        """Record what was found out about orders, by position: state, texts and proof of each."""
-
-        def change(known: Known, index: int) -> Known:
-            new = found[index]
-            proof = new.proof
-            if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT:
-                proof = ""  # no person was shown a refund that the gateway lists by now
-            return new._replace(
-                proof=proof,
-                note=new.note or known.note,
-                item=new.item or known.item,
-                ended_at=known.ended_at if ended_at is None else ended_at,
-                sent=known.sent,
-            )
-
-        self._change(transition, sorted(found), change)
-
-    def _change(self, transition: Transition, positions: "Sequence[int]", change: "Change") -> None:
-        """Change orders of the slice.
-
-        Raises:
-            JournalError: If one of them was in no state that may become that.
-        """
-        chunks = self._chunks_at(positions, lock=True)
-        own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
-        known, new = _merged(own), dict[int, Known]()
-        for at in positions:
-            found = known.get(at, Known("not there"))
-            new[at] = change(found, at)
-            is_open = found.state != OrderState.NEW or bool(found.note)  # to a person
-            if found.state in sources(transition, OrderState(new[at].state)) and (
-                is_open or transition is not Transition.RESOLVE
-            ):
-                continue
-            name = self.job.name
-            wanted = " or ".join(repr(str(state)) for state in TRANSITIONS[transition])
-            advice = f"expected {wanted}"
-            if transition is Transition.RESOLVE:
-                advice = _NOTHING_TO_DECIDE.get(found.state, advice)
-            raise JournalError(
-                f"job {name!r}: cannot {transition} order {at}, which is {str(found.state)!r}: "
-                f"{advice}; nothing was changed",
-                job=name,
-            )
-        self._write(own, new)
-
     def _write(self, chunks: "Iterable[ChunkState]", new: "Mapping[int, Known]") -> None:
         for chunk in chunks:
             known = {at: new.get(at, each) for at, each in chunk.known.items()}
@@ -458,6 +420,24 @@ class ChunkStore:
 def _merged(chunks: "Iterable[ChunkState]") -> dict[int, Known]:
     """Return what is known of the orders of some chunks, by position."""
     return {at: known for chunk in chunks for at, known in chunk.known.items()}
+
+
+def _changed(known: Known, new: Known, transition: Transition) -> Known:
+    """Return what is known of an order afterwards."""
+    proof = new.proof
+    if transition in {Transition.INTEND, Transition.RETRACT}:
+        # A person's decision to send an order holds until its request ends.
+        proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
+        return new._replace(proof=proof, note=known.note)
+    if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT:
+        proof = ""  # no person was shown a refund that the gateway lists by now
+    return new._replace(
+        proof=proof,
+        note=new.note or known.note,
+        item=new.item or known.item,
+        ended_at=known.ended_at if new.ended_at is None else new.ended_at,
+        sent=known.sent,
+    )
 
 
 def _reopened(known: Known) -> Known:

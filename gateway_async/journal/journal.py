@@ -21,8 +21,8 @@ from gateway_async.journal.chunk_store import (
 from gateway_async.journal.database import Database
 from gateway_async.journal.engines import locate
 from gateway_async.journal.leases import Lease
-from gateway_async.journal.rows import JOB_COLUMNS, JobRow, JobStatus, SliceStatus
-from gateway_async.journal.states import DECISIONS, OrderState
+from gateway_async.journal.rows import JOB_COLUMNS, JobRow, JobStatus, Known, SliceStatus
+from gateway_async.journal.states import DECISIONS, OrderState, Proof, Transition
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.settings import DEFAULT_LEASE_SECONDS, LEASE, choose, expect, is_count
 
@@ -199,6 +199,8 @@ class Journal:
         named = order if isinstance(order, list | tuple | range) else [order]
         if not named:
             raise JournalError("no order is named that could be decided on", job=name)
+        text = f"decided by a person: {note}"
+        decided = Known(state, text=text, proof=Proof.BY_PERSON, note=note)
         reopens = state is OrderState.NEW  # only then a finished slice has something to do again
 
         def decide(transaction: "Transaction") -> None:
@@ -207,7 +209,7 @@ class Journal:
             positions = sorted({orders.find(each) for each in named})
             for number in orders.slices(positions):  # locked before their orders, as by a lease
                 transaction.run(_WAKE, job=orders.job.id, slice=number, reopens=reopens)
-            orders.resolve(positions, state, note)
+            orders.change(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
         name = self.job(name).name
         await self.database.run(f"cannot keep a decision on job {name!r}", decide)

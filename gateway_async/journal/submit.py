@@ -146,12 +146,12 @@ class Submission:
             yield {"job": job.id, "first": first, "keys": packed, "bodies": bodies.decode()}
 
     def _chunks(self, job: "JobRow", numbers: "Sequence[int]") -> "Iterator[dict[str, int]]":
-        total, first = len(numbers), 0
-        while first < total:
-            end, number = first + 1, numbers[first]
-            while end < min(first + self.chunk_size, total) and numbers[end] == number:
-                end += 1
-            yield {"job": job.id, "first": first, "last": end - 1, "slice": number}
+        first = 0
+        for number, side_by_side in groupby(numbers):
+            end = first + sum(1 for _ in side_by_side)
+            for start in range(first, end, self.chunk_size):
+                last = min(start + self.chunk_size, end) - 1
+                yield {"job": job.id, "first": start, "last": last, "slice": number}
             first = end
 
     def _add_payouts(self, transaction: "Transaction", job: "JobRow", blocks: IO[bytes]) -> None:
