@@ -85,8 +85,8 @@ def check(
     command or a setting is wrong; 3, no reply came that can be read.
 
     Args:
-        order_no: An order that the gateway knows: shows how it and its refunds look, and which
-            fields of the dialect do not fit.
+        order_no: An order that the gateway knows: shows how it and its refunds look, and whether
+            the fields of the dialect that matter for it fit.
         transaction_id: The same, by the gateway's identifier.
         write: The new file for a config.toml in which each open question of the interface stands
             with its default; - prints it, and the findings go to standard error.

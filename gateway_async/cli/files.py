@@ -403,8 +403,8 @@ class OrderFile:
 
     def _problems(self) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
-        wrong = [*self._column_problems()]
-        yield from (Problem(1, column, reason) for column, reason in wrong)
+        wrong = [Problem(1, *one) for one in self._column_problems()]
+        yield from wrong
         takes_jobs, moved_by = self.operation.takes_jobs, self.operation.moved_by
         for row in () if wrong else self.table.rows():
             self.lines.append(row.line)

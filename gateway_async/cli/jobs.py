@@ -135,10 +135,10 @@ def find_job(
 
     async def find() -> KnownJob:
         async with settings.open_journal() as journal:
-            jobs = {one.name: one for one in await journal.jobs()}
-            found = [jobs[one] for one in itertools.takewhile(jobs.__contains__, names)]
+            there = {one.name: one for one in await journal.jobs()}
+            found = [there[one] for one in itertools.takewhile(there.__contains__, names)]
             if not found:
-                latest = reversed(jobs.values())
+                latest = reversed(there.values())
                 others = [one async for one in _others(journal, latest, settings, file)]
                 return attrs.evolve(new, others=tuple(others))
         *before, last = found

@@ -253,16 +253,13 @@ class Run:
         found |= {"out": None if self.misplaced else head.out, "seconds": head.seconds}
         if self.books is not None:
             return found | attrs.asdict(self.books) | {"entries": self.books.entries}
-        counts, reasons = self.report.counts, Counter[str]()
-        for count, _, reason in self.report.reasons[:_REASONS_SHOWN]:
-            reasons[reason] += count
+        counts = self.report.counts
         return found | {
             "journal": None if self.job is None else self.settings.place,
             "counts": counts,
             "amounts": {kind: one.amounts for kind, one in self.report.totals.items()},
             "orders": counts.total(),
             "held": self.states[OrderState.HELD],
-            "reasons": reasons,
         }
 
     def check(self, *, needs_out: bool = True, needs_secret: bool = True) -> None:
@@ -301,8 +298,7 @@ class Run:
             work: Drives something, and writes its outcomes; a signal stops the driving alone.
         """
         files, started = self.given, datetime.now().astimezone()
-        with contextlib.ExitStack() as opened:
-            page = opened.enter_context(out_file(files.report)) if files.report else None
+        with out_file(files.report) if files.report else contextlib.nullcontext() as page:
             try:
                 with out_file(files.out or STDIO) as out:
                     self.stop = Stop(self.console)
@@ -312,12 +308,9 @@ class Run:
                     raise
                 self.misplaced = str(getattr(error, "strerror", None) or error)
             head = self._head(started)
-            try:
-                if page is not None:
-                    page.write(render(self.report, head, self.books))
-                    opened.close()
-            finally:  # also where the page cannot be put in place
-                self._tell(head)
+            self._tell(head)
+            if page is not None:
+                page.write(render(self.report, head, self.books))
         if page is not None:
             self.console.note(f"report: {files.report}")
         return self.exit_code
