@@ -131,8 +131,7 @@ class Workers:
                 f"got {type(broker).__name__}"
             )
         self._make_gateway = expect("gateway_factory", gateway_factory, _FACTORY)
-        self._url = journal_url
-        self._new_journal()  # a wrong URL is refused at once
+        self._journal = Journal.open(journal_url, lease_seconds=self._policy.lease_seconds)
         self._exits = contextlib.AsyncExitStack()
         self._open_ones: tuple[Journal, GatewayClient] | None = None
         self._broker: AsyncBroker | None = None if callable(broker) else broker
@@ -157,7 +156,7 @@ class Workers:
         return task.kiq
 
     def __repr__(self) -> str:
-        return f"<Workers on {self._new_journal()!r}>"
+        return f"<Workers on {self._journal!r}>"
 
     # Submitting and watching
 
@@ -312,7 +311,7 @@ class Workers:
         if self._open_ones is not None:
             return  # a broker in memory starts as a worker's, too
         async with contextlib.AsyncExitStack() as stack:
-            journal = await stack.enter_async_context(self._new_journal())
+            journal = await stack.enter_async_context(self._journal)
             gateway = await stack.enter_async_context(self._make_gateway())
             if sweeps:
                 sweeper = asyncio.get_running_loop().create_task(self.keep_sweeping())
@@ -325,9 +324,6 @@ class Workers:
     async def _close(self) -> None:
         self._open_ones = None
         await self._exits.aclose()
-
-    def _new_journal(self) -> Journal:
-        return Journal.open(self._url, lease_seconds=self._policy.lease_seconds)
 
     def _opened(self) -> "tuple[Journal, GatewayClient]":
         if self._open_ones is None:
