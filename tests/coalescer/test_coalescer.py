@@ -124,6 +124,7 @@ async def test_requests_in_flight_are_limited_and_the_others_fill_up_meanwhile()
         assert {(await task).status for task in tasks} == {SUCCEEDED}
     assert held.most == 2
     assert [len(names) for names in sent(held.transport)] == [1, 1, 10, 10, 8]
+    assert single._requests == set()  # none is kept once it has ended
 
 
 async def test_a_request_belongs_to_no_single_awaiter() -> None:
