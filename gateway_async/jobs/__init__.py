@@ -405,8 +405,8 @@ class JobWork:
         finally:  # what is yielded must stay true
             pool.add_remaining()
             await recorder.recorded()
-        if self._lease.failure is not None:
-            raise self._lease.failure
+        if recorder.failure is not None:
+            raise recorder.failure
 
     # What is unknown
 

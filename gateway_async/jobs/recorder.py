@@ -97,6 +97,7 @@ class JournalRecorder(Recorder):
         duplicates: Whether a second refund of a payment may follow.
 
     Attributes:
+        failure: Why outcomes could not be recorded, the first time that happened.
         recordings: The outcomes that are being written: few, since the next intent of a worker is
             written behind those of its chunk before.
     """
@@ -113,6 +114,7 @@ class JournalRecorder(Recorder):
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
         self.lease = lease
         self.operation = operation
+        self.failure: BaseException | None = None
         self.recordings: set[asyncio.Future[None]] = set()
 
     async def recorded(self) -> None:
@@ -185,8 +187,7 @@ class JournalIntent(ChunkIntent):
         """
         if self.is_recorded:
             return
-        lease = self._recorder.lease
-        recording = lease.change(
+        recording = self._recorder.lease.change(
             "keep what is about to be sent",
             lambda orders: orders.intend(self._chunk.indices, self._sent),
             alive=True,
@@ -195,8 +196,8 @@ class JournalIntent(ChunkIntent):
             await uninterrupted(recording)
         finally:  # a cancellation comes once it is written
             self.is_recorded = recording.exception() is None
-        if lease.failure is not None:  # of outcomes that went before
-            raise lease.failure
+        if self._recorder.failure is not None:  # of outcomes that went before
+            raise self._recorder.failure
 
     async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""
@@ -228,19 +229,20 @@ class JournalIntent(ChunkIntent):
         if not self.is_recorded:  # the journal has no intent of it: the orders are new
             add(result)
             return
-        recordings = self._recorder.recordings
+        recorder = self._recorder
 
         def add_recorded(recorded: "asyncio.Future[None]") -> None:
-            recordings.discard(recorded)
-            outcome = result
-            if recorded.exception() is not None and result.sending is not None:
+            recorder.recordings.discard(recorded)
+            outcome, failure = result, recorded.exception()
+            recorder.failure = recorder.failure or failure
+            if failure is not None and result.sending is not None:
                 # The next process that resumes the job will not know it.
                 outcome = self._chunk.failed(OutcomeUnknownError(_NOT_RECORDED), result.sending)
             add(outcome)
 
         recording = self._write_outcomes(result, judgement)
         recording.add_done_callback(add_recorded)
-        recordings.add(recording)
+        recorder.recordings.add(recording)
 
     def _write_outcomes(
         self, result: "AnsweredChunk | FailedChunk", judgement: "Judgement | None"

@@ -81,7 +81,6 @@ class Lease:
             between them need be its own.
         total: How many orders it has.
         taken_at: When it was taken, in seconds since the epoch, by this machine's clock.
-        failure: Why a change could not be recorded, the first time that happened.
         lost: Why it is lost, once one of its methods found that.
         on_lost: Called when it turns out to be lost.
 
@@ -105,7 +104,6 @@ class Lease:
         self.job: JobRow
         self.span: range = range(0)
         self.total: int = 0
-        self.failure: BaseException | None = None
         self.lost: LeaseLostError | None = None
         self.on_lost: Callable[[], None] = lambda: None
 
@@ -135,7 +133,7 @@ class Lease:
         if self.expires_in() <= 0:
             text = f"the lease on job {self._name!r} ran out or is lost"
             text += "" if because is None else f", since it could not be renewed: {because}"
-            error = self.failure = LeaseLostError(text, job=self._name)
+            error = LeaseLostError(text, job=self._name)
             self._lose(error)
             raise error
 
@@ -213,19 +211,15 @@ class Lease:
             self._verify(transaction, alive=alive)
             return action(self._orders(transaction))
 
-        return self.run(what, change, is_change=True)
+        return self.run(what, change)
 
-    def run(
-        self, what: str, action: "Callable[[Transaction], T]", *, is_change: bool = False
-    ) -> "asyncio.Future[T]":
+    def run(self, what: str, action: "Callable[[Transaction], T]") -> "asyncio.Future[T]":
         """Carry out an action, whether the lease is ours or not."""
 
         def note(done: "asyncio.Future[T]") -> None:
             error = None if done.cancelled() else done.exception()
             if isinstance(error, LeaseLostError):
                 self._lose(error)
-            if is_change:
-                self.failure = self.failure or error
 
         done = self._database.run(f"job {self._name!r}: cannot {what}", action)
         done.add_done_callback(note)
