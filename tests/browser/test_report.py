@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import attrs
 import pytest
 import pytest_asyncio
 
@@ -39,8 +40,9 @@ async def show(visit: Visit, tmp_path: Path) -> AsyncIterator[Show]:
 async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: Show) -> None:
     visit = await show(render(night(), HEAD))
     assert await visit.fits()  # the phone was last
-    money = visit.page.get_by_role("region", name="Money")
-    assert await money.evaluate("one => one.scrollWidth <= one.clientWidth")
+    for name in ("Money", "How long the gateway took"):
+        region = visit.page.get_by_role("region", name=name)
+        assert await region.evaluate("one => one.scrollWidth <= one.clientWidth")
     await visit.keep_screenshots("report")
     papers = []
     for media in ({}, {"color_scheme": "dark"}, {"color_scheme": "dark", "media": "print"}):
@@ -60,7 +62,10 @@ def unknown(*texts: str) -> Report:
 
 
 async def test_identifiers_and_sums_stay_on_one_line(show: Show) -> None:
-    page = (visit := await show(render(unknown(LOST), HEAD))).page
+    job = "refund-M10442-gateway.example-99c0601b7fa5769b"
+    lines = (("see them with", f"gateway-async jobs show {job}"),)
+    head = attrs.evolve(HEAD, job=job, next_lines=lines)
+    page = (visit := await show(render(unknown(LOST), head))).page
     assert await visit.fits()
     for width in (390, 1280):
         await page.set_viewport_size({"width": width, "height": 800})
