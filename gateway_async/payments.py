@@ -31,7 +31,6 @@ from gateway_async.errors import (
 from gateway_async.models.records import Page
 from gateway_async.models.values import (
     SHORTEST_CARD,
-    SensitiveText,
     SignatureText,
     Unpicklable,
     mask_card,
@@ -227,8 +226,6 @@ def _text_field(name: object, value: object) -> tuple[str, str]:
             "client itself adds merchant_id, account_id and encryption_data"
         )
     try:
-        if isinstance(value, SensitiveText):
-            return to_text(name), value.reveal()
         if isinstance(value, str):
             return to_text(name), to_text(value)
         if isinstance(value, Decimal) and value.is_finite():

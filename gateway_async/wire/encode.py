@@ -23,8 +23,8 @@ from gateway_async.models.orders import marked
 from gateway_async.models.values import (
     CONVERTER,
     CURRENCY,
-    SensitiveText,
     describe,
+    plain_text,
     to_amount,
     to_identifier,
     to_text,
@@ -276,9 +276,7 @@ class _Writer:
 
 
 def _text(value: Any) -> str:  # noqa: ANN401  # whatever a `_Writer` gives
-    if isinstance(value, SensitiveText):
-        return value.reveal()
-    return value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
+    return plain_text(value) if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
 
 
 # Bodies
