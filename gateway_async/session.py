@@ -43,7 +43,7 @@ from gateway_async.wire.encode import JsonText, encode_form, encode_json, writte
 from gateway_async.wire.glance import Glance
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from gateway_async.dialect import Dialect
@@ -448,25 +448,20 @@ class Attempts(Generic[T]):
             self._conclude(message, tracker, response, problem)
 
     async def _send_in_turn(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        """Record the intent when the limiter lets the request pass, and send it."""
-        limiter = self._session.limiter
-        async with contextlib.nullcontext() if limiter is None else limiter:
-            await self._gate.wait_open()
+        """Record the intent when the limiter lets the request pass, and send it in what is left."""
+        session, gate = self._session, self._gate
+        async with contextlib.nullcontext() if session.limiter is None else session.limiter:
+            await gate.wait_open()
             if self._intent is not None:
                 await self._intent.record()
-                self._gate.check()
-            return await self._send(message, tracker)
+                gate.check()
+            self._began_at = now = asyncio.get_running_loop().time()
+            self._ends = min(self._ends, now + session.timeouts.total_seconds)
+            seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
+            if seconds <= 0:
+                raise NotSentError("nothing was sent: the time for this call was over")
+            return await session.transport.send(message, tracker=tracker, seconds=seconds)
         raise _given_up(sent=tracker.revoke())  # the limiter swallowed an error
-
-    def _send(self, message: HttpRequest, tracker: SendTracker) -> "Awaitable[HttpResponse]":
-        """Hand the request to the transport, with the time that is left for it."""
-        gate = self._gate
-        self._began_at = now = asyncio.get_running_loop().time()
-        self._ends = min(self._ends, now + self._session.timeouts.total_seconds)
-        seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
-        if seconds <= 0:
-            raise NotSentError("nothing was sent: the time for this call was over")
-        return self._session.transport.send(message, tracker=tracker, seconds=seconds)
 
     def _conclude(
         self,
