@@ -12,6 +12,7 @@ import json
 import string
 from datetime import date
 from decimal import Context, Decimal, Inexact, InvalidOperation
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -171,6 +172,7 @@ class _Writing:
     """How the instances of one class are written.
 
     Attributes:
+        get: Gets the values of all fields, and one more at their end.
         names: The names of the fields.
         amounts: The fields that are amounts, each with the field of its currency.
         template: Writes the orders each amount of which has a point at this place, in half the
@@ -178,6 +180,7 @@ class _Writing:
         are_plain: Says whether all amounts have a point there.
     """
 
+    get: "Callable[[Any], tuple[Any, ...]]"
     names: tuple[str, ...]
     amounts: "Mapping[str, str]"
     template: "Callable[[Sequence[Any], int], list[str]] | None"
@@ -198,7 +201,8 @@ def _writing(model: type) -> _Writing:
     is_plain = {*amounts.values()} <= {"currency"} and all(
         field.default is not None and field.metadata[CONVERTER] in _TO_PLAIN for field in fields
     )
-    return _Writing(names, amounts, template if is_plain else None, are_plain)
+    get = attrgetter(*names, "__class__")  # of a single name, it would get no tuple
+    return _Writing(get, names, amounts, template if is_plain else None, are_plain)
 
 
 def _point_in(orders: "Sequence[Any]", dialect: "Dialect") -> int:
@@ -225,8 +229,7 @@ class _Writer:
         """
         values: dict[str, Any] = {}
         writing = _writing(instance.__class__)  # type: ignore[arg-type]  # classes can be hashed
-        for name in writing.names:
-            value = getattr(instance, name)
+        for name, value in zip(writing.names, writing.get(instance), strict=False):
             if type(value) is str:
                 values[name] = value
             elif name in writing.amounts and value is not None:
