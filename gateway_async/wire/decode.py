@@ -75,10 +75,11 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
     charset = charset_of(content_type)
     if body[:1] == b"{" and (charset is None or charset.lower() == "utf-8"):
         return body  # as most are
-    declared, meta = _DECLARATION.match(body), _META.search(body, 0, 1024)
-    labels = ["utf-8", charset or "", meta[1].decode() if meta else ""]
-    if declared:
+    if declared := _DECLARATION.match(body):
         labels = [declared[1].decode()]
+    else:
+        meta = _META.search(body, 0, 1024)
+        labels = ["utf-8", charset or "", meta[1].decode() if meta else ""]
     for encoding in filter(None, map(encoding_of, labels)):
         with contextlib.suppress(UnicodeError):
             text, _ = webencodings.decode(body, encoding, "strict")  # a mark counts for more
@@ -207,9 +208,8 @@ def decode_respon(body: bytes) -> dict[str, Any]:
     # A ValueError is a document type, or, as a LookupError, an encoding that is not known.
     with contextlib.suppress(SyntaxError, ValueError, LookupError, RecursionError):
         may_read = trimmed.count(b"<") <= _MOST_TAGS
-        if may_read and _local_name(root := _tree_of(trimmed)) == "respon":
-            value = _value_of(root)
-            return value if isinstance(value, dict) else {}
+        if may_read and (root := _tree_of(trimmed)).tag.rpartition("}")[2] == "respon":
+            return _children_of(root)
     kind = kind_of(trimmed)
     problem = _UNREADABLE_XML if kind == _XML else kind
     raise ReplyUnreadableError(f"expected XML <respon>, got {problem} ({len(body)} bytes)")
@@ -222,23 +222,18 @@ def _tree_of(text: bytes) -> "Element":
     return root
 
 
-def _local_name(element: "Element") -> str:
-    return element.tag.rpartition("}")[2]
-
-
-def _value_of(element: "Element", depth: int = 1) -> Any:  # noqa: ANN401  # a text, or a dict
-    """Return an element as its text, or as its children by name.
+def _children_of(element: "Element", depth: int = 1) -> dict[str, Any]:
+    """Return the children of an element by name, each as its text or its own children.
 
     Raises:
         RecursionError: For elements that are nested too deep.
     """
     if depth > _DEEPEST:
         raise RecursionError
-    if not len(element):
-        return element.text or ""
     found: dict[str, list[Any]] = {}
     for child in element:
-        found.setdefault(_local_name(child), []).append(_value_of(child, depth + 1))
+        value = _children_of(child, depth + 1) if len(child) else child.text or ""
+        found.setdefault(child.tag.rpartition("}")[2], []).append(value)
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
