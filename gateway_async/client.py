@@ -379,7 +379,6 @@ class GatewayClient:
             InvalidOrderError: If any order is wrong; nothing is kept.
             ConfigurationError: For another operation, or a wrong job or size.
             JobConflictError: If there are other orders under this name, or it was not cut.
-            JobBusyError: If another process is submitting it, or was killed doing so just now.
             JournalError: If they cannot be kept.
         """
         self._check_open()

@@ -220,17 +220,6 @@ class ChunkStore:
         found = self._run(_ORDERS, start=start, last=last).fetchall()
         return [bodies for (bodies,) in found]
 
-    def orders_at(self, positions: "Sequence[int]") -> list[Any]:
-        """Return the orders at some positions; blocks side by side are read together."""
-        blocks: dict[int, list[Any]] = {}
-        starts = sorted({position - position % BLOCK for position in positions})
-        for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
-            together = [start for _, start in grouped]
-            found = self.blocks(together[0], together[-1])
-            for start, bodies in zip(together, found, strict=True):
-                blocks[start] = self.codec.decode(bodies, self.job.name)
-        return [blocks[position - position % BLOCK][position % BLOCK] for position in positions]
-
     def find(self, order: object) -> int:
         """Return the position of an order that is named by it, itself, or a `request_id`.
 
@@ -390,10 +379,17 @@ class ChunkStore:
         return chunks
 
     def _with_orders(self, picked: "Sequence[tuple[int, Known]]") -> list[JobOrder]:
-        orders = self.orders_at([position for position, _ in picked])
+        """Read orders, of which is known what; blocks side by side are read together."""
+        codec, orders = self.codec, dict[int, Any]()
+        starts = sorted({at - at % BLOCK for at, _ in picked})
+        for _, grouped in groupby(enumerate(starts), key=lambda each: each[1] - each[0] * BLOCK):
+            together = [start for _, start in grouped]
+            found = self.blocks(together[0], together[-1])
+            for start, bodies in zip(together, found, strict=True):
+                orders |= enumerate(codec.decode(bodies, self.job.name), start)
         return [
-            JobOrder(index=position, order=order, known=known, operation=self.codec.operation)
-            for (position, known), order in zip(picked, orders, strict=True)
+            JobOrder(index=at, order=orders[at], known=known, operation=codec.operation)
+            for at, known in picked
         ]
 
     def _change_whole(

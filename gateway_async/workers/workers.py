@@ -180,7 +180,6 @@ class Workers:
             InvalidOrderError: If any order is wrong; nothing is kept.
             ConfigurationError: For another operation, or a wrong name.
             JobConflictError: If there are other orders under this name.
-            JobBusyError: If another process is submitting it, or was killed doing so just now.
             JournalError: If the orders cannot be kept.
             Exception: What the queue raised; the job is kept.
         """
