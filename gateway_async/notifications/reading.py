@@ -130,7 +130,7 @@ def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[st
     try:
         codec = encoding.codec_info.name
         pairs = parse_qsl(body.decode(), keep_blank_values=True, encoding=codec, errors="strict")
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, LookupError):  # the latter of what only browsers know
         raise NotificationError(f"the notification is not in {encoding.name}") from None
     fields = dict(pairs)
     if len(fields) < len(pairs):  # a verifier may read the first, and the application the last

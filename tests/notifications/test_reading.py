@@ -56,6 +56,9 @@ def test_another_charset_is_read_where_it_is_named() -> None:
         assert notification.ref == OrderRef(order_no="訂單一")
     with pytest.raises(NotificationError, match="charset that is not known"):
         _parse(b'{"order_no": "A"}', "application/json; charset=rot13")
+    for browsers_alone in ("x-user-defined", "iso-2022-kr"):
+        with pytest.raises(NotificationError, match="not in"):
+            _parse(b"order_no=%C3%A4", f"{FORM}; charset={browsers_alone}")
 
 
 def test_nested_fields_and_numbers_keep_their_very_text() -> None:
