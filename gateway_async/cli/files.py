@@ -239,14 +239,11 @@ def out_file(path: Path) -> Iterator[TextIO]:
 
 # Orders
 
-INDEX = "index"
-"""The result column with the position of the order in its job, as `jobs resolve` takes it."""
 IN_JOB = "in_job"
 """The result column that names the job which has the order, and may send it itself."""
-STATE = "state"
-"""The result column with the state of the order in its job: it distinguishes held orders."""
-DECISION_NOTE = "decision_note"
-"""The result column with the note of the person who decided on an order."""
+JOB_COLUMNS = ("index", "state", "decision_note", IN_JOB)
+"""The result columns of an order of a job: its position there, as `jobs resolve` takes it, its
+state, which distinguishes held orders, the note of the person who decided on it, and the job."""
 OUTCOME_COLUMNS = ("status", "code", "error")
 """The result columns of every command, before those of its records."""
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
@@ -287,7 +284,7 @@ def result_columns(operation: Operation) -> tuple[str, ...]:
     return (*OUTCOME_COLUMNS, *(name for name in columns if not name.endswith(_NEVER_WRITTEN)))
 
 
-_WRITTEN = {INDEX, IN_JOB, DECISION_NOTE}.union(
+_WRITTEN = {*JOB_COLUMNS}.union(
     *(result_columns(one) for one in OPERATIONS.values() if one.takes_batch)
 )
 

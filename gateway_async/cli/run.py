@@ -32,10 +32,7 @@ import orjson
 from gateway_async.batching.table import RECORD, cell_of, cells_of
 from gateway_async.cli.console import Console, Exit, print_json, progress, summary
 from gateway_async.cli.files import (
-    DECISION_NOTE,
-    IN_JOB,
-    INDEX,
-    STATE,
+    JOB_COLUMNS,
     STDIO,
     OrderFile,
     csv_writer,
@@ -47,13 +44,7 @@ from gateway_async.cli.files import (
 from gateway_async.cli.options import Files, Journaled
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
-from gateway_async.errors import (
-    ConfigurationError,
-    GatewayError,
-    JobNotFoundError,
-    NotSentError,
-    OutcomeUnknownError,
-)
+from gateway_async.errors import ConfigurationError, GatewayError, NotSentError, OutcomeUnknownError
 from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.journal.rows import JobOrder
 from gateway_async.models.orders import OutcomeStatus
@@ -434,14 +425,13 @@ async def orders_of(journal: Journal, name: str) -> AsyncIterator[JobOrder]:
 
 
 async def places_in(file: OrderFile, journal: Journal, name: str) -> Sequence[int]:
-    """Return which row of a file each order of a job has; empty if it has others, or there is none.
+    """Return which row of a file each order of a job has; empty if it has others.
 
     Orders that are alike in every field have their rows in sequence.
     """
     ours, theirs = file.hashes, array("q")
-    with contextlib.suppress(JobNotFoundError):  # a submission that was refused left no job
-        async for each in orders_of(journal, name):
-            theirs.append(hash(each.order))
+    async for each in orders_of(journal, name):
+        theirs.append(hash(each.order))
     if ours == theirs:
         return range(len(ours))
     if sorted(ours) != sorted(theirs):
@@ -475,7 +465,7 @@ async def write_job(
     run.status = status = await journal.status(job)
     run.operation = status.operation
     operation = OPERATIONS[status.operation]
-    results = (INDEX, *result_columns(operation), STATE, DECISION_NOTE, IN_JOB)
+    results = result_columns(operation)
     fields = [name for name, _ in input_columns(operation.order_class)] if file is None else []
     with contextlib.closing(Kept()) as kept:
         async for each in orders_of(journal, job):
@@ -489,10 +479,10 @@ async def write_job(
                 line = file.lines[place]
             run.report.see(outcome, line)
             order = {name: to_text(_cell_at(each.order, name)) for name in fields}
-            cells = {**order, **result_cells(outcome, results), INDEX: each.index, IN_JOB: job}
-            cells |= {STATE: each.state, DECISION_NOTE: each.known.note}
-            kept[place] = orjson.dumps(cells)
-        write_rows(kept, [*fields, *results], out, file)
+            known = each.index, each.state, each.known.note, job
+            in_job = dict(zip(JOB_COLUMNS, known, strict=True))
+            kept[place] = orjson.dumps({**order, **result_cells(outcome, results), **in_job})
+        write_rows(kept, [*fields, *results, *JOB_COLUMNS], out, file)
 
 
 def _cell_at(order: object, path: str) -> object:
