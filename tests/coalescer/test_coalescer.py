@@ -201,6 +201,18 @@ def _waiting(single: Coalescer) -> int:
     return sum(len(queue.waiting) for queue in single._queues.values())
 
 
+async def test_an_awaiter_that_is_cancelled_before_its_request_leaves_is_withdrawn() -> None:
+    transport = MemoryTransport()
+    async with client_over(transport).coalesced(linger_seconds=LONG) as single:
+        tasks = [asyncio.create_task(single.refund(order)) for order in refunds(3)]
+        await settle_down()
+        await _cancel(tasks.pop(1))
+        assert _waiting(single) == 2
+    assert [(await task).status for task in tasks] == [SUCCEEDED] * 2
+    assert sent(transport) == [["T000000", "T000002"]]
+    assert single.unclaimed == []
+
+
 @pytest.mark.parametrize(("name", "others"), [("refund", 0), ("query", 0), ("query", 1)])
 def test_an_order_is_asked_again_in_the_step_that_cancels_it(name: str, others: int) -> None:
     """Equal look-ups wait for one answer, and one of them may be withdrawn."""
