@@ -1,5 +1,6 @@
 """`GatewayClient`: one short method an operation."""
 
+import sys
 import warnings
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, overload
@@ -38,6 +39,7 @@ from gateway_async.transport import AiohttpTransport, ConnectionOptions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Coroutine, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
+    from types import FrameType
 
     from aiohttp import ClientSession
 
@@ -157,6 +159,7 @@ class GatewayClient:
             proxy, base_url=address, trust_env=trust_env, allow_http=allow_http
         )
         timeouts = setting("timeouts", timeouts, Timeouts)
+        self._made_at = _caller_place(sys._getframe(1))  # noqa: SLF001  # the only cheap way
         self._transport = AiohttpTransport(
             address,
             timeouts=timeouts,
@@ -214,11 +217,11 @@ class GatewayClient:
     def __del__(self) -> None:
         transport = getattr(self, "_transport", None)
         if transport is not None and transport.loops:
-            warnings.warn(
-                f"{self!r} was left open; use `async with`, or await its aclose()",
+            warnings.warn_explicit(
+                "a GatewayClient made here was left open; use `async with`, or await its aclose()",
                 ResourceWarning,
-                stacklevel=2,
-                source=self,  # `python -X tracemalloc` shows where it was made
+                *self._made_at,
+                source=self,
             )
 
     def __repr__(self) -> str:
@@ -591,3 +594,10 @@ class GatewayClient:
             raise ConfigurationError(
                 "this GatewayClient is closed; enter it again with `async with`, or make another"
             )
+
+
+def _caller_place(frame: "FrameType | None") -> tuple[str, int]:
+    """Return file and line of the nearest caller outside of this package."""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("gateway_async."):
+        frame = frame.f_back
+    return ("<unknown>", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)

@@ -183,8 +183,9 @@ def test_a_client_made_before_any_loop_serves_several_and_warns_of_none_that_has
 async def test_a_client_that_is_left_open_warns(sandbox: Sandbox) -> None:
     client = client_of(sandbox)
     await client.pay_direct(direct_payment())
-    with pytest.warns(ResourceWarning, match="GatewayClient http://.* was left open"):
+    with pytest.warns(ResourceWarning, match="GatewayClient made here was left open") as warned:
         del client
+    assert Path(warned[0].filename).parent.name == "tests"  # where it was made
 
 
 def test_a_job_that_nobody_left_does_not_keep_its_loop_from_ending(

@@ -44,8 +44,8 @@ class Record:
         extra: Fields that the interface does not list, as they came; those whose name suggests
             card data or a signature are `***`. Never shown.
         unreadable: By field name, the text of a value that could not be read (its first 1,000
-            characters); the field itself is then None, or empty. A value that is no object at all
-            stands under `record`.
+            characters); the field itself is then None, or a list without the elements that could
+            not be read. A value that is no object at all stands under `record`.
     """
 
     extra: Mapping[str, object] = attrs.field(default=NOTHING, repr=False, hash=False)

@@ -31,6 +31,7 @@ from gateway_async.wire.decode import (
 )
 from gateway_async.wire.records import without_secrets
 
+MAX_BYTES = 64 * 1024
 _LONGEST_NAME = 200
 
 
@@ -65,7 +66,11 @@ class Notification:
 
 
 def parse(
-    headers: Mapping[str, str], body: bytes, *, dialect: Dialect | None = None
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    dialect: Dialect | None = None,
+    max_bytes: int = MAX_BYTES,
 ) -> Notification:
     """Read a notification: a form, a JSON object, or the XML `respon` (section 6).
 
@@ -76,10 +81,13 @@ def parse(
         headers: The HTTP headers, names in any case.
         body: The body, as it came.
         dialect: Its `notification_fields` say which fields name the order.
+        max_bytes: The largest body that is read.
 
     Raises:
-        NotificationError: It cannot be read, or names no order.
+        NotificationError: It is too large, cannot be read, or names no order.
     """
+    if len(body) > max_bytes:
+        raise NotificationError(f"the notification is larger than {max_bytes} bytes")
     try:
         return _parse(headers, body, dialect or Dialect())
     except (NotificationError, ReplyUnreadableError) as error:

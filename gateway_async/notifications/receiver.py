@@ -29,7 +29,7 @@ from gateway_async.errors import (
     name_and_place,
 )
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.notifications.reading import Notification, parse, plain_fields
+from gateway_async.notifications.reading import MAX_BYTES, Notification, parse, plain_fields
 from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, check, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.records import without_secrets
@@ -125,7 +125,7 @@ class NotificationReceiver:
         default=None, kw_only=True
     )
     verifier: "Verifier | None" = attrs.field(default=None, kw_only=True)
-    max_body_bytes: int = attrs.field(default=64 * 1024, validator=check(*COUNT), kw_only=True)
+    max_body_bytes: int = attrs.field(default=MAX_BYTES, validator=check(*COUNT), kw_only=True)
     concurrency: int = attrs.field(default=100, validator=check(*COUNT), kw_only=True)
     remembered: int = attrs.field(default=10_000, validator=check(*COUNT), kw_only=True)
     linger_seconds: float = attrs.field(default=DEFAULT_LINGER_SECONDS, kw_only=True)
@@ -210,7 +210,9 @@ class NotificationReceiver:
         headers = {name.lower(): value for name, value in headers.items()}
         try:
             body = await self._read(pieces)
-            notification = parse(headers, body, dialect=self.gateway.dialect)
+            notification = parse(
+                headers, body, dialect=self.gateway.dialect, max_bytes=self.max_body_bytes
+            )
             await self._verify(notification, headers, body)
             await (self._hand_on if notification.is_payout else self._confirm)(notification)
         except _HttpAnswer as refusal:

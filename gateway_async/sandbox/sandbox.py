@@ -119,7 +119,10 @@ class Sandbox:
     _service: Service = attrs.field(init=False)
     _runner: web.AppRunner = attrs.field(init=False)
     _tasks: "set[asyncio.Task[Any] | None]" = attrs.field(init=False, factory=set)
-    _late: "dict[_CarryOut, asyncio.TimerHandle]" = attrs.field(init=False, factory=dict)
+    # Its keys have the fields of requests: no tool that shows attributes may show them.
+    _late: "dict[_CarryOut, asyncio.TimerHandle]" = attrs.field(
+        init=False, factory=dict, repr=False
+    )
 
     def __attrs_post_init__(self) -> None:
         for name in ("return_url", "cancel_url"):

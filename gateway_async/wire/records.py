@@ -1,12 +1,13 @@
 """Records from decoded replies.
 
-Reading a record never raises. What cannot be read is None in the record, with its text
-in `unreadable`; what the interface does not list is in `extra`.
+Reading a record never raises. What cannot be read is None in the record, or missing in its list,
+with its text in `unreadable`; what the interface does not list is in `extra`.
 
 Each class has a `_Reader`. It writes out a function for objects with the very fields that one had:
 a loop over the fields would take most of the time.
 """
 
+import contextlib
 import functools
 import json
 import re
@@ -164,8 +165,26 @@ def _value_reader(wanted: Any) -> _Read:  # noqa: ANN401  # any annotation
     element = get_args(wanted)[0]
     element = getattr(element, "__bound__", element)
     if element in _VALUES:
-        return lambda value: tuple(map(_VALUES[element], _elements(value)))
+        return functools.partial(_read_list, _VALUES[element])
     return lambda value: tuple(read_records(element, _elements(value)))
+
+
+class _PartlyReadError(ValueError):
+    """A list of which some elements cannot be read; `readable` has the others."""
+
+    def __init__(self, readable: tuple[object, ...]) -> None:
+        super().__init__()
+        self.readable = readable
+
+
+def _read_list(read: _Read, value: object) -> tuple[object, ...]:
+    elements, readable = _elements(value), list[object]()
+    for element in elements:
+        with contextlib.suppress(ValueError):
+            readable.append(read(element))
+    if len(readable) < len(elements):
+        raise _PartlyReadError(tuple(readable))
+    return tuple(readable)
 
 
 def _elements(value: object) -> Sequence[object]:
@@ -213,8 +232,8 @@ _FIELD = """
     found = {found}
     try:
         record.{name} = {reading}
-    except (ValueError, TypeError):  # the latter of a list, which is no key of what is known
-        record.{name} = default_{name}
+    except (ValueError, TypeError) as error:  # the latter of a list, which is no key
+        record.{name} = getattr(error, "readable", default_{name})
         unreadable = {{**unreadable, "{name}": shown_{name}(found)}}"""
 _KNOWN = "known_{name}[found]"
 _READINGS: dict[object, str] = {

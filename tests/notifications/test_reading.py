@@ -89,6 +89,7 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
     ("body", "reason"),
     [
         (b" \r\n", "empty body"),
+        (b"order_no=A&x=" + b"x" * 65_536, "larger than 65536 bytes"),
         (b"encryption_data=s3cret&order_no=+", "names no order: it has none of order_no, orderNo"),
         (b"order_no=A&status=FAILED&status=COMPLETED", "a field twice"),
         (b'{"order_no": "A", "status": "FAILED", "status": "COMPLETED"}', "names a field twice"),

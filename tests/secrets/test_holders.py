@@ -18,6 +18,8 @@ from gateway_async import (
     OrderRef,
 )
 from gateway_async.models.values import SignatureText
+from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import LateEffect
 from tests.models.examples import CARD, CAVV, SECURITY_CODE, TOKEN, direct_payment, redirect_payment
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests
 
@@ -64,6 +66,18 @@ def test_the_net_finds_secrets_in_values_frames_and_logs_and_nowhere_else() -> N
     found = " ".join(net.hits())
     for label in (SPACED, SECURITY_CODE, SIGNER_SECRET, signature, "traceback", "rich", "log:"):
         assert label in found
+
+
+async def test_a_sandbox_shows_nothing_of_a_request_that_is_still_to_take_effect() -> None:
+    net = Dragnet()
+    async with Sandbox() as sandbox:
+        sandbox.faults.add("pay_direct", LateEffect(seconds=60))
+        async with GatewayClient(sandbox.base_url, sandbox.credentials) as gateway:
+            with pytest.raises(GatewayError):
+                await gateway.pay_direct(direct_payment())
+        net.catch("sandbox", sandbox, deep=False)
+        sandbox.land_late_effects()
+    assert net.hits() == []
 
 
 HOLDERS: list[Make] = [

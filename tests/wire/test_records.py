@@ -118,7 +118,7 @@ async def test_a_direct_payment_result_comes_from_texts() -> None:
 
 
 async def test_a_payout_result_repeats_the_request() -> None:
-    """A list is read whole or not at all, and one of records entry by entry."""
+    """A list is read entry by entry: a wrong one takes no other with it."""
     labels: list[Any] = [["a", 1, {"b": 2}], None, "passport", ["d", 1]]
     fields = {
         "status": "COMPLETED",
@@ -140,5 +140,5 @@ async def test_a_payout_result_repeats_the_request() -> None:
     bank = beneficiary.bank_details
     assert (bank.local_clearing_system, bank.extra) == ("LCS", {"bank_code": "B1"})
     first, *others = beneficiary.person_documents
-    assert (first.labels, first.unreadable) == (None, {"labels": '["a",1,{"b":2}]'})
+    assert (first.labels, first.unreadable) == (("a", "1"), {"labels": '["a",1,{"b":2}]'})
     assert [one.labels for one in others] == [None, ("passport",), ("d", "1")]
