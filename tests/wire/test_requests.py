@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from gateway_async import (
+    ApmPayment,
     BasicItemData,
     CancelOrder,
     CaptureOrder,
@@ -39,7 +40,7 @@ from gateway_async.models.values import SensitiveText
 from gateway_async.operations import Operation
 from tests.memory import Asked, MemoryTransport, client_over
 from tests.models import examples
-from tests.orders import CARD, REQUEST_ID
+from tests.orders import CARD, REQUEST_ID, payout_request
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
 DIGITS = "2023051612301234567890"
@@ -47,6 +48,10 @@ PAYMENT: dict[str, Any] = {"order_no": "N1", "currency": "EUR", "amount": 5}
 ORDER = {**PAYMENT, "transaction_id": DIGITS, "amount": "12.5"}
 WIRE = f'"transaction_id":"{DIGITS}","order_no":"N1","currency":"EUR","amount":"12.50"'
 REASON = r'"refund_reason":"zu groß, \"M\""'
+PAYOUT = (
+    '"payment_amount":"25.00","payment_currency":"EUR",'
+    '"beneficiary":{"bank_details":{"iban":"NL00SANDBOX0000000000"}}'
+)
 JSON = "application/json"
 FORM: Any = "application/x-www-form-urlencoded"
 BRACKETS = Dialect(form_nesting="brackets")
@@ -110,6 +115,16 @@ GOLDEN: dict[str, tuple[str, str, Call]] = {
         lambda gateway: gateway.checkout(
             RedirectPayment(**PAYMENT, items=[], cart_items=[])  # empty ones are left out
         ),
+    ),
+    "pay_apm": (
+        "/v1/authorise",
+        f"{FORM_HEAD}&order_no=N1&currency=EUR&amount=5.00&payment_method=PIX",
+        lambda gateway: gateway.pay_apm(ApmPayment(**PAYMENT, payment_method="PIX")),
+    ),
+    "payout": (
+        "/v1/payout",
+        f'{JSON_HEAD}"request_id":"{REQUEST_ID[:24]}000000000002",{PAYOUT}',
+        lambda gateway: gateway.payout(payout_request(2)),
     ),
     "call in a form": (
         "/v1/payout",
