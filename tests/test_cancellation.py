@@ -9,6 +9,7 @@ import gc
 import itertools
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ import pytest
 
 from gateway_async import (
     BatchPolicy,
+    DirectPaymentResult,
     GatewayClient,
     HmacSigner,
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
+    PayoutRequest,
+    PayoutResult,
+    RefundOrder,
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
@@ -32,18 +37,33 @@ from tests.orders import (
     client_of,
     direct_payment,
     make_client,
+    payout_request,
     refunds,
     seeded,
 )
-from tests.support.books import effects
+from tests.support.books import NOT_SENT, SUCCEEDED, TIMES, UNKNOWN, effects, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
 from tests.support.servers import bind
 
-PAIRS = [(first, first + gap) for gap in (1, 2, 3, 5) for first in range(0, 40, 2)]
+PAIRS = [(first, first + gap) for gap in (1, 2, 3, 5) for first in range(1, 40, 2)]
 """The turns of a first cancellation and of a second."""
 _OF_THE_SANDBOX = ("RequestHandler.", "Server.", "BaseSelectorEventLoop.")
 """What the tasks of the sandbox run, in the same loop."""
+CALLS: dict[str, Callable[[Sandbox, int], list[Any]]] = {
+    "pay_direct": lambda _, number: [direct_payment(f"P-{number}")],
+    "payout": lambda _, number: [payout_request(number)],
+    "payouts": lambda _, number: [payout_request(5 * number + one) for one in range(5)],
+    "refund": lambda sandbox, _: seeded(sandbox, 5),
+}
+"""Calls that move money, and what each is given, other than any time before."""
+BATCHES = ("payouts", "refund")
+STATUSES: dict[type, OutcomeStatus] = {
+    NotSentError: NOT_SENT,
+    OutcomeUnknownError: UNKNOWN,
+    **dict.fromkeys((DirectPaymentResult, PayoutResult, type(None)), SUCCEEDED),
+}
+"""What the outcome of a single call says; None is that of one that was not cancelled."""
 
 
 async def interrupted(call: Coroutine[Any, Any, Any], *turns: int) -> tuple[Any, bool]:
@@ -62,32 +82,53 @@ async def interrupted(call: Coroutine[Any, Any, Any], *turns: int) -> tuple[Any,
     return caught.value if caught else None, was_found
 
 
-async def test_a_single_call_leaves_nothing_unknown_but_by_a_second_cancellation(
-    sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+def times_done(sandbox: Sandbox, order: Any) -> int:
+    """Return how often the gateway refunded or paid out an order, or took a payment."""
+    if isinstance(order, RefundOrder):
+        return sandbox.ledger.effects("refund", order.transaction_id)
+    if isinstance(order, PayoutRequest):
+        return len(sandbox.ledger.payouts_of(order.request_id))
+    return len(sandbox.ledger.payments_of(order.order_no))
+
+
+@pytest.mark.parametrize("way", [*CALLS, "refund streamed", "payouts streamed"])
+async def test_nothing_is_left_unknown_but_by_a_second_cancellation(
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture, way: str
 ) -> None:
-    known: dict[type, set[int]] = {NotSentError: {0}, OutcomeUnknownError: {0, 1}}
-    kinds: list[type] = []
+    operation, _, is_streamed = way.partition(" ")
+    numbers, seen = itertools.count(), set[OutcomeStatus]()
 
     async def one(*turns: int) -> bool:
-        payment = direct_payment(f"P-{len(kinds)}")
+        orders, yielded = CALLS[operation](sandbox, next(numbers)), list[Any]()
         async with make_client(sandbox, recovery=AGAIN) as client:
-            error, was_found = await interrupted(client.pay_direct(payment), *turns)
+            call = getattr(client, operation)(orders if operation in BATCHES else orders[0])
+
+            async def stream() -> None:
+                async with call as batch:
+                    async for outcome in batch:
+                        yielded.append(outcome)
+
+            error, was_found = await interrupted(stream() if is_streamed else call, *turns)
         assert type(error) in (asyncio.CancelledError, type(None))
-        # It has no outcome where it had not begun.
-        outcome = getattr(error, "outcome", NotSentError()) if error else object()
-        kinds.append(type(outcome))
-        assert len(sandbox.ledger.payments_of(payment.order_no)) in known.get(kinds[-1], {1})
-        assert kinds[-1] in known or not isinstance(outcome, BaseException)
+        if operation in BATCHES:
+            outcomes = sorted([*yielded, *call.result], key=attrgetter("index"))
+            assert [outcome.order for outcome in outcomes] == orders
+            said = statuses(outcomes)
+        else:  # it has no outcome where it had not begun
+            outcome = getattr(error, "outcome", NotSentError()) if error else None
+            said = [STATUSES[type(outcome)]]
+        for order, status in zip(orders, said, strict=True):
+            assert times_done(sandbox, order) in TIMES[status]
+        seen.update(said)
         return was_found
 
-    for turn in itertools.count():
+    for turn in itertools.count(1 if is_streamed else 0):  # in its first turn, a stream begins
         if not await one(turn):
             break
-    assert NotSentError in kinds
-    assert OutcomeUnknownError not in kinds
+    assert seen == {SUCCEEDED, NOT_SENT}
     for turns in PAIRS:
         await one(*turns)
-    assert OutcomeUnknownError in kinds
+    assert seen == {SUCCEEDED, NOT_SENT, UNKNOWN}
     assert "asyncio" not in {record.name for record in caplog.records}
 
 
