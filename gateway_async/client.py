@@ -365,7 +365,7 @@ class GatewayClient:
     ) -> int:
         """Keep the orders of a job, cut into slices that many processes can run, and send nothing.
 
-        Submitting the same orders again, after whatever happened, keeps what is not kept yet.
+        Submitting the same orders again, after whatever happened, keeps them once.
 
         Args:
             operation: ``"capture"``, ``"cancel"``, ``"review"``, ``"refund"`` or ``"payout"``.

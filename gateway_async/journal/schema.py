@@ -1,7 +1,7 @@
 """The tables of a journal, the same in SQLite and PostgreSQL, and their versions.
 
 What changes often is narrow, and apart from what never changes. There are no foreign keys, since
-nothing is ever deleted.
+only what an earlier release left half done is ever deleted.
 """
 
 import shutil
@@ -27,6 +27,16 @@ _WORDS = {
     "BY_KEY": ("WITHOUT ROWID", ""),
 }
 
+_BEGUN = "SELECT id FROM gateway_jobs WHERE NOT imported"
+# Earlier releases kept the orders of a job piece by piece: one that was killed meanwhile is none.
+_DROP_BEGUN = (
+    *(
+        f"DELETE FROM gateway_{table} WHERE job_id IN ({_BEGUN})"
+        for table in ("chunks", "orders", "payout_keys", "slices")
+    ),
+    "DELETE FROM gateway_jobs WHERE NOT imported",
+)
+
 
 def statements(*, is_sqlite: bool) -> Iterator[str]:
     """Yield the statements that make the tables, in the words of a database."""
@@ -50,6 +60,9 @@ def prepare(transaction: Transaction) -> None:
         _write_version(transaction, VERSION)
     elif found != VERSION:
         _upgrade(transaction, found)
+    else:
+        for statement in _DROP_BEGUN:
+            transaction.run(statement)
 
 
 def _find_version(transaction: Transaction) -> str | None:

@@ -281,6 +281,18 @@ async def test_a_long_row_of_version_1_becomes_chunks(url: str) -> None:
     assert [transport.effects[order.transaction_id] for order in orders] == [1] * count
 
 
+async def test_a_job_that_an_earlier_release_had_only_begun_to_keep_is_none(url: str) -> None:
+    """Its tables were of this version already, and it kept the orders of a job piece by piece."""
+    transport, tables = MemoryTransport(), Tables(url)
+    async with Journal.open(url) as journal:
+        await client_over(transport).submit("refund", refunds(60), job=journal.job("begun"))
+    tables.run("UPDATE gateway_jobs SET imported = (1 = 0) WHERE name = 'begun'")
+    async with Journal.open(url) as journal:
+        assert "begun" not in [status.name for status in await journal.jobs()]
+        assert (await client_over(transport).refund(refunds(70), job=journal.job("begun"))).ok
+    assert [transport.effects[order.transaction_id] for order in refunds(70)] == [1] * 70
+
+
 def changed_fields(file: sqlite3.Connection, change: Any) -> None:
     """Change the stored fields of the orders of every job that was begun just now."""
     which = "job_id IN (SELECT id FROM gateway_jobs WHERE name LIKE 'new %')"
