@@ -23,9 +23,7 @@ from gateway_async import (
     NotSentError,
     OutcomeStatus,
     OutcomeUnknownError,
-    PayoutRequest,
     PayoutResult,
-    RefundOrder,
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
@@ -82,15 +80,6 @@ async def interrupted(call: Coroutine[Any, Any, Any], *turns: int) -> tuple[Any,
     return caught.value if caught else None, was_found
 
 
-def times_done(sandbox: Sandbox, order: Any) -> int:
-    """Return how often the gateway refunded or paid out an order, or took a payment."""
-    if isinstance(order, RefundOrder):
-        return sandbox.ledger.effects("refund", order.transaction_id)
-    if isinstance(order, PayoutRequest):
-        return len(sandbox.ledger.payouts_of(order.request_id))
-    return len(sandbox.ledger.payments_of(order.order_no))
-
-
 @pytest.mark.parametrize("way", [*CALLS, "refund streamed", "payouts streamed"])
 async def test_nothing_is_left_unknown_but_by_a_second_cancellation(
     sandbox: Sandbox, caplog: pytest.LogCaptureFixture, way: str
@@ -117,8 +106,8 @@ async def test_nothing_is_left_unknown_but_by_a_second_cancellation(
         else:  # it has no outcome where it had not begun
             outcome = getattr(error, "outcome", NotSentError()) if error else None
             said = [STATUSES[type(outcome)]]
-        for order, status in zip(orders, said, strict=True):
-            assert times_done(sandbox, order) in TIMES[status]
+        for done, status in zip(effects(sandbox, orders), said, strict=True):
+            assert done in TIMES[status]
         seen.update(said)
         return was_found
 

@@ -14,9 +14,9 @@ async def proxy(sandbox: Sandbox) -> AsyncIterator[Proxy]:
         yield proxy
 
 
-@pytest.fixture(params=["query", "refund"])
+@pytest.fixture(params=["query", "refund", "pay_direct", "payout"])
 def trial(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[Trial]:
-    """A look-up and a refund; what the client said must be true at the end."""
+    """A look-up, refund, payment or payout; what the client said must be true at the end."""
     trial = Trial(sandbox, request.param)
     yield trial
     trial.check()

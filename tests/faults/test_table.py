@@ -1,20 +1,22 @@
 """Every fault of the sandbox leads to the statuses that the table of faults names, and no secret.
 
-A payment by card is made beside each, so that there is something to hide.
+A payment by card and a payout are made beside each, so that there is something to hide.
 """
 
 import asyncio
 import pickle
+from typing import Any
 
 import pytest
 
 from gateway_async import GatewayClient, OutcomeUnknownError
 from gateway_async.sandbox import Sandbox, faults
 from tests.faults.trial import Trial
-from tests.support.books import SUCCEEDED, statuses
+from tests.models import examples
+from tests.support.books import SUCCEEDED, effects, statuses
 from tests.support.calls import paid_by_card
 from tests.support.dragnet import Dragnet, links_of
-from tests.support.faults import LARGE, ROWS, Row
+from tests.support.faults import ALL_UNKNOWN, LARGE, ROWS, Row
 
 
 @pytest.mark.usefixtures("held_for_long")
@@ -30,17 +32,22 @@ async def test_what_a_fault_leads_to(net: Dragnet, sandbox: Sandbox, row: Row) -
 
 
 async def _pay(net: Dragnet, sandbox: Sandbox, gateway: GatewayClient, row: Row) -> None:
-    payment = paid_by_card()
-    (paid,) = await asyncio.gather(gateway.pay_direct(payment), return_exceptions=True)
-    net.catch("came", [paid, gateway], deep=False)
-    _check_error(net, paid)
-    done = len(sandbox.ledger.payments_of(payment.order_no))
-    assert done <= 1 == sandbox.requests["pay_direct"]
-    if isinstance(paid, BaseException):
-        assert isinstance(paid, OutcomeUnknownError)
-    else:
-        assert len(row.money) > 1
-        assert done == 1 or paid.order_status != "1"
+    calls: list[tuple[Any, Any, str, str]] = [
+        (gateway.pay_direct, paid_by_card(), "order_status", "1"),
+        (gateway.payout, examples.payout_request(), "status", "COMPLETED"),
+    ]
+    for call, order, field, success in calls:
+        came: Any = (await asyncio.gather(call(order), return_exceptions=True))[0]
+        net.catch("came", [came, gateway], deep=False)
+        _check_error(net, came)
+        (done,) = effects(sandbox, [order])
+        assert done <= 1 == sandbox.requests[call.__name__]
+        is_unknown = isinstance(came, OutcomeUnknownError)
+        assert is_unknown or done == 1 or getattr(came, field) != success
+        if isinstance(row.fault, faults.Ending | faults.InvalidBody):
+            assert is_unknown is (row.money == ALL_UNKNOWN)
+        if len(row.money) == 1:  # what only XML may hold
+            assert is_unknown is (call == gateway.pay_direct)
 
 
 async def _run(net: Dragnet, gateway: GatewayClient, trial: Trial, row: Row) -> None:

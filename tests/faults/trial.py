@@ -1,10 +1,11 @@
-"""A look-up and a refund, which every fault strikes, and what the client owes whatever happens.
+"""What every fault strikes, and what the client owes whatever happens.
 
-A look-up changes nothing and may be repeated. A refund moves money: it is done once at most, and
-what the client says of it is true.
+A look-up changes nothing and may be repeated. A refund, a payment and a payout move money: each is
+done once at most, and what the client says of it is true.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import attrs
@@ -15,28 +16,36 @@ from gateway_async import (
     GatewayClient,
     GatewayError,
     NotSentError,
+    Outcome,
     OutcomeStatus,
     RetryPolicy,
 )
+from gateway_async.recovery.evidence import as_result
 from gateway_async.sandbox import Sandbox
-from tests.orders import client_of, seeded
+from tests.orders import client_of, direct_payment, payout_request, seeded
 from tests.support.books import ERRORS, NOT_SENT, check_books, check_conserved, effects, statuses
 from tests.support.clock import PATIENT
-from tests.support.collaborators import Limiter
+from tests.support.collaborators import Diary, Limiter
 
 T = TypeVar("T")
 Result = BatchResult[Any, Any]
 
 ATTEMPTS = 3
+SINGLES: dict[str, Callable[[int], Any]] = {
+    "pay_direct": lambda number: direct_payment(f"P-{number}"),
+    "payout": payout_request,
+}
+"""What is no batch: each is given what it makes of a number."""
 
 
 @attrs.define
 class Trial:
-    """A sandbox, and one of the two, done as often as the test wants, each time on new orders."""
+    """A sandbox, and one operation, done as often as the test wants, each time on new orders."""
 
     sandbox: Sandbox
     operation: str
     results: list[Result] = attrs.field(factory=list)
+    diary: Diary = attrs.field(factory=Diary)
 
     @property
     def reads(self) -> bool:
@@ -54,6 +63,7 @@ class Trial:
             "retry": RetryPolicy(attempts=ATTEMPTS, first_pause_seconds=0),
             "timeouts": PATIENT,
             "policy": BatchPolicy(concurrency=1),
+            "telemetry": self.diary,
             **settings,
         }
         return client_of(self.sandbox, base_url, **chosen)
@@ -63,9 +73,12 @@ class Trial:
             return await self.run_with(gateway)
 
     async def run_with(self, gateway: GatewayClient) -> Result:
-        orders = self.orders()
-        result = await gateway.batch(self.operation, orders)
-        check_conserved(result, orders)
+        if self.operation in SINGLES:
+            result = await self._call(gateway, SINGLES[self.operation](len(self.results)))
+        else:
+            orders = self.orders()
+            result = await gateway.batch(self.operation, orders)
+            check_conserved(result, orders)
         for outcome in result:
             assert isinstance(outcome.error, ERRORS[outcome.status])
             if self.reads:
@@ -78,13 +91,26 @@ class Trial:
         assert task.cancelling() == 0, "a time limit left its cancellation behind"
         return result
 
+    async def _call(self, gateway: GatewayClient, order: Any) -> Result:
+        """Make a payment or payout, and return the result that a batch of it would have."""
+        error: GatewayError | None = None
+        try:
+            await getattr(gateway, self.operation)(order)
+        except GatewayError as failure:
+            error = failure
+        status = next(status for status, kinds in ERRORS.items() if isinstance(error, kinds))
+        (_, end) = self.diary.requests[-1]
+        assert end is not None
+        result = as_result([Outcome(order=order, index=0, status=status, error=error)])
+        return attrs.evolve(result, requests=end.sent, retries=end.tries - 1)
+
     @property
     def requests(self) -> int:
         return self.sandbox.requests[self.operation]
 
     @property
     def effects(self) -> list[int]:
-        """How often each order of the last refund was carried out."""
+        """How often each order of the last result was carried out."""
         return effects(self.sandbox, [outcome.order for outcome in self.results[-1]])
 
     def check(self) -> None:

@@ -10,11 +10,13 @@ import attrs
 from gateway_async import (
     BatchResult,
     ConfigurationError,
+    DirectPayment,
     DuplicateOrderError,
     NotSentError,
     Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
+    PayoutRequest,
     PayoutResult,
     RejectedError,
 )
@@ -42,7 +44,16 @@ def statuses(outcomes: Iterable[Outcome[Any, Any]]) -> list[OutcomeStatus]:
 
 
 def effects(sandbox: Sandbox, orders: Iterable[Any], operation: str = "refund") -> list[int]:
-    return [sandbox.ledger.effects(operation, order.transaction_id) for order in orders]
+    """Return how often the gateway carried out each of some orders, payments or payouts."""
+    return [_times_done(sandbox, order, operation) for order in orders]
+
+
+def _times_done(sandbox: Sandbox, order: Any, operation: str) -> int:
+    if isinstance(order, PayoutRequest):
+        return len(sandbox.ledger.payouts_of(order.request_id))
+    if isinstance(order, DirectPayment):
+        return len(sandbox.ledger.payments_of(order.order_no))
+    return sandbox.ledger.effects(operation, order.transaction_id)
 
 
 def check_books(
@@ -50,8 +61,7 @@ def check_books(
 ) -> None:
     """Check that nothing was done twice, and that the outcomes say what was done."""
     for outcome in outcomes:
-        done = sandbox.ledger.effects(operation, outcome.order.transaction_id)
-        assert done in TIMES[outcome.status]
+        assert _times_done(sandbox, outcome.order, operation) in TIMES[outcome.status]
 
 
 def check_conserved(result: BatchResult[Any, Any], orders: Iterable[Any]) -> None:
