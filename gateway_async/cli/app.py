@@ -70,7 +70,9 @@ def run(arguments: Sequence[str]) -> int:
         return int(command(*bound.args, **bound.kwargs) or 0)
     said = bound.arguments.get("given") or Config()
     line = shlex.join(("gateway-async", *given))
-    console = Console(line=line, is_quiet=said.quiet, is_verbose=said.verbose)
+    console = Console(
+        line=line, is_quiet=said.quiet, is_verbose=said.verbose, is_json=said.log_format == "json"
+    )
     beside = {"console": console, "name": given[0]}
     more = {one: beside[one] for one in left_out}
     try:
@@ -84,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
         problem, code = "stopped", Exit.UNSETTLED
     except OSError as error:  # such as a disk that is full, or a reader that went away
         problem, code = f"it ended early: {error}", Exit.UNSETTLED
-    console.say(f"gateway-async: {problem}")
+    console.say(f"gateway-async: {problem}", "ERROR")
     return code
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, TextIO, cast
 
@@ -20,6 +22,7 @@ from gateway_async.report.report import Totals
 _ALL = ("gateway_async",)
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _SECONDS_BETWEEN_FRAMES = 0.1
+_FRAMES_BETWEEN_LINES = 50
 _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
 }
@@ -112,12 +115,14 @@ class Console:
         line: The command as it was given, to be given again.
         is_quiet: Whether only the end, and what is wrong, is said.
         is_verbose: Whether everything that the library logs is said.
+        is_json: Whether each thing is said as a line of JSON.
         rich: Where it is said.
     """
 
     line: str = ""
     is_quiet: bool = False
     is_verbose: bool = False
+    is_json: bool = False
     rich: RichConsole = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
@@ -141,9 +146,13 @@ class Console:
                 return
         raise ConfigurationError("nothing was sent")
 
-    def say(self, message: str) -> None:
-        """Say one thing."""
-        self.rich.print(plain(message))
+    def say(self, message: str, level: str = "INFO", logger: str = "gateway_async.cli") -> None:
+        """Say one thing; level and logger are shown in JSON."""
+        message = plain(message)
+        if self.is_json:
+            line = {"time": datetime.now(UTC), "level": level, "logger": logger, "message": message}
+            message = orjson.dumps(line).decode()
+        self.rich.print(message)
 
     def note(self, message: str) -> None:
         """Say one thing that `--quiet` leaves out."""
@@ -152,7 +161,7 @@ class Console:
 
     @contextlib.contextmanager
     def passing_on_logs(self) -> Iterator[None]:
-        """Say what is logged as warning or worse, and what is waited for; alike ones once."""
+        """Say what is logged as warning or worse, and what is waited for; as text, once a kind."""
         handler, root = logging.Handler(), logging.getLogger()
         handler.emit = self._pass_on  # type: ignore[method-assign]  # all that a handler of ours does
         level, names = (logging.DEBUG, _ALL) if self.is_verbose else (logging.INFO, _WAITS)
@@ -170,10 +179,10 @@ class Console:
 
     def _pass_on(self, record: logging.LogRecord) -> None:
         kind, text = (record.name, str(record.msg)), record.getMessage()
-        if kind in self._alike:
+        if kind in self._alike and not self.is_json:
             self._alike[kind] = self._alike[kind][0] + 1, text
         else:
-            self.say(text)
+            self.say(text, record.levelname, record.name)
             if record.levelno >= logging.WARNING:
                 self._alike[kind] = 0, ""
 
@@ -192,7 +201,7 @@ class Console:
 def progress(
     console: Console, name: str, total: int, look: Callable[[], tuple[int, Mapping[str, int]]]
 ) -> Iterator[None]:
-    """Show a bar while the block runs, where there is a terminal.
+    """Show a bar while the block runs; where there is no terminal, a line every few seconds.
 
     Args:
         console: Where it is shown.
@@ -200,6 +209,7 @@ def progress(
         total: How many there are.
         look: Returns how many are done, and how many have each status.
     """
+    has_bar = console.rich.is_terminal and not (console.is_quiet or console.is_json)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
@@ -207,18 +217,23 @@ def progress(
         TimeRemainingColumn(),
         console=console.rich,
         redirect_stdout=False,
-        disable=console.is_quiet or not console.rich.is_terminal,
+        disable=not has_bar,
     )
-    task = bar.add_task(name, total=total)
+    bar.add_task(name, total=total)
+    (task,) = bar.tasks
 
     def show() -> None:
         count, counts = look()
-        parts = filter(None, (f"{name}: {count:,} of {total:,}", listed(counts)))
-        bar.update(task, completed=count, description=", ".join(parts))
+        rate = f"{task.speed or 0:,.1f} a second"
+        parts = filter(None, (f"{name}: {count:,} of {total:,}", rate, listed(counts)))
+        bar.update(task.id, completed=count, description=", ".join(parts))
 
     async def tick() -> None:
-        while True:
+        for frame in itertools.count(1):
             show()
+            if not has_bar and frame % _FRAMES_BETWEEN_LINES == 0:
+                left = "" if task.time_remaining is None else f", {task.time_remaining:,.0f} s left"
+                console.note(f"{task.description}{left}")
             await asyncio.sleep(_SECONDS_BETWEEN_FRAMES)
 
     with bar:

@@ -5,13 +5,15 @@ written out beside its outcomes. A change to it meanwhile, or a pipe that can be
 must not matter. The file that a command writes is begun before anything is sent, and put in its
 place at the very end.
 
-Columns are the fields of orders and records; parts of objects have dots:
-`beneficiary.address.city`. Particulars of persons and accounts are in no message.
+A file is CSV, or, where its name ends in `.jsonl`, JSON Lines. Columns are the fields of orders
+and records; parts of objects have dots: `beneficiary.address.city`. Particulars of persons and
+accounts are in no message.
 """
 
 import contextlib
 import csv
 import hashlib
+import json
 import re
 import secrets
 import shutil
@@ -44,6 +46,9 @@ from gateway_async.report.report import Totals
 STDIO = Path("-")
 """Stands for standard input or output."""
 SHOWN_PROBLEMS = 100
+_JSON_LINES = ".jsonl"
+_LONGEST_CELL = 131_072
+csv.field_size_limit(1 << 24)  # a longer cell ends the reading: it may be an open quote
 MOST_DIGITS = 100
 
 # Problems
@@ -105,48 +110,132 @@ class Table:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._is_json = path.suffix == _JSON_LINES
         self.header: list[str] = []
-        next(self.rows(), None)
+        if not self._is_json:
+            next(self.rows(), None)
+            return
+        self.header = [*dict.fromkeys(name for row in self.rows() for name in row.cells)]
+        if not self.header:
+            broken = TableError(problem for row in self.rows() for problem in row.problems)
+            raise broken if broken.count else TableError([_EMPTY])
 
     def rows(self) -> Iterator[Row]:
         """Read the rows from the beginning."""
         with self._path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
-            reader = csv.reader(text, strict=True)
-            line, header = 1, list[str]()
-            try:
-                for cells in reader:
-                    begins, line = line, reader.line_num + 1
-                    if len(cells) <= 1 and not any(cell.strip() for cell in cells):
-                        continue  # a blank line
-                    if header:
-                        joined = "".join(cells)
-                        is_text = is_encodable(joined) and "\0" not in joined
-                        is_right = is_text and len(cells) == len(header)
-                        wrong = () if is_right else [*_problems(begins, header, cells)]
-                        yield Row(begins, dict(zip(header, cells, strict=False)), wrong)
-                    else:
-                        twice = [name for name, count in Counter(cells).items() if count > 1]
-                        if twice:
-                            reason = "more than one column has this name"
-                            raise TableError(Problem(begins, name, reason) for name in twice)
-                        self.header = header = cells
-            except csv.Error as error:
-                broken = Problem(line, None, f"not CSV from here on: {error}")
-                if not header:
-                    raise TableError([broken]) from None
-                yield Row(line, {}, [broken])
+            yield from self._json_rows(text) if self._is_json else self._csv_rows(text)
+
+    def _csv_rows(self, text: TextIO) -> Iterator[Row]:
+        reader = csv.reader(text, strict=True)
+        line, header = 1, list[str]()
+        try:
+            for cells in reader:
+                begins, line = line, reader.line_num + 1
+                if len(cells) <= 1 and not any(cell.strip() for cell in cells):
+                    continue  # a blank line
+                if header:
+                    wrong = _problems(begins, header, cells)
+                    yield Row(begins, dict(zip(header, cells, strict=False)), wrong)
+                else:
+                    twice = [name for name, count in Counter(cells).items() if count > 1]
+                    if twice:
+                        reason = "more than one column has this name"
+                        raise TableError(Problem(begins, name, reason) for name in twice)
+                    self.header = header = cells
+        except csv.Error as error:
+            broken = Problem(line, None, f"not CSV from here on: {error}")
             if not header:
-                raise TableError([Problem(1, None, "the file is empty")])
+                raise TableError([broken]) from None
+            yield Row(line, {}, [broken])
+        if not header:
+            raise TableError([_EMPTY])
+
+    def _json_rows(self, text: TextIO) -> Iterator[Row]:
+        empty = dict.fromkeys(self.header, "")
+        for line, written in enumerate(text, 1):
+            if not written.strip():
+                continue
+            try:
+                cells = _once([*_json_cells(_JSON.decode(written))])
+            except json.JSONDecodeError as error:
+                broken = Problem(line, None, f"not JSON: {error.msg}, at character {error.pos + 1}")
+                yield Row(line, {}, [broken])
+            except (_WrongCellError, RecursionError, orjson.JSONEncodeError) as error:
+                yield Row(line, {}, [Problem(line, getattr(error, "column", None), str(error))])
+            else:
+                yield Row(line, {**empty, **cells}, _problems(line, [*cells], [*cells.values()]))
 
 
-def _problems(line: int, header: list[str], cells: list[str]) -> Iterator[Problem]:
-    """Yield why a row cannot be read."""
+_EMPTY = Problem(1, None, "the file is empty")
+
+
+def _problems(line: int, header: list[str], cells: list[str]) -> list[Problem]:
+    """Return why a row cannot be read."""
+    joined = "".join(cells)
+    is_text = is_encodable(joined) and "\0" not in joined
+    if is_text and len(cells) == len(header) and len(joined) <= _LONGEST_CELL:
+        return []
+    found = []
     if len(cells) != len(header):
         reason = f"{len(cells)} cells where the header has {len(header)}"
-        yield Problem(line, None, reason)
+        found.append(Problem(line, None, reason))
     for column, cell in zip(header, cells, strict=False):
+        if len(cell) > _LONGEST_CELL:
+            reason = f"{len(cell):,} characters are too long; at most {_LONGEST_CELL:,} are read"
+            found.append(Problem(line, column, reason))
         if not is_encodable(cell) or "\0" in cell:
-            yield Problem(line, column, "is not UTF-8, or is no text; save the file as UTF-8")
+            reason = "is not UTF-8, or is no text; save the file as UTF-8"
+            found.append(Problem(line, column, reason))
+    return found
+
+
+# JSON
+
+
+class _Json(str):
+    """A cell that is written as JSON, not as text: a number digit by digit, a list, true."""
+
+    __slots__ = ()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of an object, each of which it has once."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise _WrongCellError(twice, "more than one field has this name")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise _WrongCellError(None, f"{constant} is no number of JSON")
+
+
+_JSON = json.JSONDecoder(
+    parse_float=_Json, parse_int=_Json, parse_constant=_refuse, object_pairs_hook=_once
+)
+
+
+def _json_cells(found: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the fields of an object by column, and in place of objects theirs, with dots."""
+    if not isinstance(found, dict):
+        raise _WrongCellError(None, 'not an object; a line is like {"order_no": "O1"}')
+    for name, value in found.items():
+        if isinstance(value, dict):
+            yield from _json_cells(value, f"{path}{name}.")
+        elif value is None or type(value) is str:
+            yield f"{path}{name}", value or ""
+        else:
+            yield f"{path}{name}", _Json(_to_json(value))
+
+
+def _to_json(value: object) -> str:
+    """Write JSON, of which a `_Json` is a part already."""
+
+    def write(part: object) -> object:
+        return orjson.Fragment(str(part)) if isinstance(part, _Json) else to_text(part)
+
+    return orjson.dumps(value, default=write, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()
 
 
 @contextlib.contextmanager
@@ -162,7 +251,7 @@ def open_table(path: Path) -> Iterator[Table]:
     """
     with contextlib.ExitStack() as opened:
         try:
-            copy = opened.enter_context(tempfile.NamedTemporaryFile())
+            copy = opened.enter_context(tempfile.NamedTemporaryFile(suffix=path.suffix))
             is_stdin = path == STDIO
             source = sys.stdin.buffer if is_stdin else opened.enter_context(path.open("rb"))
             shutil.copyfileobj(source, copy)
@@ -172,8 +261,8 @@ def open_table(path: Path) -> Iterator[Table]:
                 opened.close()
             name = "standard input" if path == STDIO else path
             raise ConfigurationError(
-                f"cannot read {name}: {error.strerror or error}; expected a CSV file, or - for "
-                "standard input"
+                f"cannot read {name}: {error.strerror or error}; expected a CSV file, one of JSON "
+                "Lines (.jsonl), or - for standard input"
             ) from None
         yield Table(Path(copy.name))
 
@@ -190,8 +279,17 @@ def to_text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def csv_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], None]:
-    """Write a header, and return what writes a row; cells of other columns are left out."""
+def row_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], None]:
+    """Return what writes a row in the format of the file; cells of other columns are left out."""
+    if str(text.name).endswith(_JSON_LINES):
+        names = {name: name.encode(errors="backslashreplace").decode() for name in columns}
+
+        def write_json(row: Mapping[str, Any]) -> None:
+            cells = {shown: row.get(name) for name, shown in names.items()}
+            found = {name: None if cell == "" else cell for name, cell in cells.items()}
+            text.write(f"{_to_json(found)}\n")
+
+        return write_json
 
     def write(row: str) -> None:
         # A lone \r is quoted only where it ends rows. A file with a NUL could not be read again.
@@ -224,7 +322,7 @@ def out_file(path: Path) -> Iterator[TextIO]:
         return
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is no file; name one")
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
     try:
         beside.touch(mode=0o600, exist_ok=False)
     except OSError as error:
@@ -429,7 +527,8 @@ class OrderFile:
         What they hold would not be sent: without its account, a payout may go elsewhere.
         """
         header = self.table.header
-        for name in self._unknown:
+        has_parts = any("." in one for one in self._inputs)
+        for name in self._unknown if has_parts else ():
             if "." in name or any(one.endswith(f".{name}") for one in self._inputs):
                 advice = "a part has columns of its own, such as beneficiary.bank_details.iban"
                 yield name, f"not known; {advice}"
@@ -486,9 +585,11 @@ def _value_of(column: str, cell: str, *, is_amount: bool, is_list: bool) -> Any:
             raise _WrongCellError(column, f"{cell!r:.60} is no amount; write it like '12.50'")
         return Decimal(cell)  # an order of such values is made faster
     if not is_list:
-        return cell
+        if isinstance(cell, _Json) and cell.startswith(("[", "t", "f")):
+            raise _WrongCellError(column, "expected text or a number")
+        return str(cell)
     with contextlib.suppress(orjson.JSONDecodeError):
-        if isinstance(found := orjson.loads(cell), list):
+        if isinstance(found := orjson.loads(str(cell)), list):
             return found
     raise _WrongCellError(column, 'expected a list, as JSON such as ["..."]')
 

@@ -17,10 +17,10 @@ from gateway_async.cli.console import Exit, counted, output, print_json
 from gateway_async.cli.files import (
     LEDGER,
     OrderFile,
-    csv_writer,
     open_orders,
     open_table,
     result_columns,
+    row_writer,
     to_text,
 )
 from gateway_async.cli.jobs import KnownJob, find_job, find_left, run_job
@@ -46,7 +46,8 @@ def send(
     """Work on the orders of a file: the operation is the name of the command.
 
     Args:
-        orders: The CSV file with the orders, one a row, or - for standard input.
+        orders: The file with the orders, one a row: CSV, or JSON Lines by a name that ends in
+            .jsonl; - for standard input.
     """
     if given.job is not None and given.again:
         raise ConfigurationError(
@@ -76,7 +77,8 @@ def look_up(
     """Look up the orders of a file.
 
     Args:
-        orders: The CSV file with the orders, one a row, or - for standard input. A row with both
+        orders: The file with the orders, one a row: CSV, or JSON Lines by a name that ends in
+            .jsonl; - for standard input. A row with both
             identifiers is looked up by its transaction_id.
     """
     run = Run(command=name, console=console, given=given, source=orders)
@@ -141,8 +143,9 @@ def reconcile(
     Example: `gateway-async reconcile ledger.csv --out differences.csv`
 
     Args:
-        ledger: The CSV file with your entries, one a row: order_no or transaction_id or both,
-            currency, amount, and refunded and state if you like; - for standard input.
+        ledger: The file with your entries, one a row: order_no or transaction_id or both,
+            currency, amount, and refunded and state if you like; CSV, or JSON Lines by a name that
+            ends in .jsonl; - for standard input.
     """
     run = Run(command="reconcile", console=console, given=given, source=ledger)
     words, policy = run.settings.reconcile, run.settings.policy
@@ -159,7 +162,7 @@ def reconcile(
             rows = enumerate(file.table.rows())
             at, row = next(rows)
             columns = [name for name in file.table.header if name not in _COLUMNS]
-            write = csv_writer(out, [*columns, *_COLUMNS])
+            write = row_writer(out, [*columns, *_COLUMNS])
 
             def see(difference: Difference) -> None:
                 nonlocal at, row

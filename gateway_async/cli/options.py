@@ -19,6 +19,7 @@ from gateway_async.settings import BatchPolicy
 
 _PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][^=&]*password=", re.IGNORECASE)
 _USUAL = BatchPolicy()
+_HOW_MUCH = {"quiet", "verbose", "log_format"}
 
 
 def _no_option(_: object, path: Path | None) -> None:
@@ -60,11 +61,14 @@ class Config:
             ~/.config/gateway-async/config.toml, if there is one.
         quiet: Say only how it ended, and what is wrong: no progress.
         verbose: Say also what is logged: each batch, request and retry, without any secret.
+        log_format: How all of this is written to standard error: as text, or each thing as a line
+            of JSON with time, level, logger and message.
     """
 
     config: Path | None = None
     quiet: Annotated[bool, Parameter(alias="-q")] = False
     verbose: Annotated[bool, Parameter(alias="-v")] = False
+    log_format: Literal["text", "json"] = "text"
 
     def line(self, *words: str, taken: "type[Config] | None" = None) -> str:
         """Write a command to give next, in any directory, with the given settings that it takes.
@@ -94,7 +98,7 @@ class Config:
 
     def _given(self, taken: type[Any]) -> dict[str, Any]:
         """Return the given settings that a class has, as they mean the same in any directory."""
-        names = [name for name in attrs.fields_dict(taken) if name not in {"quiet", "verbose"}]
+        names = [name for name in attrs.fields_dict(taken) if name not in _HOW_MUCH]
         said = {name: getattr(self, name, None) for name in names}
         given = {name: value for name, value in said.items() if value not in (None, False)}
         if "journal" in given:
@@ -133,8 +137,8 @@ class Files(Config):
     """Where the results go.
 
     Attributes:
-        out: The CSV file for the results, in the order of the input; - for standard output.
-            Required, but for --dry-run.
+        out: The file for the results, in the order of the input: CSV, or JSON Lines by a name
+            that ends in .jsonl; - for standard output. Required.
         report: The file for a report on the run, one page of HTML for a browser.
         json: Print one JSON object at the end: counts, amounts, job, files and the next commands;
             it needs --out with a file.
@@ -211,7 +215,8 @@ class Sending(Resuming):
             left: `jobs resolve NAME not_sent --state held` lets it go on.
         duplicates: What to do with several rows of one transaction: refuse the file, or send
             them one after the other. No request_id may stand in a file twice.
-        dry_run: Show what would be sent, and send nothing: nothing leaves this machine.
+        dry_run: Show what would be sent, and send nothing: nothing leaves this machine. It needs
+            no --out.
     """
 
     job: Annotated[str | None, _JOB] = None

@@ -35,10 +35,10 @@ from gateway_async.cli.files import (
     JOB_COLUMNS,
     STDIO,
     OrderFile,
-    csv_writer,
     input_columns,
     out_file,
     result_columns,
+    row_writer,
     to_text,
 )
 from gateway_async.cli.options import Files, Journaled
@@ -157,7 +157,7 @@ def write_rows(
 ) -> None:
     """Write the cells that are kept, of a file beside those of its rows."""
     passed = [] if file is None else [one for one in file.table.header if one not in columns]
-    write = csv_writer(out, [*passed, *columns])
+    write = row_writer(out, [*passed, *columns])
     beside = itertools.repeat({}) if file is None else (row.cells for row in file.table.rows())
     for cells, found in zip(beside, kept, strict=file is not None):
         write({**cells, **orjson.loads(found)})

@@ -75,7 +75,8 @@ def submit(
     they find it within seconds.
 
     Args:
-        orders: The CSV file with the orders, one a row, or - for standard input.
+        orders: The file with the orders, one a row: CSV, or JSON Lines by a name that ends in
+            .jsonl; - for standard input.
         job: The name of the job: the same command, given again, is harmless.
         operation: What is done with them.
         slice_size: How many orders a worker takes at a time.

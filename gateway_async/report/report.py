@@ -452,12 +452,15 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
         group.examples.sort(key=lambda one: one.index)
     money = {} if summary is not None else _by_currency(report.totals)
     kinds = [kind for kind in OutcomeStatus if any(kind in row for row in money.values())]
+    names = OutcomeStatus if summary is None else ("matched", "differing", "unanswered")
+    counts = report.counts if summary is None else attrs.asdict(summary, recurse=False)
     shape = "%Y-%m-%d %H:%M:%S"
     lasted = timedelta(seconds=round(head.seconds))
     page = environment.get_template("report.html.jinja").render(
         head=head,
         headline=_books_headline(report, summary) if summary is not None else _headline(report),
         when=(f"{head.started_at:{shape} %Z} to", f"{head.ended_at:{shape} %Z},", lasted),
+        bars={str(name): counts[name] for name in names if counts[name]},
         latencies=report.latencies,
         kinds=kinds,
         money=money,

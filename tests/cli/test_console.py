@@ -1,20 +1,23 @@
 """What is shown while a command works, and a run that is driven to its end."""
 
+import asyncio
 import io
+import itertools
 import logging
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from gateway_async.cli.console import Console, Exit, output, plain_console
+from gateway_async.cli.console import Console, Exit, output, plain_console, progress
 from tests.cli.running import SCRIPT
 
 
-def told() -> tuple[Console, io.StringIO]:
+def told(*, is_quiet: bool = False) -> tuple[Console, io.StringIO]:
     file = io.StringIO()
-    return Console(rich=plain_console(file)), file
+    return Console(is_quiet=is_quiet, rich=plain_console(file)), file
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,25 @@ def test_a_reader_that_goes_away_does_not_look_like_declined_orders(tmp_path: Pa
     os.close(writing)
     assert ended.returncode == Exit.UNSETTLED
     assert ended.stderr == b"gateway-async: it ended early: [Errno 32] Broken pipe\n"
+
+
+async def test_progress_without_a_terminal_is_a_line_from_time_to_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway_async.cli.console._SECONDS_BETWEEN_FRAMES", 0)
+    monkeypatch.setattr("gateway_async.cli.console._FRAMES_BETWEEN_LINES", 3)
+    done = itertools.count()
+    for is_quiet in (False, True):
+        console, file = told(is_quiet=is_quiet)
+        with progress(console, "refund", 1000, lambda: ((n := next(done)), {"succeeded": n})):
+            for _ in range(10):
+                await asyncio.sleep(0)
+        lines = file.getvalue().splitlines()
+        assert len(lines) == (0 if is_quiet else 3)
+        for line in lines:
+            assert re.fullmatch(
+                r"refund: \d+ of 1,000, [\d,]+\.\d a second, \d+ succeeded, [\d,]+ s left", line
+            )
 
 
 def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() -> None:

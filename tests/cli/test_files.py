@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import date
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from gateway_async.cli.files import (
     Problem,
     Table,
     TableError,
-    csv_writer,
     open_table,
     out_file,
+    row_writer,
 )
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
@@ -65,6 +64,14 @@ def rows(*lines: str) -> str:
 def problems(*given: Any, **dialect: Any) -> list[str]:
     with pytest.raises(TableError) as caught:
         read(*given, **dialect)
+    return str(caught.value).splitlines()[1:]
+
+
+def json_problems(*lines: str, command: str = "refund") -> list[str]:
+    path = Path(f"{uuid.uuid4()}.jsonl")
+    path.write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(TableError) as caught:
+        OrderFile(Table(path), OPERATIONS[command], Dialect(), repeats=False)
     return str(caught.value).splitlines()[1:]
 
 
@@ -129,7 +136,7 @@ UNUSABLE: list[tuple[str | bytes, str]] = [
     (rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
     (rows("T1,Ö1,EUR,1,1,").encode("latin-1"), "line 2, column order_no: is not UTF-8"),
     (rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: is not UTF-8, or is no text"),
-    (rows(f"T1,O1,EUR,1,1,{'x' * 131_073}"), "line 2: not CSV from here on: field larger than"),
+    (rows(f"T1,O1,EUR,1,1,{'x' * 17_000_000}"), "line 2: not CSV from here on: field larger than"),
     (rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
     (rows('T1,O1,EUR,1,1,"a"b'), "line 2: not CSV from here on"),
     (f"{HEADER},in_job\nT1,O1,EUR,1,1,,night", "line 2, column in_job: "),
@@ -157,6 +164,16 @@ def test_a_file_that_cannot_be_used(command: str, body: str | bytes, expected: s
     assert expected in found
 
 
+def test_a_huge_cell_is_too_long_and_ends_nothing() -> None:
+    huge = "x" * 5_000_000
+    words = "5,000,000 characters are too long; at most 131,072 are read"
+    found = problems(rows(f"T1,O1,EUR,1,1,{huge}", "T2,O2,EUR,1,1,", "T3,O3,EUR,x,1,"))
+    assert found[0] == f"line 2, column refund_reason: {words}"
+    assert found[1].startswith("line 4, column amount: 'x' is no amount")
+    in_json = json.dumps({**CELLS, "refund_reason": huge})
+    assert json_problems(in_json, "[]")[0] == f"line 1, column refund_reason: {words}"
+
+
 def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
     found = problems("transaction_id,order_no,curency\nT1,O1,EUR")
     semicolons = problems(rows().replace(",", ";"))
@@ -177,6 +194,64 @@ def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
     assert [*looked_up] == [OrderRef(order_no="O1"), OrderRef(transaction_id="T2")]
     both = read("order_no,transaction_id\nO1,T1", "query").orders()
     assert [*both] == [OrderRef(transaction_id="T1")]
+
+
+# JSON Lines
+
+JSON = '{"transaction_id": "T1", "order_no": "O1", "currency": "EUR", %s}'
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", "line 1: the file is empty"),
+        ("{", "line 1: not JSON: Expecting property name"),
+        ("[1]", "line 1: not an object; a line is like"),
+        ("[" * 100_000, "line 1: "),
+        (JSON % '"amount": NaN, "refund_amount": 1', "line 1: NaN is no number of JSON"),
+        (JSON % '"amount": 1, "amount": 1', "line 1, column amount: more than one field has this"),
+        (JSON % '"a.b": 1, "a": {"b": 1}', "line 1, column a.b: more than one field has this name"),
+        (JSON % '"note": ["\\ud800"]', "line 1: str is not valid UTF-8: surrogates not allowed"),
+        (
+            JSON % '"amount": 1, "refund_amount": 1, "note": "\\ud800"',
+            "line 1, column note: is not UTF-8",
+        ),
+        (
+            JSON % '"amount": 1, "refund_amount": 1, "note": "\\u0000"',
+            "line 1, column note: is not UTF-8, or is no text",
+        ),
+        (
+            JSON % '"amount": 1, "refund_amount": 1, "note": "\udce9"',
+            "line 1, column note: is not UTF-8",
+        ),
+        (JSON % '"amount": 1e3, "refund_amount": 1', "column amount: '1e3' is no amount"),
+        (JSON % '"amount": 1.005, "refund_amount": 1', "column amount: 1.005"),
+        (JSON % '"amount": true, "refund_amount": 1', "column amount: 'true' is no amount"),
+        (JSON % '"amount": 1, "refund_amount": null', "line 1, column refund_amount: empty"),
+        (
+            JSON.replace('"O1"', "[1]") % '"amount": 1, "refund_amount": 1',
+            "order_no: expected text",
+        ),
+    ],
+)
+def test_a_bad_line_of_json_is_named_by_line_and_field(line: str, expected: str) -> None:
+    assert expected in json_problems(line)[0]
+
+
+def test_json_lines_are_written_as_they_were_read(tmp_path: Path) -> None:
+    text = '{"order_no":12345678901234567890.50,"note":[1.10,{"a":1e5}],"x.y":true,"none":null}\n'
+    path, again = tmp_path / "found.jsonl", tmp_path / "again.jsonl"
+    path.write_text(text)
+    table = Table(path)
+    assert written(again, [row.cells for row in table.rows()], table.header).decode() == text
+    row = {"caf\udce9": "1", "index": 0, "day": date(2026, 11, 20), "sum": Decimal("1.50")}
+    assert json.loads(written(again, [row], [*row, "code"])) == {
+        "caf\\udce9": "1",
+        "index": 0,
+        "day": "2026-11-20",
+        "sum": "1.50",
+        "code": None,
+    }
 
 
 # Payouts
@@ -252,6 +327,21 @@ def test_what_is_wrong_with_a_payout_is_named_by_column(fields: dict[str, str], 
     assert ACCOUNT not in found
 
 
+def test_the_same_payouts_as_json_lines_have_the_same_digest() -> None:
+    dotted = {f"{BANK}.iban": IBAN, "beneficiary.person_documents": json.dumps(DOCUMENTS)}
+    parts = {"bank_details": {"iban": IBAN}, "person_documents": DOCUMENTS}
+    nested = [
+        {**payout(1), "payment_amount": 10.0, "beneficiary": parts, "payer": {}, "remark": None},
+        {**payout(2), **dotted},
+    ]
+    path = Path("payouts.jsonl")
+    path.write_text("\n\n".join(map(json.dumps, nested)))
+    ours = OrderFile(Table(path), OPERATIONS["payout"], Dialect())
+    theirs = read(csv_of(payout(2, **dotted), payout(1, **dotted)), "payout")
+    assert sorted([*ours.orders()], key=str) == sorted([*theirs.orders()], key=str)
+    assert (ours.digest, [*ours.lines]) == (theirs.digest, [1, 3])
+
+
 def test_a_payout_may_be_fixed_on_either_side() -> None:
     source = {"payment_amount": "", "source_amount": "20", "source_currency": "USD"}
     file = read(csv_of(payout(1), payout(2, **source)), "payout")
@@ -278,7 +368,8 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
         file = OrderFile(table, OPERATIONS["refund"], Dialect())
         path.write_text("order_no\nO1\n")  # so short that it stays in the buffer of its copy
         assert [*file.orders()] == [ORDER]
-    monkeypatch.setattr(tempfile, "NamedTemporaryFile", partial(Path("/dev/full").open, "r+b"))
+    full = Path("/dev/full").open("r+b")  # noqa: SIM115  # the command closes it
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", lambda **_: full)
     words = r"cannot read .*orders\.csv: No space left"
     with pytest.raises(ConfigurationError, match=words), open_table(path):
         pytest.fail("a copy that is not whole was read")
@@ -289,7 +380,7 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
 
 def written(path: Path, found: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
     with out_file(path) as file:
-        write = csv_writer(file, columns)
+        write = row_writer(file, columns)
         for row in found:
             write(row)
     return path.read_bytes()

@@ -49,6 +49,34 @@ async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell:
     assert shell.effects() == {1}
 
 
+async def test_the_same_orders_as_json_lines_are_the_same_job(shell: Shell) -> None:
+    shell.refunds(60)
+    given = shell.rows("orders.csv")
+    lines = [json.dumps({**row, "customer": {"number": n}}) for n, row in enumerate(given)]
+    text = "\n".join(lines).replace('"refund_amount": "1.00"', '"refund_amount": 1.000')
+    (shell.folder / "orders.jsonl").write_text(text)
+    await shell.installed(f"refund orders.jsonl --yes --out out.jsonl {KEPT}")
+    again = await shell(f"refund orders.csv --out out.csv {KEPT}")
+    assert "is done: 60 succeeded; nothing is sent" in again.stderr
+    await shell("search-refunds out.jsonl --out found.jsonl")
+    files = [
+        (shell.folder / name).read_text().splitlines() for name in ("out.jsonl", "found.jsonl")
+    ]
+    for row, out, found in zip(given, *(map(json.loads, lines) for lines in files), strict=True):
+        assert (out["order_no"], out["status"], out["error"]) == (
+            row["order_no"],
+            "succeeded",
+            None,
+        )
+        assert found["record_refund_amount"] == "1.00"
+    assert '"customer.number":59,"transaction_id":' in files[0][59]
+    assert '"refund_amount":1.000,' in files[0][59]
+    assert shell.effects() == {1}
+    (shell.folder / "orders.jsonl").write_text(text.replace("EUR", "", 1))
+    wrong = await shell.installed(f"refund orders.jsonl --yes --out out.jsonl {KEPT}", 2)
+    assert "line 1, column currency: empty" in wrong.stderr
+
+
 async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own(
     shell: Shell,
 ) -> None:
@@ -254,7 +282,7 @@ async def test_the_same_line_goes_on_after_a_kill(shell: Shell) -> None:
         process, ended = await shell.under_way(f"{line} --chunk-size 10 --concurrency 3", more)
         process.send_signal(signal.SIGKILL)
         await ended
-        left = [name for name in names(shell.folder) if not name.startswith(".out.csv.")]
+        left = [name for name in names(shell.folder) if not name.endswith(".out.csv")]
         assert {*left} <= {"config.toml", "orders.csv", *journal}
         # The next run waits for the dead process's lease, which has little left.
         tables.end_leases_in(1)

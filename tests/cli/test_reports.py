@@ -70,6 +70,8 @@ async def test_a_reconciliation_lists_its_differences(shell: Shell) -> None:
     headline = "28 of 31 entries match, and the totals differ: "
     headline += "payments by EUR 1.01, refunds by EUR 2.00."
     assert read.texts["h1"] == [headline]
+    bars = [row[:2] for row in read.tables["bars"][0]]
+    assert bars == [["matched", "28"], ["differing", "3"]]
     assert read.tables["money"][0][1] == ["EUR payments", "271.0131", "270.0030", "1.01"]
 
 

@@ -47,6 +47,7 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(shell: 
         terminal.type("yes\r")
         await terminal.until("150 of 500")
         await terminal.until("150 succeeded")
+        assert re.search(r"150 of 500, [\d,]+\.\d a second, 150 succeeded", terminal.text)
         await until(lambda: shell.sandbox.requests["refund"] >= 4)
         terminal.type(CTRL_C)
         await terminal.until("stopping: waiting for what is in flight")

@@ -136,6 +136,9 @@ def test_all_is_counted_and_added_up_exactly() -> None:
     report.see(made[-1])
     found = read(report)
     (money,) = found.tables["money"]
+    shown = [(kind.replace("_", " "), f"{report.counts[kind]:,}") for kind in OutcomeStatus]
+    bars = [(kind, count) for kind, count, _ in found.tables["bars"][0]]
+    assert bars == [one for one in shown if one[1] != "0"]
     assert [row[0] for row in money[1:]] == ["EUR", "JPY", "USD"]
     done: list[str] = []
     for row in money[1:]:
