@@ -281,7 +281,7 @@ def to_text(value: object) -> str:
 
 def row_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], None]:
     """Return what writes a row in the format of the file; cells of other columns are left out."""
-    if str(text.name).endswith(_JSON_LINES):
+    if str(getattr(text, "name", "")).endswith(_JSON_LINES):  # one in memory has none
         names = {name: name.encode(errors="backslashreplace").decode() for name in columns}
 
         def write_json(row: Mapping[str, Any]) -> None:
