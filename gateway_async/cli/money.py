@@ -156,7 +156,7 @@ def reconcile(
             console.note(f"columns that are not read: {file.unread}")
         if bool(words.states) != ("state" in table.header):
             lacking = "no column state" if words.states else "states; reconcile.states is not set"
-            console.say(f"warning: the ledger has {lacking}, so no state is compared")
+            console.say(f"warning: the ledger has {lacking}, so no state is compared", "WARNING")
 
         async def work(out: TextIO) -> None:
             rows = enumerate(file.table.rows())

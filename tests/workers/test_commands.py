@@ -1,6 +1,7 @@
 """`submit`, `worker` and `watch`: once as a user runs them, on a real RabbitMQ."""
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -22,9 +23,10 @@ async def test_a_file_is_run_by_a_worker(sandbox: Sandbox, url: str, tmp_path: P
     shell.refunds(30)
     env = {"GATEWAY_JOURNAL": url, "GATEWAY_BROKER": server_url()}
     async with own_queue() as name:
-        worker = await shell.start(f"worker --slices 2 --queue {name}", env=env)
+        worker = await shell.start(f"worker --slices 2 --queue {name} --log-format json", env=env)
         try:
-            assert f"working for queue {name}".encode() in await worker.stderr.readline()
+            began = json.loads(await worker.stderr.readline())
+            assert began["message"] == f"working for queue {name}"
             submit = "submit orders.csv --job month-end --slice-size 10 --yes"
             said = (await shell(submit, env=env)).stderr
             assert said.startswith("new job month-end in ")
@@ -34,7 +36,8 @@ async def test_a_file_is_run_by_a_worker(sandbox: Sandbox, url: str, tmp_path: P
             worker.send_signal(signal.SIGTERM)
             _, rest = await worker.communicate()
             assert worker.returncode == 0
-            assert b"stopping: waiting for what is in flight" in rest
+            said = json.loads(rest.splitlines()[-1])["message"]
+            assert said.startswith("stopping: waiting for what is in flight")
         finally:
             if worker.returncode is None:
                 worker.kill()
