@@ -92,21 +92,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def summary(
-    what: str,
-    totals: Mapping[str, Totals],
-    requests: int | None,
-    retries: int | None,
-    seconds: float,
-) -> str:
-    """Return what a run of orders came to, by status."""
-    count = sum(one.orders for one in totals.values())
-    made = "" if requests is None else f"; {counted(requests, 'request')} sent"
-    made += f", {counted(retries, 'attempt')} repeated" if retries else ""
-    orders = filter(None, [counted(count, "order"), listed(totals)])
-    return f"{what}: {', '.join(orders)}{made}; {seconds:.1f} s"
-
-
 @attrs.define(kw_only=True)
 class Console:
     """Says what happens.

@@ -30,7 +30,7 @@ import attrs
 import orjson
 
 from gateway_async.batching.table import RECORD, cell_of, cells_of
-from gateway_async.cli.console import Console, Exit, print_json, progress, summary
+from gateway_async.cli.console import Console, Exit, counted, listed, print_json, progress
 from gateway_async.cli.files import (
     JOB_COLUMNS,
     STDIO,
@@ -347,12 +347,11 @@ class Run:
         console = self.console
         console.sum_up()
         books, report = self.books, self.report
-        made = head.requests, head.retries, head.seconds
         more = sum(count for count, *_ in report.reasons[_REASONS_SHOWN:])
         reasons = report.reasons[:_REASONS_SHOWN]
         strangers = 0 if books is not None else head.unexpected
         lines = [
-            str(books) if books is not None else summary(self.command, report.totals, *made),
+            str(books) if books is not None else self._summary(head),
             *(f"{count:,} x {kind.replace('_', ' ')}: {reason}" for count, kind, reason in reasons),
             f"and {more:,} more, in the outcomes" * bool(more),
             f"records that belong to no order of the file: {strangers}" * bool(strangers),
@@ -364,6 +363,15 @@ class Run:
             console.say(line)
         if self.given.json:
             print_json(self.as_dict(head))
+
+    def _summary(self, head: Head) -> str:
+        """Return what a run of orders came to, by status."""
+        totals = self.report.totals
+        orders = counted(sum(one.orders for one in totals.values()), "order")
+        sent = "" if head.requests is None else f"; {counted(head.requests, 'request')} sent"
+        again = f", {counted(head.retries, 'attempt')} repeated" if head.retries else ""
+        found = ", ".join(filter(None, [orders, listed(totals)]))
+        return f"{self.command}: {found}{sent}{again}; {head.seconds:.1f} s"
 
     def _advice(self) -> list[tuple[str, str]]:
         """Return what is left to do, and the command for each."""
