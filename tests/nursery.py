@@ -5,6 +5,7 @@ imports. `multiprocessing` keeps the process that forks.
 """
 
 import asyncio
+import contextlib
 import fcntl
 import io
 import multiprocessing
@@ -55,8 +56,9 @@ class Forked:
         return stdout, stderr
 
     def send_signal(self, number: signal.Signals) -> None:
-        if not self._end.done():
-            os.kill(self._number, number)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            if not self._end.done():
+                os.kill(self._number, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import functools
 import itertools
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from gateway_async import BatchPolicy, Dialect, Timeouts
 from gateway_async.errors import JournalError
-from gateway_async.journal import Journal, OrderState
+from gateway_async.journal import Journal, OrderState, engines
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from tests.jobs.books import Interposed, counts, kept, refuse
@@ -51,53 +53,94 @@ async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_a
     assert found == [["intent", "intent"]] * 5
 
 
-def failing(
-    run: Callable[..., Any], fails: Callable[[int], bool], *, after: bool
-) -> tuple[Callable[..., Any], list[int]]:
-    """Let chosen calls of a journal's thread fail, but those about the lease.
+@attrs.define
+class Failures:
+    """The statements and commits of drivers' connections that fail, by their number from 0."""
 
-    `fails` is given the number of a call. It fails before it is carried out, or after: then its
-    commit is in doubt. Return what takes the calls, and the numbers of those that failed.
-    """
-    numbers, failed = itertools.count(), list[int]()
+    how: str
+    fails: Callable[[int], bool]
+    numbers: Iterator[int] = attrs.field(factory=itertools.count)
+    failed: int = 0
 
-    async def call(what: str, operation: Any) -> Any:
-        is_lease = what.endswith(("keep the lease", "release the lease"))
-        if is_lease or not fails(number := next(numbers)):
-            return await run(what, operation)
-        failed.append(number)
-        if after:
-            await run(what, operation)
-        raise JournalError(f"{what}: the disk is on fire")
+    def over(self, connect: Callable[[Any], Any]) -> Callable[[Any], "FailingDriver"]:
+        return lambda engine: FailingDriver(connect(engine), engine.error, self)
 
-    return lambda *call_of: asyncio.ensure_future(call(*call_of)), failed
+    def call(self, failing: "FailingDriver", name: str, *given: Any) -> Any:
+        call: Callable[..., Any] = getattr(failing.driver, name)
+        is_counted = name == "commit" or self.how != "in doubt"
+        if not is_counted or not self.fails(next(self.numbers)):
+            return call(*given)
+        self.failed += 1
+        if self.how == "refused":
+            raise failing.error("disk I/O error")
+        if self.how == "full":
+            failing.driver.execute("PRAGMA max_page_count = 1")  # or as many as it has
+            return call(*given)
+        call()
+        raise failing.error("the server is gone")
 
 
-@on_a_file
-@pytest.mark.parametrize(("after", "from_then_on"), [(False, True), (True, False), (True, True)])
-async def test_a_write_that_fails_doubles_nothing_and_is_not_glossed_over(
-    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables, after: bool, from_then_on: bool
+@attrs.frozen
+class FailingDriver:
+    """A driver's connection, or a cursor of it."""
+
+    driver: Any
+    error: type[Exception]
+    failures: Failures
+
+    def cursor(self) -> "FailingDriver":
+        return attrs.evolve(self, driver=self.driver.cursor())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"execute", "executemany", "commit"}:
+            return functools.partial(self.failures.call, self, name)
+        return getattr(self.driver, name)
+
+
+DATABASES, ONCE_AND_FROM_THEN_ON = ("sqlite", "postgresql"), (operator.eq, operator.le)
+FAILURES = [
+    *itertools.product(DATABASES, ("refused", "in doubt"), ONCE_AND_FROM_THEN_ON),
+    ("sqlite", "full", operator.le),  # a server's disk is not ours to fill
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("url", "how", "fails"), FAILURES, indirect=["url"])
+async def test_a_database_that_fails_doubles_nothing_and_is_not_glossed_over(  # a table
+    sandbox: Sandbox,
+    make: Make,
+    url: str,
+    tables: Tables,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    fails: Callable[[int, int], bool],
 ) -> None:
-    gateway, resending, number = make(), make(recovery=RESENDING), 0
-    real: Any = journal.database.run
-    while True:
-        name, orders = f"job {number}", seeded(sandbox, 6)
-        fails = number.__le__ if from_then_on else number.__eq__
-        calls: Any
-        calls, failed = failing(real, fails, after=after)
-        batch = gateway.refund(orders, job=journal.job(name))
-        journal.database.run = calls  # type: ignore[method-assign]  # of this one alone
-        error = await _ended(batch)
-        journal.database.run = real  # type: ignore[method-assign]  # see above
-        if not failed:
-            break
-        assert error
-        await _check_told(sandbox, journal, name, batch)
-        tables.end_leases()  # one that was taken, as nobody was told, runs out by itself
-        assert (await resending.refund(orders, job=journal.job(name))).ok
+    """At each statement or commit in turn: once, or from then on."""
+    engine, resending, ended = type(engines.locate(url)), make(recovery=RESENDING), list[bool]()
+    connect: Any = engine.connect
+    for first in itertools.count():
+        failures = Failures(how, functools.partial(fails, first))
+        name, orders = f"job {first}", seeded(sandbox, 6, refund_reason="r" * 900)
+        told = list[Any]()
+        with monkeypatch.context() as patch, contextlib.suppress(JournalError):
+            patch.setattr(engine, "connect", failures.over(connect))
+            ended.append(False)
+            async with Journal.open(url) as journal:
+                batch = make().refund(orders, job=journal.job(name))
+                try:
+                    await batch
+                finally:
+                    told += batch.result
+            ended[-1] = True
+        async with Journal.open(url) as journal:
+            await _check_told(sandbox, journal, name, told)
+            tables.end_leases()  # one that was taken, as nobody was told, runs out by itself
+            assert (await resending.refund(orders, job=journal.job(name))).ok
         assert effects(sandbox, orders) == [1] * 6
-        number += 1
-    assert number > 6
+        if not failures.failed:
+            break
+    assert ended[-1]
+    assert ended.count(False) > 5
 
 
 @on_a_file
@@ -121,22 +164,13 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
     assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
 
 
-async def _ended(batch: Any) -> bool:
-    """Say whether it ended by an error of the journal."""
-    try:
-        await batch
-    except JournalError:
-        return True
-    return False
-
-
-async def _check_told(sandbox: Sandbox, journal: Journal, name: str, batch: Any) -> None:
+async def _check_told(sandbox: Sandbox, journal: Journal, name: str, told: list[Any]) -> None:
     """Check that what was told is true, and final only where it was kept."""
-    check_books(sandbox, batch.result)
+    check_books(sandbox, told)
     known = []
     if any(status.name == name for status in await journal.jobs()):
         known = [outcome.status async for outcome in journal.outcomes(name)]
-    for outcome in batch.result:
+    for outcome in told:
         if outcome.status in {SUCCEEDED, DECLINED}:
             assert known[outcome.index] is outcome.status
 

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 
 from tests.kills.driver import DATABASES, Tally, run_part, split
+from tests.kills.plans import FrozenPlan, Plan
 from tests.support.books import Wrong
 
 _ENOUGH = 25
@@ -20,16 +21,19 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1, help="processes beside each other")
     parser.add_argument("--database", default="both", choices=("both", *DATABASES))
+    parser.add_argument("--frozen", action="store_true", help="freeze processes, and kill none")
     options = parser.parse_args()
+    make_plan = FrozenPlan if options.frozen else Plan
     tally, failures = Tally(), list[str]()
     seeds = range(options.start, options.start + options.runs)
     parts = [seeds[number :: options.jobs] for number in range(options.jobs)]
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        for counted, failed in pool.map(run_part, parts, itertools.repeat(options.database)):
+        given = itertools.repeat(options.database), itertools.repeat(make_plan)
+        for counted, failed in pool.map(run_part, parts, *given):
             tally.update(counted)
             failures += failed
     tally, wrong_steps = split(tally)
-    failures += wrong_steps if options.runs >= _ENOUGH else []
+    failures += wrong_steps if options.runs >= _ENOUGH and not options.frozen else []
     wrong = "/".join(str(tally[kind]) for kind in Wrong)
     counts = ", ".join(f"{count} {name}" for name, count in tally.items())
     last = f"doubled/lost/wrongly reported: {wrong}; failed runs: {tally['failed']}"

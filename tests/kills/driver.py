@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import json
+import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,8 +15,8 @@ from gateway_async import OutcomeStatus
 from gateway_async.journal import Journal, OrderState
 from tests import nursery
 from tests.kills.gateway import Gateway, make_gateway
-from tests.kills.plans import STEPS, UNNAMED, Kill, Plan
-from tests.kills.worker import DONE, OUSTED, main
+from tests.kills.plans import STEPS, UNNAMED, FrozenPlan, Kill, Plan
+from tests.kills.worker import BUSY, DONE, LOST, main
 from tests.postgres import postgres_url
 from tests.support.books import Told, Wrong, judge, told_of
 from tests.support.processes import ROOT, write_start
@@ -24,7 +25,8 @@ DATABASES = ("sqlite", "postgresql")
 KILLED = -9
 _REACHED = "reached "
 
-_MOST_OUSTED = 200
+_MOST_ATTEMPTS = 200
+_LOOK_SECONDS = 0.01
 _TOGETHER = 10
 _TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
@@ -48,7 +50,10 @@ class Running:
         """Run it to its end; return what came of it, and what to show if anything is wrong."""
         failure = ""
         for kill in (*self.plan.kills, None):
-            failure = await self._live(kill)
+            if kill is not None and kill.by is signal.SIGSTOP:
+                failure = await self._freeze(kill)
+            else:
+                failure = await self._live(kill)
             if failure or not self.deaths[-1]:
                 break
         if self.plan.again and not failure:
@@ -66,14 +71,15 @@ class Running:
         said = "\n".join(f"  {kind}: {text}" for kind, text in problems)[:_LONGEST_STORY]
         again = f"python -m tests.kills --runs 1 --start {self.plan.seed} --database "
         again += self.url.partition(":")[0]
+        again += " --frozen" if isinstance(self.plan, FrozenPlan) else ""
         return tally, f"{self.plan}\n{self.deaths}\n{said}\n  again: {again}" if problems else ""
 
     async def _live(self, kill: Kill | None) -> str:
-        status: int | None = OUSTED
+        status: int | None = None
         said = ""
-        for _ in range(_MOST_OUSTED):
-            status, said = await self._run_process(kill)
-            if status != OUSTED:
+        for _ in range(_MOST_ATTEMPTS):
+            status, said = await self._ended(await self._start(kill))
+            if status not in (LOST, BUSY):
                 break
         for _ in range(_TURNS_TO_READ):  # all that was sent is read before anybody starts anew
             await asyncio.sleep(0)
@@ -84,13 +90,40 @@ class Running:
             return f"process {number} was killed by somebody else"
         return ""
 
-    async def _run_process(self, kill: Kill | None) -> tuple[int | None, str]:
-        """Run a process to its end; return its exit status and what it complained about."""
+    async def _freeze(self, stop: Kill) -> str:
+        """Freeze a process, let another end its job, and the frozen one go on."""
+        for _ in range(_MOST_ATTEMPTS):
+            started = process, number = await self._start(stop)
+            while process.returncode is None and not self.deaths[number]:
+                await asyncio.sleep(_LOOK_SECONDS)
+                self._read(number)
+            if process.returncode not in (LOST, BUSY):
+                break
+            await self._ended(started)
+        try:
+            failure = await self._live(None)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        while process.returncode is None:  # it may have been about to stop, still
+            await asyncio.sleep(_LOOK_SECONDS)
+            process.send_signal(signal.SIGCONT)
+        status, said = await self._ended(started)
+        if not failure and (status, said) != (LOST, ""):
+            failure = f"process {number}, which was frozen, ended with {status}: {said}"
+        if any(told.status is OutcomeStatus.NOT_SENT for told in self.told[number]):
+            failure += f"process {number}, which was frozen, cannot know what was not sent"
+        return failure
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{self.plan.seed}-{number}"
+
+    async def _start(self, kill: Kill | None) -> tuple[nursery.Forked, int]:
+        """Start a process; return it and its number."""
         number = len(self.told)
-        path = self.folder / f"{self.plan.seed}-{number}"
-        report = path.with_suffix(".report")
+        self.told.append([])
+        self.deaths.append("")
         around = write_start(
-            path,
+            self._path(number),
             base_url=self.gateway.sandbox.base_url,
             secret=self.gateway.sandbox.secret,
             client=self.gateway.client,
@@ -99,24 +132,28 @@ class Running:
             job=f"run {self.plan.seed}",
             orders=self.gateway.orders,
             kill=kill,
-            report=str(report),
+            report=str(self._path(number).with_suffix(".report")),
             resume=number > 0 and self.plan.resumes[number % 8],
         )
-        process = await nursery.start(main, env=around, cwd=ROOT)
+        return await nursery.start(main, env=around, cwd=ROOT), number
+
+    async def _ended(self, started: tuple[nursery.Forked, int]) -> tuple[int | None, str]:
+        """Wait for the end of a process; return its exit status and what it complained about."""
+        process, number = started
         _, errors = await process.communicate()
-        self._read(report)
+        self._read(number)
         return process.returncode, errors.decode()
 
-    def _read(self, report: Path) -> None:
+    def _read(self, number: int) -> None:
+        report = self._path(number).with_suffix(".report")
         lines = report.read_text().splitlines() if report.exists() else []
-        self.told.append([])
-        self.deaths.append("")
+        self.told[number] = []
         for kind, *values in map(json.loads, lines):
             if kind == "outcome":
                 index, status, reference = values
-                self.told[-1].append(Told(index, OutcomeStatus(status), reference))
+                self.told[number].append(Told(index, OutcomeStatus(status), reference))
             elif kind == "killed":
-                self.deaths[-1] = values[0]
+                self.deaths[number] = values[0]
             elif kind == "reached":
                 self.reached.add(values[0])
 
@@ -139,7 +176,9 @@ class Running:
         return [(str(kind), text) for kind, text in found]
 
 
-async def run_seeds(seeds: Iterable[int], database: str) -> tuple[Tally, list[str]]:
+async def run_seeds(
+    seeds: Iterable[int], database: str, make_plan: Callable[[int], Plan] = Plan
+) -> tuple[Tally, list[str]]:
     """Carry runs out, some at a time, since they wait for leases most of it.
 
     Return what came of them, and what to show of those with a problem.
@@ -149,7 +188,7 @@ async def run_seeds(seeds: Iterable[int], database: str) -> tuple[Tally, list[st
 
     async def work(folder: Path, postgres: str) -> None:
         for seed in left:
-            plan = Plan(seed)
+            plan = make_plan(seed)
             on_file = wanted[seed % len(wanted)] == "sqlite"
             url = f"sqlite:///{folder / f'{seed}.db'}" if on_file else postgres
             gateway = make_gateway(plan)
@@ -180,5 +219,7 @@ def split(tally: Tally) -> tuple[Tally, list[str]]:
     return Tally(counts), wrong
 
 
-def run_part(seeds: range, database: str) -> tuple[Tally, list[str]]:
-    return asyncio.run(run_seeds(seeds, database))
+def run_part(
+    seeds: range, database: str, make_plan: Callable[[int], Plan]
+) -> tuple[Tally, list[str]]:
+    return asyncio.run(run_seeds(seeds, database, make_plan))

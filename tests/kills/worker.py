@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -17,8 +18,8 @@ from tests.orders import awaited
 from tests.support.books import told_of
 from tests.support.processes import client_from, read_start
 
-DONE, OUSTED = 0, 3
-"""Exit statuses; ousted is one that lost its lease, or found it taken."""
+DONE, LOST, BUSY = 0, 3, 4
+"""Exit statuses; it lost its lease, or found that another process has it."""
 
 _LONGEST_SECONDS = 300
 
@@ -34,13 +35,17 @@ async def _run(start: dict[str, Any], note: Callable[..., None]) -> None:
         else:
             given = awaited(start["orders"]) if plan.pulled else start["orders"]
             batch = gateway.batch(plan.operation, given, job=job)
-        if plan.streamed:
-            async with batch:
-                async for outcome in batch:
+        try:
+            if plan.streamed:
+                async with batch:
+                    async for outcome in batch:
+                        note("outcome", *attrs.astuple(told_of(outcome)))
+            else:
+                await batch
+        finally:  # a stream keeps what it has not yielded
+            with suppress(RuntimeError):  # it was never begun
+                for outcome in batch.result:
                     note("outcome", *attrs.astuple(told_of(outcome)))
-        else:
-            for outcome in await batch:
-                note("outcome", *attrs.astuple(told_of(outcome)))
 
 
 def main() -> None:
@@ -57,6 +62,8 @@ def main() -> None:
     count_requests(steps)
     try:
         asyncio.run(_run(start, note))
-    except (LeaseLostError, JobBusyError):
-        sys.exit(OUSTED)
+    except LeaseLostError:
+        sys.exit(LOST)
+    except JobBusyError:
+        sys.exit(BUSY)
     sys.exit(DONE)
