@@ -145,5 +145,5 @@ def kills(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """Run all benchmarks, and write their results, table and chart; `-- NAME ...` runs some."""
-    session.install("-e", EVERYTHING, *_group("bench"))
+    session.install("-e", EVERYTHING, *_group("bench"), *_group("tests"))
     session.run("python", "-m", "benchmarks", *session.posargs)

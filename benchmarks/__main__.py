@@ -23,6 +23,7 @@ QUESTIONS = (
     "compare",
     "journal",
     "importing",
+    "workers",
     "direct_payment",
 )
 """The modules of this package that answer one question each."""
