@@ -249,7 +249,7 @@ class RecoveryPolicy:
 
     Attributes:
         settle_seconds: How long after the end of a lost request an absence may count: a refund
-            may land late.
+            may land late. In a job, from the start of the run.
         resend_absent: Send again what was proved not to be done. The one exception to "never
             twice", and yours to choose.
         refund_evidence: What proves a refund. `"references"`: a refund reference that was not
@@ -259,14 +259,15 @@ class RecoveryPolicy:
             twice. `"marker"`: a marker of ours, put before `refund_reason`, where it stays
             visible.
         record_baseline: Look up, before each chunk of refunds is sent, which refund references
-            its transactions have already. One more request a chunk.
+            its transactions have already. One more request a chunk. A job does so in any case,
+            unless `refund_evidence` is `"marker"`.
         hold_alike_hours: How far back the guard against a second refund looks, from the start of
-            the batch, or from when its job was submitted. If this look-up lists a refund of the
-            same transaction and amount from that time, which is not of the same batch or job, the
-            order is not sent, and in a job held; so it is if that refund has no readable date or
-            amount. An order is not sent either if the reply may lack earlier refunds of it: it is
-            full, or lists refunds that were not asked for. None, in a TOML file `false`, switches
-            both off.
+            the batch, or from when its job was submitted. If the look-up of `record_baseline`
+            lists a refund of the same transaction and amount from that time, which is not of the
+            same batch or job, the order is not sent, and in a job held. The same goes for a refund
+            without a readable date or amount. An order is not sent either if the reply may lack
+            earlier refunds of it: it is full, or lists refunds that were not asked for. None, in a
+            TOML file `false`, switches both guards off.
     """
 
     settle_seconds: float = attrs.field(default=60.0, validator=_not_negative)

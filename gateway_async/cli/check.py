@@ -114,7 +114,7 @@ def check(
         if one.advice:
             tell(f"         -> {one.advice}")
     if write not in (None, STDIO):
-        console.note(f"{write} has the open questions, for your config.toml")
+        console.note(f"{write} has the open questions: copy the answers into your config.toml")
     return code
 
 

@@ -317,6 +317,10 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     chosen = Path(path or default_path(environment))
     if not path and not chosen.exists():
         return {}
+    if not option and not chosen.exists():
+        raise ConfigurationError(
+            f"GATEWAY_CONFIG names {chosen}, and there is no such file; a sandbox's goes with it"
+        )
     try:
         document = tomllib.loads(_text_of(chosen))
     except tomllib.TOMLDecodeError as error:  # it names keys and a character, and quotes no value

@@ -99,8 +99,8 @@ async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
         output("The gateway's books do not have each of them once.")
         return Exit.NOT_ALL_DONE
     output(
-        "Refunds left ten to a request, after a look-up of earlier ones. One reply was lost on "
-        "purpose. Its\nrefunds were unknown and were not sent again; the gateway's own records "
+        "Each request had ten refunds, and followed a look-up of earlier ones. One reply was lost "
+        "on purpose. Its\nrefunds were unknown and were not sent again; the gateway's own records "
         "settled them. The gateway's\nbooks have each of them once."
     )
     return Exit.DONE

@@ -93,7 +93,8 @@ class Summary:
                     getattr(totals, f"{side}_{name}") for name in ("count", "amount", "refunded")
                 )
                 payments = f"{count} payment{'s' * (count != 1)}"
-                lines.append(f"{code} {side}: {payments} of {amount:f}, refunded {refunded:f}")
+                sums = f"{amount:f} in all, refunded {refunded:f}"
+                lines.append(f"{code} {side}: {payments}, {sums}")
         return "\n".join(lines)
 
 

@@ -233,7 +233,7 @@ class Group(Totals):
 
     def __str__(self) -> str:
         reason = ": ".join(filter(None, (self.code and f"code {self.code}", self.reason)))
-        return f"such as {reason}" if self.varies else reason
+        return f"for example, {reason}" if self.varies else reason
 
 
 @attrs.define(kw_only=True)

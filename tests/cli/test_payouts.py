@@ -99,7 +99,7 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
 async def test_a_wrong_secret_and_a_dead_gateway_are_told_as_they_are(shell: Shell) -> None:
     write_payouts(shell, *map(cells, range(2)))
     unclear = (await shell(f"{LINE} --job unclear", 3, env={"GATEWAY_SECRET": "wrong"})).stderr
-    assert "2 x unknown: such as ask the gateway" in unclear
+    assert "2 x unknown: for example, ask the gateway" in unclear
     write_payouts(shell, *map(cells, range(2, 4)))
     dialect = '[dialect]\npayout_declined_statuses = ["FAILED"]\n'
     (shell.folder / "config.toml").write_text(dialect)

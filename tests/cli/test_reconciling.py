@@ -64,7 +64,7 @@ async def test_what_is_not_answered_exits_3_and_what_nobody_asked_for_1(shell: S
     told = (await shell("reconcile ledger.csv --out -", 1)).stderr
     assert "records that were not asked for: 1" in told
     assert "1 entry: 1 matched, 0 differing" in told
-    assert "EUR ledger: 1 payment of 10.00" in told
+    assert "EUR ledger: 1 payment, 10.00 in all" in told
     (shell.folder / "config.toml").write_text("[retry]\nattempts = 1\n")
     shell.sandbox.faults.add("query", Status(503, "1"))
     told = (await shell("reconcile ledger.csv --out out.csv --config config.toml", 3)).stderr

@@ -97,7 +97,7 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
     in_job = "the job has not come to it yet"
     last = in_job if "--job" in line else "nothing was sent: the run ended"
     assert rows[-1]["error"].startswith(last)
-    assert re.search(rf"^[\d,]+ x not sent: (such as )?{last}", said, re.MULTILINE), said
+    assert re.search(rf"^[\d,]+ x not sent: (for example, )?{last}", said, re.MULTILINE), said
     page = (shell.folder / "night.html").read_text(encoding="utf-8")
     assert f"{left:,}" in page
     assert "may have been done" not in page

@@ -61,7 +61,7 @@ async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) ->
         ledger_refunded=Decimal("0.33"),
         gateway_refunded=Decimal("0.33"),
     )
-    assert "JPY ledger: 2 payments of 2000, refunded 200" in str(summary).splitlines()
+    assert "JPY ledger: 2 payments, 2000 in all, refunded 200" in str(summary).splitlines()
 
 
 # What the records of one entry hold

@@ -253,10 +253,10 @@ def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
     ]
     found = read(seen(*errors, status=NOT_SENT))
     assert [text.replace("\u00a0", " ") for text in found.texts["summary"]] == [
-        "2 times: such as order N-0: 1.10 is too much · EUR 1.10, USD 2.10",
+        "2 times: for example, order N-0: 1.10 is too much · EUR 1.10, USD 2.10",
         "2 times: HTTP 503 · EUR 4.10, USD 5.10",
-        "2 times: such as asked for 12.50 · EUR 7.10, JPY 6.10",
-        "2 times: such as refunded 2026-11-27 09:11:27 · JPY 9.10, USD 8.10",
+        "2 times: for example, asked for 12.50 · EUR 7.10, JPY 6.10",
+        "2 times: for example, refunded 2026-11-27 09:11:27 · JPY 9.10, USD 8.10",
         "1 time: HTTP 500 · JPY 3.10",
     ]
     assert found.column("Reason") == [
