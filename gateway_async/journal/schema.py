@@ -1,9 +1,10 @@
 """The tables of a journal, the same in SQLite and PostgreSQL, and their versions.
 
 What changes often is narrow, and apart from what never changes. There are no foreign keys, since
-only what an earlier release left half done is ever deleted.
+nothing is ever deleted.
 """
 
+import glob
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,7 +14,7 @@ from gateway_async.errors import JournalError
 from gateway_async.journal.database import Transaction
 from gateway_async.journal.engines import Sqlite
 
-VERSION = "3"
+VERSION = "4"
 _EARLIEST = "1"
 _NUMBERED_BEFORE = (2, 3)
 _ADVISORY_LOCK = 0x6761_6A6F_7572
@@ -26,16 +27,6 @@ _WORDS = {
     "BINARY_DATA": ("BLOB", "BYTEA"),
     "BY_KEY": ("WITHOUT ROWID", ""),
 }
-
-_BEGUN = "SELECT id FROM gateway_jobs WHERE NOT imported"
-# Earlier releases kept the orders of a job piece by piece: one that was killed meanwhile is none.
-_DROP_BEGUN = (
-    *(
-        f"DELETE FROM gateway_{table} WHERE job_id IN ({_BEGUN})"
-        for table in ("chunks", "orders", "payout_keys", "slices")
-    ),
-    "DELETE FROM gateway_jobs WHERE NOT imported",
-)
 
 
 def statements(*, is_sqlite: bool) -> Iterator[str]:
@@ -60,9 +51,9 @@ def prepare(transaction: Transaction) -> None:
         _write_version(transaction, VERSION)
     elif found != VERSION:
         _upgrade(transaction, found)
-    else:
-        for statement in _DROP_BEGUN:
-            transaction.run(statement)
+    elif isinstance(transaction.engine, Sqlite):
+        for copy in _copies(transaction.engine.path):  # of an upgrade that was killed at its end
+            copy.unlink(missing_ok=True)
 
 
 def _find_version(transaction: Transaction) -> str | None:
@@ -140,15 +131,21 @@ def _upgrade(transaction: Transaction, found: str) -> None:
                 raise error.orig or error from None
         driver.commit()
     if copy is not None:
-        copy.unlink()
+        copy.unlink(missing_ok=True)
+
+
+def _copies(path: Path) -> list[Path]:
+    return list(path.parent.glob(f"{glob.escape(path.name)}.version-*"))
 
 
 def _copied(path: Path, version: str) -> Path:
     """Copy a SQLite file that this process has locked, as it was before."""
     import sqlite3  # noqa: PLC0415  # not of PostgreSQL
 
+    for stale in _copies(path):  # of an upgrade that failed: the file is still as it was
+        stale.unlink()
     target = path.with_name(f"{path.name}.version-{version}")
-    target.unlink(missing_ok=True)  # of an upgrade that failed: the file is still as it was
+    target.touch(mode=0o600)  # before it has any orders
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
     shutil.copymode(path, target)

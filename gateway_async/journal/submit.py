@@ -35,9 +35,9 @@ _POSITION_BITS = 32
 _LOCK_OF_PAYOUTS = 0x6761_706B_6579
 
 _MAKE = """
-INSERT INTO gateway_jobs (name, operation, merchant_id, account_id, gateway, created_at, imported,
-total, slice_size) VALUES (:name, :operation, :merchant_id, :account_id, :gateway, NOW_SECONDS,
-TRUE, :total, :slice_size) ON CONFLICT (name) DO NOTHING"""
+INSERT INTO gateway_jobs (name, operation, merchant_id, account_id, gateway, created_at, total,
+slice_size) VALUES (:name, :operation, :merchant_id, :account_id, :gateway, NOW_SECONDS, :total,
+:slice_size) ON CONFLICT (name) DO NOTHING"""
 _ADD_ORDERS = "INSERT INTO gateway_orders VALUES (:job, :first, :keys, :bodies)"
 _ADD_CHUNKS = """
 INSERT INTO gateway_chunks (job_id, first, last, slice, state)

@@ -1,11 +1,10 @@
 CREATE TABLE gateway_journal_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY);
 
--- slice_size is 0 where a job is in one piece. imported is true: in earlier versions, a job that was
--- not was none.
+-- slice_size is 0 where a job is in one piece.
 CREATE TABLE gateway_jobs (
     id SERIAL_KEY, name TEXT NOT NULL UNIQUE, operation TEXT NOT NULL, merchant_id TEXT NOT NULL,
     account_id TEXT NOT NULL, gateway TEXT NOT NULL, created_at DOUBLE PRECISION NOT NULL,
-    imported BOOLEAN NOT NULL, total BIGINT NOT NULL, slice_size BIGINT NOT NULL
+    total BIGINT NOT NULL, slice_size BIGINT NOT NULL
 );
 
 -- The slices of a job: 1, 2, ... where it was cut, and else 0 alone.

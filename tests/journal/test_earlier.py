@@ -18,7 +18,7 @@ import attrs
 import psycopg
 import pytest
 
-from gateway_async import NotDoneError
+from gateway_async import AlikeRefundError, NotDoneError, OutcomeUnknownError, RejectedError
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.codec import lookup_key
@@ -29,7 +29,15 @@ from tests.orders import RESENDING, refunds
 from tests.postgres import emptied
 
 HERE = Path(__file__).parent
-DUMPS = ("1_first", "1", "2")
+DUMPS = ("1_first", "1", "2")  # of the same jobs
+DUMP_3 = (HERE / "journal_version_3.sql").read_text(encoding="utf-8")
+ERRORS_3 = {
+    "declined": (RejectedError, "2005", "amount is not the order's"),
+    "alike": (AlikeRefundError, "", "a refund of 1.00 of this transaction"),
+    "notdone": (NotDoneError, "", "the gateway lists no refund that could be it"),
+    "lost": (OutcomeUnknownError, "", "its reply was lost"),
+}
+"""Of the first order of each job: the class of its error, its code, and a part of its text."""
 DONE_BUT_NOT_KNOWN = {("lost", 0): "late-1", ("stopped", 4): "late-2"}
 """What the gateway did of the requests whose replies the earlier process never read."""
 STATUSES = {
@@ -151,7 +159,7 @@ async def test_an_earlier_journal_is_read(path: Path, url: str) -> None:
                         assert (error.code, error.text) == ("2005", "amount is not the order's")
                         assert "\x1e" not in str(error)
     version = "SELECT version_num FROM gateway_journal_version"
-    assert Tables(url).run(version) == [("3",)]
+    assert Tables(url).run(version) == [("4",)]
     assert [each.name for each in path.parent.glob("*version*")] == []
 
 
@@ -281,16 +289,63 @@ async def test_a_long_row_of_version_1_becomes_chunks(url: str) -> None:
     assert [transport.effects[order.transaction_id] for order in orders] == [1] * count
 
 
-async def test_a_job_that_an_earlier_release_had_only_begun_to_keep_is_none(url: str) -> None:
-    """Its tables were of this version already, and it kept the orders of a job piece by piece."""
-    transport, tables = MemoryTransport(), Tables(url)
-    async with Journal.open(url) as journal:
-        await client_over(transport).submit("refund", refunds(60), job=journal.job("begun"))
-    tables.run("UPDATE gateway_jobs SET imported = (1 = 0) WHERE name = 'begun'")
-    async with Journal.open(url) as journal:
-        assert "begun" not in [status.name for status in await journal.jobs()]
-        assert (await client_over(transport).refund(refunds(70), job=journal.job("begun"))).ok
+@pytest.fixture
+def of_version_3(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A journal of version 3 in its first form, in a file or in PostgreSQL."""
+    if request.param == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "journal.db")) as file:
+            file.executescript(DUMP_3)
+        return f"sqlite:///{tmp_path}/journal.db"
+    target, dump = emptied(request.getfixturevalue("postgres")), DUMP_3
+    words = {"DEFAULT FALSE": "DEFAULT 0", **ON_A_SERVER, "DOUBLE": "DOUBLE"}
+    for word, meaning in {**words, "id BIGINT PRIMARY": "id BIGSERIAL PRIMARY"}.items():
+        dump = dump.replace(word, meaning)
+    with psycopg.connect(target) as server:
+        server.execute(dump.encode())
+        for table, flag in {"jobs": "imported", "slices": "finished"}.items():
+            alter = f"ALTER TABLE gateway_{table} ALTER {flag}"
+            server.execute(
+                f"{alter} DROP DEFAULT, ALTER {flag} TYPE BOOLEAN USING {flag} <> 0".encode()
+            )
+            server.execute(f"{alter} SET DEFAULT FALSE".encode())
+        server.execute("SELECT setval(pg_get_serial_sequence('gateway_jobs', 'id'), 100)")
+    return target
+
+
+@pytest.mark.parametrize("of_version_3", ["sqlite", "postgresql"], indirect=True)
+async def test_what_version_3_said_of_orders_that_are_alike_is_kept(of_version_3: str) -> None:
+    Tables(of_version_3).run(
+        "INSERT INTO gateway_jobs VALUES "
+        "(7, 'begun', 'refund', 'M1', 'A1', '', 1.7e9, (1 = 0), 0, 0)"
+    )
+    async with Journal.open(of_version_3) as journal:
+        names = [status.name for status in await journal.jobs()]
+        assert names == ["declined", "alike", "pay", "notdone", "unclear", "lost"]
+        for name, (error_class, code, text) in ERRORS_3.items():
+            found = [outcome async for outcome in journal.outcomes(name)]
+            error = found[0].error
+            assert type(error) is error_class
+            assert (getattr(error, "code", ""), text in str(error)) == (code, True)
+        records: list[Any] = [outcome.record async for outcome in journal.outcomes("pay")]
+        assert [record.status for record in records] == ["COMPLETED"] * 3
+        counts = (await journal.status("notdone")).counts
+        assert (counts[OrderState.HELD], counts[OrderState.SUCCEEDED]) == (4, 4)
+        transport = MemoryTransport()
+        gateway = client_over(transport)
+        assert (await gateway.refund(refunds(70), job=journal.job("begun"))).ok
     assert [transport.effects[order.transaction_id] for order in refunds(70)] == [1] * 70
+
+
+def test_the_copy_of_an_upgrade_that_was_killed_at_its_end_goes(path: Path) -> None:
+    async def read() -> None:
+        async with Journal.open(f"sqlite:///{path}") as journal:
+            assert (await journal.status("held")).total == 4
+
+    asyncio.run(read())
+    copy = path.with_name(f"{path.name}.version-1")
+    copy.write_bytes(b"")
+    asyncio.run(read())
+    assert not copy.exists()
 
 
 def changed_fields(file: sqlite3.Connection, change: Any) -> None:

@@ -1,6 +1,5 @@
 """Version 3: all that is known of a chunk is one row; a job knows its gateway.
 
-A job whose orders an earlier release had only begun to keep was none, and goes.
 Orders that differ from their chunk, and requests, had tables of their own; so had leases. The new
 tables and rows are made as `schema` and `rows` make them: when these change, copy here what this
 version needs.
@@ -23,9 +22,6 @@ down_revision = "2"
 _NEW_TABLES = re.compile(r"(TABLE|ON) gateway_(chunks|slices|payout_keys) ")
 _TEXTS = ("code", "text", "said", "proof", "note")
 _CHANGES = """
-DELETE FROM gateway_orders WHERE job_id IN (SELECT id FROM gateway_jobs WHERE NOT imported);
-DELETE FROM earlier_slices WHERE job_id IN (SELECT id FROM gateway_jobs WHERE NOT imported);
-DELETE FROM gateway_jobs WHERE NOT imported;
 ALTER TABLE gateway_jobs ADD COLUMN gateway TEXT NOT NULL DEFAULT '';
 INSERT INTO gateway_slices (job_id, slice, first, last, total, finished, due_at)
 SELECT job_id, slice, first, last, total, finished, due_at FROM earlier_slices;
