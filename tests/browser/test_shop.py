@@ -1,19 +1,36 @@
 """A shopper, and the shop's people, in the example shop."""
 
-from collections.abc import AsyncIterator
-from importlib import import_module
+import json
+from collections.abc import AsyncIterator, Mapping
+from importlib import import_module, resources
 from typing import Any
+from urllib.parse import parse_qsl
 
 import attrs
 import pytest
 import pytest_asyncio
+from aiohttp import web
 from playwright.async_api import Page, expect
 
+from gateway_async import GatewayClient, HmacSigner, Operation
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.ledger import PaymentStatus, Transaction
 from tests.browser.conftest import Visit
+from tests.interface_fields import PAGE_INPUTS
+from tests.models import examples
+from tests.support.servers import answering
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NASTY = (
+    '"quotes" and \'apostrophes\' </script><script>alert("run")</script><!--<script> & &amp; &lt; '
+    "<img src=x onerror=alert('run')> ${1} {{1}} \\u003c %3C + ; # 🎉👩\u200d👧 中文 Ünlü "
+    "\u2028 \u202e end"
+)
+WRITTEN = ("first_name", "last_name", "note", "website", "custom", "billing_city")
+_PAGES = resources.files("gateway_async.sandbox") / "templates"
+RENAMED: dict[str, str] = json.loads((_PAGES / "inputs.json").read_text("utf-8"))["renamed"]
+"""The other names under which the page repeats fields."""
 
 
 @attrs.frozen
@@ -100,3 +117,36 @@ async def test_a_shopper_who_leaves_declines_and_goes_back(story: Story) -> None
     await expect(story.page.locator("h1")).to_have_text("Declined")
     assert await story.page.locator("button").count() == 0
     await story.visit.keep_screenshots("declined")
+
+
+async def test_every_input_of_the_loading_page_is_what_was_sent(visit: Visit) -> None:
+    page, sent = visit.page, dict[str, str]()
+    texts: dict[str, Any] = dict.fromkeys(WRITTEN, NASTY)
+    payment = attrs.evolve(examples.redirect_payment(), **texts)
+    async with Sandbox() as sandbox:
+
+        def sign(operation: Operation, fields: Mapping[str, str]) -> str:
+            signature = HmacSigner(sandbox.secret).sign(operation, fields)
+            sent.update(fields, encryption_data=signature)
+            return signature
+
+        credentials = attrs.evolve(sandbox.credentials, signer=sign)
+        async with GatewayClient(sandbox.base_url, credentials) as gateway:
+            html = (await gateway.checkout(payment)).html
+
+        async def show(_: web.Request) -> web.Response:
+            return web.Response(text=html, content_type="text/html")
+
+        async with answering(show, "GET") as shop, page.expect_request("**/checkout") as posted:
+            await page.goto(shop)
+        await page.wait_for_url("**/pay/*")
+        assert NASTY in await page.locator("dd").all_inner_texts()
+        assert await page.locator("script, img, dl *:not(dt, dd, bdi)").count() == 0
+        assert await visit.fits()
+    text = (await posted.value).post_data or ""
+    inputs = dict(parse_qsl(text, keep_blank_values=True, strict_parsing=True))
+    copies = {name: sent.get(source, "") for name, source in RENAMED.items()}
+    params = "&".join(f"{name}={text}" for name, text in sent.items())
+    expected = {**sent, **copies, "allParams": params}
+    assert {name: inputs[name] for name in expected} == expected
+    assert {*inputs} >= PAGE_INPUTS
