@@ -1,28 +1,53 @@
 """Type checkers accept what works at run time, and refuse what does not."""
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
+import textwrap
 import venv
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from sybil import Document
+from sybil.document import PythonDocStringDocument
+from sybil.parsers import markdown, rest
 
+from tests.docs.test_blocks import MODULES, PAGES
 from tests.support.processes import ROOT, Done, run_python
 
-EXAMPLES = Path(__file__).with_name("examples.py").read_text()
+HERE = Path(__file__).parent
 STRICT = "# pyright: strict, reportUnnecessaryTypeIgnoreComment=error\n"
+GIVEN = """import asyncio
+from gateway_async import GatewayClient, OrderRef
+from given import *
+"""
 
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """Write our own examples, and the programs of the pages."""
-    (tmp_path / "examples.py").write_text(STRICT + EXAMPLES)
-    for example in sorted((ROOT / "docs" / "examples").glob("*.py")):
+    """Write our own examples, the programs of the pages, and the blocks of each as a module."""
+    (tmp_path / "examples.py").write_text(STRICT + (HERE / "examples.py").read_text())
+    for example in (HERE / "given.py", *(ROOT / "docs" / "examples").glob("*.py")):
         shutil.copy(example, tmp_path)
+    for path in (*PAGES, *MODULES):
+        name = re.sub(r"\W", "_", str(path.relative_to(ROOT)))
+        (tmp_path / f"{name}.py").write_text(GIVEN + "".join(_nested(path)))
     return tmp_path
+
+
+def _nested(path: Path) -> Iterator[str]:
+    """Yield each block as a function within the one before, so that it may use its names."""
+    if path.suffix == ".py":
+        document = PythonDocStringDocument.parse(str(path), rest.CodeBlockParser("python"))
+    else:
+        document = Document.parse(str(path), markdown.CodeBlockParser("python"))
+    for depth, block in enumerate(document):
+        function = f"async def block() -> None:\n{textwrap.indent(str(block.parsed), '    ')}\n"
+        yield textwrap.indent(function, "    " * depth)
 
 
 def check(where: Path, *command: str, first: str = str(Path(sys.executable).parent)) -> Done:
