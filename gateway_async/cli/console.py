@@ -22,6 +22,7 @@ from gateway_async.report.report import Totals
 _ALL = ("gateway_async",)
 _WAITS = ("gateway_async.jobs", "gateway_async.recovery")
 _SECONDS_BETWEEN_FRAMES = 0.1
+_MOST_KINDS = 1000
 _FRAMES_BETWEEN_LINES = 50
 _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
@@ -168,7 +169,7 @@ class Console:
             self._alike[kind] = self._alike[kind][0] + 1, text
         else:
             self.say(text, record.levelname, record.name)
-            if record.levelno >= logging.WARNING:
+            if record.levelno >= logging.WARNING and len(self._alike) < _MOST_KINDS:
                 self._alike[kind] = 0, ""
 
     def sum_up(self) -> None:

@@ -302,8 +302,8 @@ class Merchant(NamedTuple):
         return cls(credentials.merchant_id, credentials.account_id, gateway)
 
 
-def _in_utc(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+def _in_utc(moment: float | datetime) -> datetime:
+    return moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
 
 
 @attrs.frozen

@@ -222,8 +222,8 @@ def _tree_of(text: bytes) -> "Element":
     return root
 
 
-def _children_of(element: "Element", depth: int = 1) -> dict[str, Any]:
-    """Return the children of an element by name, each as its text or its own children.
+def _children_of(element: "Element", depth: int = 2) -> dict[str, Any]:
+    """Return the children of an element, which are so deep, by name: texts, or their own children.
 
     Raises:
         RecursionError: For elements that are nested too deep.

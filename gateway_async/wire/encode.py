@@ -199,7 +199,7 @@ def _writing(model: type) -> _Writing:
     template = eval(f"lambda orders, point: [f'{{{{{members}}}}}' for o in orders {plain}]")  # noqa: S307
     are_plain = eval(f"lambda orders, point: len([0 for o in orders {plain}]) == len(orders)")  # noqa: S307
     is_plain = {*amounts.values()} <= {"currency"} and all(
-        field.default is not None and field.metadata[CONVERTER] in _TO_PLAIN for field in fields
+        field.default is not None and field.metadata.get(CONVERTER) in _TO_PLAIN for field in fields
     )
     get = attrgetter(*names, "__class__")  # of a single name, it would get no tuple
     return _Writing(get, names, amounts, template if is_plain else None, are_plain)

@@ -328,7 +328,9 @@ async def test_what_version_3_said_of_orders_that_are_alike_is_kept(of_version_3
             assert (getattr(error, "code", ""), text in str(error)) == (code, True)
         records: list[Any] = [outcome.record async for outcome in journal.outcomes("pay")]
         assert [record.status for record in records] == ["COMPLETED"] * 3
-        counts = (await journal.status("notdone")).counts
+        status = await journal.status("notdone")
+        counts = status.counts
+        assert attrs.evolve(status) == status
         assert (counts[OrderState.HELD], counts[OrderState.SUCCEEDED]) == (4, 4)
         transport = MemoryTransport()
         gateway = client_over(transport)
