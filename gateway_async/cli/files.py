@@ -48,7 +48,7 @@ STDIO = Path("-")
 SHOWN_PROBLEMS = 100
 _JSON_LINES = ".jsonl"
 _LONGEST_CELL = 131_072
-csv.field_size_limit(1 << 24)  # a longer cell ends the reading: it may be an open quote
+_MOST_BUFFERED = 1 << 24
 MOST_DIGITS = 100
 
 # Problems
@@ -126,6 +126,7 @@ class Table:
             yield from self._json_rows(text) if self._is_json else self._csv_rows(text)
 
     def _csv_rows(self, text: TextIO) -> Iterator[Row]:
+        csv.field_size_limit(_MOST_BUFFERED)  # a longer cell may be a quote that nothing closes
         reader = csv.reader(text, strict=True)
         line, header = 1, list[str]()
         try:

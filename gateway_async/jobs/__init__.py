@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from gateway_async.outcomes import ChunkResult, Outcome
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
+
 T = TypeVar("T")
 
 _log = logging.getLogger("gateway_async.jobs")

@@ -338,6 +338,22 @@ async def test_what_version_3_said_of_orders_that_are_alike_is_kept(of_version_3
     assert [transport.effects[order.transaction_id] for order in refunds(70)] == [1] * 70
 
 
+async def test_the_later_form_of_version_3_is_upgraded(tmp_path: Path) -> None:
+    """It differs from today's tables by a column alone."""
+    url, transport = f"sqlite:///{tmp_path}/journal.db", MemoryTransport()
+    gateway, orders = client_over(transport), refunds(60)
+    async with Journal.open(url) as journal:
+        assert (await gateway.refund(orders, job=journal.job("done"))).ok
+    tables = Tables(url)
+    tables.run("ALTER TABLE gateway_jobs ADD COLUMN imported BOOLEAN NOT NULL DEFAULT TRUE")
+    tables.run("UPDATE gateway_journal_version SET version_num = '3'")
+    known = tables.known()
+    async with Journal.open(url) as journal:
+        result = await gateway.refund(orders, job=journal.job("done"))
+    assert (result.ok, result.requests, tables.known()) == (True, 0, known)
+    assert tables.run("SELECT version_num FROM gateway_journal_version") == [("4",)]
+
+
 def test_the_copy_of_an_upgrade_that_was_killed_at_its_end_goes(path: Path) -> None:
     async def read() -> None:
         async with Journal.open(f"sqlite:///{path}") as journal:
