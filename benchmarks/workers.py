@@ -20,8 +20,8 @@ from gateway_async import BatchPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from gateway_async.workers import WorkerPolicy
-from tests.orders import seeded
-from tests.postgres import postgres_url
+from tests.support.orders import seeded
+from tests.support.postgres import postgres_url
 from tests.support.processes import Process, write_start
 from tests.workers.app import make_workers
 from tests.workers.rabbit import own_queue, server_url

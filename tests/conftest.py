@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, settings
 
 from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
 from gateway_async.sandbox import Sandbox, faults
-from tests.orders import Make, client_of, make_client
 from tests.support.clock import Clock
 from tests.support.dragnet import SIGNER_SECRET, Dragnet
+from tests.support.orders import Make, client_of, make_client
 from tests.support.slow import SlowMarker
 
 # A busy machine is no failure.

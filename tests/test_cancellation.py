@@ -27,8 +27,11 @@ from gateway_async import (
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.memory import HeldReplies, MemoryTransport, client_over
-from tests.orders import (
+from tests.support.books import NOT_SENT, SUCCEEDED, TIMES, UNKNOWN, effects, statuses
+from tests.support.collaborators import Limiter
+from tests.support.interruptions import until
+from tests.support.memory import HeldReplies, MemoryTransport, client_over
+from tests.support.orders import (
     AGAIN,
     MARKER,
     client_at,
@@ -39,9 +42,6 @@ from tests.orders import (
     refunds,
     seeded,
 )
-from tests.support.books import NOT_SENT, SUCCEEDED, TIMES, UNKNOWN, effects, statuses
-from tests.support.collaborators import Limiter
-from tests.support.interruptions import until
 from tests.support.servers import bind
 
 PAIRS = [(first, first + gap) for gap in (1, 2, 3, 5) for first in range(1, 40, 2)]

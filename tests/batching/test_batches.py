@@ -23,10 +23,10 @@ from gateway_async import (
     OrderRef,
     RefundOrder,
 )
-from tests.memory import Asked, HttpResponse, MemoryTransport, client_over, settle_down
-from tests.orders import awaited, made_up, orders_for, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter, raising
+from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over, settle_down
+from tests.support.orders import awaited, made_up, orders_for, refunds
 
 TEN = BatchPolicy(concurrency=1, chunk_size=10)
 BROKEN = HttpResponse(500, {}, b"")

@@ -19,8 +19,9 @@ from gateway_async import (
 )
 from gateway_async.batching import sender
 from gateway_async.batching.judge import Judgement, judge
-from tests.memory import Asked, MemoryTransport, client_over, listing
-from tests.orders import (
+from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses
+from tests.support.memory import Asked, MemoryTransport, client_over, listing
+from tests.support.orders import (
     LIST_FIELDS,
     LOOK_UPS,
     MONEY_OPERATIONS,
@@ -31,7 +32,6 @@ from tests.orders import (
     refunds,
     reply_to,
 )
-from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses
 
 DECLINES = Dialect(declined_statuses={"0"}, pending_statuses={"3"})
 FULL = 100

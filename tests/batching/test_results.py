@@ -26,8 +26,8 @@ from gateway_async import (
     UnexpectedRecords,
 )
 from gateway_async.operations import OPERATIONS
-from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import made_up, orders_for, refunds, reply_to
+from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
+from tests.support.orders import made_up, orders_for, refunds, reply_to
 
 CHUNK = 5
 

@@ -17,9 +17,9 @@ import attrs
 
 from gateway_async.cli import main
 from gateway_async.sandbox import Sandbox
-from tests import nursery
-from tests.nursery import Forked
-from tests.orders import COLUMNS
+from tests.support import nursery
+from tests.support.nursery import Forked
+from tests.support.orders import COLUMNS
 
 SCRIPT = Path(sys.executable).with_name("gateway-async")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")

@@ -11,8 +11,8 @@ import termios
 from typing import Self
 
 from gateway_async.cli import main
-from tests import nursery
 from tests.cli.running import Shell
+from tests.support import nursery
 
 CTRL_C = "\x03"
 _ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")

@@ -23,7 +23,7 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.sandbox.faults import ResetBeforeEffect
 from tests.cli.running import REFUND_COLUMNS, Shell, names, write
-from tests.interface_fields import FIELDS
+from tests.support.interface_fields import FIELDS
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
 JOBS = ("list", "show", "outcomes", "resolve", "resume")

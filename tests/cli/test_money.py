@@ -15,7 +15,7 @@ from gateway_async.cli.settings import Settings
 from gateway_async.sandbox.faults import DropReply, Latency, ResetBeforeEffect
 from tests.cli.running import Shell, names, write
 from tests.journal.tables import Tables
-from tests.orders import COLUMNS
+from tests.support.orders import COLUMNS
 
 UTC_TEXT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 KEPT = "--journal sqlite:///jobs.db"

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 from gateway_async.sandbox.faults import NoReply
 from tests.cli.running import Shell, names, write
-from tests.orders import COLUMNS
 from tests.report.test_page import Read
+from tests.support.orders import COLUMNS
 
 
 def _read(shell: Shell, name: str = "night.html") -> Read:

@@ -12,12 +12,12 @@ import pytest
 from gateway_async.cli import main
 from gateway_async.journal import Journal
 from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
-from tests import nursery
 from tests.cli.running import Shell, names
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.journal.tables import Tables
-from tests.nursery import Forked
+from tests.support import nursery
 from tests.support.interruptions import until
+from tests.support.nursery import Forked
 
 # In a terminal
 

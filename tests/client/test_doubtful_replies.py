@@ -21,8 +21,15 @@ from gateway_async import (
     ReplyUnreadableError,
     RetryPolicy,
 )
-from tests.memory import QUICK, Asked, MemoryTransport, client_over, respon
-from tests.orders import PAYMENT, REQUEST_ID, direct_payment, payout_request, references, refunds
+from tests.support.memory import QUICK, Asked, MemoryTransport, client_over, respon
+from tests.support.orders import (
+    PAYMENT,
+    REQUEST_ID,
+    direct_payment,
+    payout_request,
+    references,
+    refunds,
+)
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
 SINGLES: dict[str, Call] = {

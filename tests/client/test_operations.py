@@ -25,9 +25,11 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ReturnStatus
-from tests.memory import MemoryTransport, all_done, client_over
 from tests.models import examples
-from tests.orders import (
+from tests.support.books import effects
+from tests.support.calls import paid_by_card
+from tests.support.memory import MemoryTransport, all_done, client_over
+from tests.support.orders import (
     CARD,
     MONEY_OPERATIONS,
     PAYMENT,
@@ -38,8 +40,6 @@ from tests.orders import (
     refunds,
     seeded,
 )
-from tests.support.books import effects
-from tests.support.calls import paid_by_card
 from tests.support.servers import answering
 
 FORM = "application/x-www-form-urlencoded"

@@ -25,8 +25,8 @@ from gateway_async import (
     Timeouts,
 )
 from gateway_async.workers import WorkerPolicy
-from tests.memory import HeldReplies, settle_down
-from tests.orders import refunds
+from tests.support.memory import HeldReplies, settle_down
+from tests.support.orders import refunds
 
 URL = "https://gateway.example"
 CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))

@@ -15,7 +15,7 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.cli.running import Shell, write
-from tests.orders import COLUMNS, client_of, orders_for
+from tests.support.orders import COLUMNS, client_of, orders_for
 from tests.support.processes import ROOT, run_python
 
 FIELD = """    refund_note: str = ""

@@ -24,11 +24,25 @@ from gateway_async import (
     RefundOrder,
 )
 from gateway_async.sandbox import Sandbox
-from tests.memory import HeldReplies, MemoryTransport, all_done, client_over, sent, settle_down
-from tests.orders import MONEY_OPERATIONS, client_at, made_up, orders_for, references, refunds
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN
 from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
+from tests.support.memory import (
+    HeldReplies,
+    MemoryTransport,
+    all_done,
+    client_over,
+    sent,
+    settle_down,
+)
+from tests.support.orders import (
+    MONEY_OPERATIONS,
+    client_at,
+    made_up,
+    orders_for,
+    references,
+    refunds,
+)
 
 FIFTY = ("capture", "cancel", "refund")
 """Operations that take 50 orders a request; the others take 100."""

@@ -30,8 +30,8 @@ from gateway_async import GatewayClient, Journal, OrderRef
 from gateway_async.reconciliation import LedgerEntry
 from gateway_async.sandbox import Sandbox
 from gateway_async.testing import sandbox_client, threaded_sandbox
-from tests.orders import orders_for
-from tests.postgres import postgres_url
+from tests.support.orders import orders_for
+from tests.support.postgres import postgres_url
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

@@ -1,6 +1,6 @@
 """The examples that are programs run, and say what their pages show."""
 
-from tests.postgres import postgres_url
+from tests.support.postgres import postgres_url
 from tests.support.processes import ROOT, Done, run_python
 
 EXAMPLES = ROOT / "docs" / "examples"

@@ -21,7 +21,7 @@ from gateway_async import RecoveryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect, Status
 from gateway_async.testing import sandbox_client
-from tests import orders
+from tests.support import orders
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 pytest_plugins = ["gateway_async.testing"]

@@ -23,11 +23,11 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
 from tests.faults.trial import ATTEMPTS, Trial, check_not_sent, status_of
-from tests.orders import client_at
 from tests.support.books import NOT_SENT, SUCCEEDED
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
+from tests.support.orders import client_at
 from tests.support.servers import End, Proxy, bind, read_message, serving, tls_of, trust_in
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, chunk_size=1)

@@ -23,9 +23,9 @@ from gateway_async import (
 )
 from gateway_async.sandbox import faults
 from tests.faults.trial import ATTEMPTS, Trial, error_of, status_of
-from tests.orders import client_at
 from tests.support.books import SUCCEEDED, UNKNOWN, statuses
 from tests.support.clock import BEYOND, PATIENT, Clock
+from tests.support.orders import client_at
 from tests.support.servers import PLACES, End, Proxy, Trouble, cut, read_message, serving
 
 

@@ -22,10 +22,10 @@ from gateway_async import (
 )
 from gateway_async.recovery.evidence import as_result
 from gateway_async.sandbox import Sandbox
-from tests.orders import client_of, direct_payment, payout_request, seeded
 from tests.support.books import ERRORS, NOT_SENT, check_books, check_conserved, effects, statuses
 from tests.support.clock import PATIENT
 from tests.support.collaborators import Diary, Limiter
+from tests.support.orders import client_of, direct_payment, payout_request, seeded
 
 T = TypeVar("T")
 Result = BatchResult[Any, Any]

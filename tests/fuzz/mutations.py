@@ -5,7 +5,7 @@ from random import Random
 
 import attrs
 
-from tests.memory import HttpResponse
+from tests.support.memory import HttpResponse
 
 NEAR = [
     *(b'"', b"\\", b"{", b"}", b"[", b"]", b"}]", b",", b":", b" ", b"\x00", b"\xff", b"\n", b"{}"),

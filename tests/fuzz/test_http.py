@@ -13,9 +13,9 @@ import pytest
 
 from gateway_async import BatchPolicy, CaptureOrder, GatewayError, OrderRef, OutcomeStatus
 from tests.fuzz.conftest import times
-from tests.memory import QUICK
-from tests.orders import client_at, direct_payment
 from tests.support.clock import PATIENT, Clock
+from tests.support.memory import QUICK
+from tests.support.orders import client_at, direct_payment
 from tests.support.servers import read_message, serving
 
 BODY = (

@@ -22,8 +22,8 @@ import pytest
 from gateway_async import BatchPolicy, BatchResult, Dialect, Outcome, OutcomeStatus, RecoveryPolicy
 from tests.fuzz.conftest import times
 from tests.fuzz.mutations import NEAR, mutated
-from tests.memory import Asked, MemoryTransport, client_over, listing
-from tests.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds
+from tests.support.memory import Asked, MemoryTransport, client_over, listing
+from tests.support.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds
 
 MUTATIONS = times(1250, long=25_000)
 """How many mutated replies there are of each seed."""

@@ -10,9 +10,9 @@ import pytest
 from gateway_async import BatchPolicy, CheckoutPage, GatewayError, Reply
 from tests.fuzz.conftest import times
 from tests.fuzz.mutations import wild
-from tests.memory import QUICK, MemoryTransport, client_over, rewritten
-from tests.orders import LOOK_UPS, MONEY_OPERATIONS, made_up, orders_for
 from tests.support.calls import SINGLES
+from tests.support.memory import QUICK, MemoryTransport, client_over, rewritten
+from tests.support.orders import LOOK_UPS, MONEY_OPERATIONS, made_up, orders_for
 
 ORDERS = made_up(5)
 

@@ -6,7 +6,7 @@ from typing import Any
 from gateway_async import GatewayClient, Outcome
 from gateway_async.errors import NotSentError
 from gateway_async.journal import Journal, OrderState
-from tests.memory import HttpRequest, HttpResponse, put_transport
+from tests.support.memory import HttpRequest, HttpResponse, put_transport
 
 
 def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:

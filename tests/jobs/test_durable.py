@@ -19,8 +19,6 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from tests.jobs.books import Interposed, counts, kept, refuse
 from tests.journal.tables import Tables, on_a_file
-from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
-from tests.orders import POLICY, RESENDING, Make, refunds, seeded
 from tests.support.books import (
     DECLINED,
     NOT_SENT,
@@ -32,6 +30,8 @@ from tests.support.books import (
 )
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
+from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
+from tests.support.orders import POLICY, RESENDING, Make, refunds, seeded
 
 
 async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(

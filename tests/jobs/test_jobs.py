@@ -31,8 +31,9 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import Interposed, counts, kept, references_of, refuse, streamed
 from tests.journal.tables import Tables, on_a_file
-from tests.memory import Asked, Handler, MemoryTransport, client_over, listing
-from tests.orders import (
+from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
+from tests.support.memory import Asked, Handler, MemoryTransport, client_over, listing
+from tests.support.orders import (
     LOOK_UPS,
     MONEY_OPERATIONS,
     RESENDING,
@@ -46,7 +47,6 @@ from tests.orders import (
     reply_to,
     seeded,
 )
-from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
 
 INPUTS: list[Any] = [list, iter, awaited]
 

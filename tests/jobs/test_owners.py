@@ -19,10 +19,10 @@ from gateway_async.journal.states import Proof
 from gateway_async.sandbox import Sandbox, faults
 from tests.jobs.books import Interposed, counts
 from tests.journal.tables import Tables, on_a_file, submitted
-from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
-from tests.orders import POLICY, RESENDING, Make, refunds, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.interruptions import until
+from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
+from tests.support.orders import POLICY, RESENDING, Make, refunds, seeded
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""

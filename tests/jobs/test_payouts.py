@@ -27,8 +27,8 @@ from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import counts
 from tests.journal.tables import Tables, on_a_file
 from tests.models import examples
-from tests.orders import Make, payout_request
 from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, statuses
+from tests.support.orders import Make, payout_request
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, stop_after_unknown=9)
 

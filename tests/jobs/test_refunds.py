@@ -15,21 +15,9 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import noted
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
-from tests import postgres
 from tests.jobs.books import Interposed, counts, kept, references_of, refuse
 from tests.journal.tables import Tables, on_a_file, submitted
-from tests.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
-from tests.orders import (
-    AT_ONCE,
-    MARKER,
-    POLICY,
-    RESENDING,
-    Make,
-    as_sent,
-    refunds,
-    reply_to,
-    seeded,
-)
+from tests.support import postgres
 from tests.support.books import (
     DECLINED,
     NOT_SENT,
@@ -39,6 +27,18 @@ from tests.support.books import (
     check_conserved,
     effects,
     statuses,
+)
+from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
+from tests.support.orders import (
+    AT_ONCE,
+    MARKER,
+    POLICY,
+    RESENDING,
+    Make,
+    as_sent,
+    refunds,
+    reply_to,
+    seeded,
 )
 
 ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)

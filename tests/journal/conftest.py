@@ -7,7 +7,7 @@ import pytest
 
 from gateway_async.journal import Journal
 from tests.journal.tables import Tables
-from tests.postgres import emptied, postgres_url
+from tests.support.postgres import emptied, postgres_url
 
 
 @pytest.fixture(scope="session")

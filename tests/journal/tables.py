@@ -14,7 +14,7 @@ from gateway_async.journal import Job, Journal
 from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known, Merchant
 from gateway_async.journal.submit import Submission
 from gateway_async.operations import OPERATIONS
-from tests.orders import refunds
+from tests.support.orders import refunds
 
 MERCHANT = Merchant("M1", "A1", "")
 on_a_file = pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -18,8 +18,8 @@ from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, engines
 from gateway_async.journal.database import Database, Transaction
 from tests.journal.tables import Tables, pages_of, submit, submitted
-from tests.orders import made_up, orders_for, refunds
-from tests.postgres import emptied, postgres_url
+from tests.support.orders import made_up, orders_for, refunds
+from tests.support.postgres import emptied, postgres_url
 from tests.support.processes import run_python
 from tests.support.servers import Cable
 

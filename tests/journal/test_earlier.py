@@ -24,9 +24,9 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.codec import lookup_key
 from gateway_async.journal.rows import ChunkState
 from tests.journal.tables import Tables, on_a_file
-from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import RESENDING, refunds
-from tests.postgres import emptied
+from tests.support.memory import Asked, MemoryTransport, client_over
+from tests.support.orders import RESENDING, refunds
+from tests.support.postgres import emptied
 
 HERE = Path(__file__).parent
 DUMPS = ("1_first", "1", "2")  # of the same jobs

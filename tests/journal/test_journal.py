@@ -24,9 +24,9 @@ from gateway_async.journal.states import Proof
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
 from tests.journal.tables import Tables, on_a_file, pages_of, submit, submitted
-from tests.memory import QUICK, Asked, MemoryTransport, client_over
-from tests.orders import made_up, orders_for, refunds
 from tests.support.dragnet import Dragnet, beyond_tests
+from tests.support.memory import QUICK, Asked, MemoryTransport, client_over
+from tests.support.orders import made_up, orders_for, refunds
 
 
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

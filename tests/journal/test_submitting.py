@@ -16,8 +16,8 @@ from gateway_async.errors import InvalidOrderError, JobConflictError
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import Merchant
 from tests.journal.tables import MERCHANT, Tables, pages_of, submit, submitted
-from tests.memory import MemoryTransport, client_over
-from tests.orders import MONEY_OPERATIONS, ORDER_CLASSES, made_up, orders_for, refunds
+from tests.support.memory import MemoryTransport, client_over
+from tests.support.orders import MONEY_OPERATIONS, ORDER_CLASSES, made_up, orders_for, refunds
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -13,12 +13,12 @@ import attrs
 
 from gateway_async import OutcomeStatus
 from gateway_async.journal import Journal, OrderState
-from tests import nursery
 from tests.kills.gateway import Gateway, make_gateway
 from tests.kills.plans import STEPS, UNNAMED, FrozenPlan, Kill, Plan
 from tests.kills.worker import BUSY, DONE, LOST, main
-from tests.postgres import postgres_url
+from tests.support import nursery
 from tests.support.books import Told, Wrong, judge, told_of
+from tests.support.postgres import postgres_url
 from tests.support.processes import ROOT, write_start
 
 DATABASES = ("sqlite", "postgresql")

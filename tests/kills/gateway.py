@@ -19,8 +19,8 @@ from gateway_async.dialect import PaymentState
 from gateway_async.sandbox import PaymentStatus, Sandbox, faults
 from gateway_async.sandbox.records import CLOSED_ACCOUNT
 from tests.kills.plans import Plan
-from tests.orders import LOOK_UPS, NEEDS, orders_for, payout_request
 from tests.support.books import Books, effects
+from tests.support.orders import LOOK_UPS, NEEDS, orders_for, payout_request
 
 LATEST_SECONDS = 0.12
 """No effect lands later than this after its request was read, whatever strikes that together."""

@@ -14,8 +14,8 @@ import attrs
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import Journal
 from tests.kills.plans import Steps, count_commits, count_requests
-from tests.orders import awaited
 from tests.support.books import told_of
+from tests.support.orders import awaited
 from tests.support.processes import client_from, read_start
 
 DONE, LOST, BUSY = 0, 3, 4

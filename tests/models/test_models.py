@@ -32,8 +32,8 @@ from gateway_async import (
 )
 from gateway_async.models.values import remask_card
 from gateway_async.reconciliation import LedgerEntry
-from tests.interface_fields import FIELDS as LISTED
 from tests.models import examples
+from tests.support.interface_fields import FIELDS as LISTED
 
 MODELS: dict[str, Any] = {name: getattr(gateway_async, name) for name in LISTED}
 PAYMENT: dict[str, Any] = {"order_no": "A-1", "currency": "EUR", "amount": "9.90"}

@@ -21,7 +21,7 @@ from gateway_async.notifications import Notification, NotificationReceiver, Sign
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.faults import DropReply
 from gateway_async.signing import HmacSigner
-from tests.memory import (
+from tests.support.memory import (
     Asked,
     HeldReplies,
     MemoryTransport,
@@ -30,7 +30,7 @@ from tests.memory import (
     sent,
     settle_down,
 )
-from tests.orders import client_of, reply_to
+from tests.support.orders import client_of, reply_to
 from tests.support.servers import answering, bind
 
 SIGNER = HmacSigner("of the merchant and the gateway")

@@ -8,8 +8,8 @@ import attrs
 
 from gateway_async import RetryPolicy
 from gateway_async.reconciliation import LedgerEntry, Reconciliation, reconcile
-from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import reply_to
+from tests.support.memory import Asked, MemoryTransport, client_over
+from tests.support.orders import reply_to
 
 
 @attrs.define

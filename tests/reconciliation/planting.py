@@ -8,7 +8,7 @@ from typing import Any
 from gateway_async.reconciliation import Difference, LedgerEntry
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.ledger import Transaction
-from tests.orders import COLUMNS
+from tests.support.orders import COLUMNS
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 STATES = {"3000": ("paid", "refunded"), "4100": "reserved"}

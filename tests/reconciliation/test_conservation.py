@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from gateway_async.reconciliation import LedgerEntry
 from gateway_async.transport import HttpResponse
-from tests.memory import Asked
 from tests.reconciliation.books import Books, begin
+from tests.support.memory import Asked
 
 AMOUNTS = st.decimals(0, Decimal(10) ** 40, allow_nan=False, places=2)
 CURRENCIES = st.sampled_from(["EUR", "eur", "USD", "JPY"])

@@ -9,10 +9,10 @@ import pytest
 from gateway_async import Dialect, GatewayClient
 from gateway_async.reconciliation import CurrencyTotals, Difference, Kind, reconcile
 from gateway_async.sandbox import Sandbox
-from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import reply_to
 from tests.reconciliation.books import Books, begin, entry
 from tests.reconciliation.planting import STATES, entry_of, found, pay
+from tests.support.memory import Asked, MemoryTransport, client_over
+from tests.support.orders import reply_to
 
 STATUSES = {"1": True, "9": False}
 

@@ -10,10 +10,10 @@ import pytest
 from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError
 from gateway_async.reconciliation import Difference, LedgerEntry, Reconciliation, Summary
 from gateway_async.transport import HttpResponse
-from tests.memory import Asked
 from tests.reconciliation.books import Books, begin, entries, entry
 from tests.reconciliation.planting import found
 from tests.support.clock import BEYOND, Clock
+from tests.support.memory import Asked
 
 EVERY_TENTH = Books({f"T{number:06d}": None for number in range(0, 1000, 10)})
 LOST = HttpResponse(302, {}, b"")

@@ -18,8 +18,9 @@ from gateway_async import (
     RefundOrder,
 )
 from gateway_async.sandbox import Sandbox
-from tests.memory import Asked, MemoryTransport, client_over, listing, settle_down
-from tests.orders import (
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
+from tests.support.memory import Asked, MemoryTransport, client_over, listing, settle_down
+from tests.support.orders import (
     AGAIN,
     MARKER,
     REFERENCES,
@@ -30,7 +31,6 @@ from tests.orders import (
     reply_to,
     seeded,
 )
-from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 
 LOST = b"no reply"
 OTHERS = "[ga-0123456789ab-0000000077]"

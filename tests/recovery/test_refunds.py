@@ -26,11 +26,11 @@ from gateway_async import (
     RefundRecord,
 )
 from gateway_async.sandbox import Sandbox, faults
-from tests.memory import MemoryTransport, client_over, listing
-from tests.orders import MARKER, REFERENCES, Make, as_sent, refunds, seeded
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
+from tests.support.memory import MemoryTransport, client_over, listing
+from tests.support.orders import MARKER, REFERENCES, Make, as_sent, refunds, seeded
 
 Skip = Callable[..., list[float]]
 BOTH = pytest.mark.parametrize("recovery", [REFERENCES, MARKER])

@@ -28,8 +28,8 @@ from gateway_async import (
     TransactionRecord,
 )
 from gateway_async.report import Latencies, Report, render
-from tests.orders import payout_request
 from tests.report.runs import HEAD, HOSTILE, KINDLY, LOST, hostile, night, outcomes, refund
+from tests.support.orders import payout_request
 
 if TYPE_CHECKING:
     from gateway_async import GatewayError

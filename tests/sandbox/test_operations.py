@@ -9,8 +9,8 @@ import pytest
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction
-from tests.interface_fields import FIELDS
 from tests.sandbox.conftest import CARD, DIRECT, PAYOUT, Merchant, item, merchant_of, sign
+from tests.support.interface_fields import FIELDS
 
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway_async.sandbox import PaymentStatus
-from tests.interface_fields import FIELDS, PAGE_INPUTS
 from tests.sandbox.conftest import APM, NASTY, PAYMENT, Merchant, merchant_of, sign
+from tests.support.interface_fields import FIELDS, PAGE_INPUTS
 
 SHOP = "http://127.0.0.1:1"
 

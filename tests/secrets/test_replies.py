@@ -11,11 +11,19 @@ import pytest
 
 from gateway_async import Dialect, GatewayClient, RefundOrder
 from gateway_async.models.values import mask_card
-from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over, respon, rewritten
 from tests.models.examples import CARD, SECURITY_CODE, direct_payment, redirect_payment
-from tests.orders import LIST_FIELDS, made_up, orders_for
 from tests.support.calls import SINGLES
 from tests.support.dragnet import Dragnet
+from tests.support.memory import (
+    QUICK,
+    Asked,
+    HttpResponse,
+    MemoryTransport,
+    client_over,
+    respon,
+    rewritten,
+)
+from tests.support.orders import LIST_FIELDS, made_up, orders_for
 
 SIGNED = "a1b2c3d4e5f60718" * 4
 SIGNS: dict[str, Any] = {"encryption_data": SIGNED}

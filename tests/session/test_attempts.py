@@ -35,11 +35,11 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import client_at, references, refunds
 from tests.support.calls import SINGLES
 from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
+from tests.support.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
+from tests.support.orders import client_at, references, refunds
 from tests.support.servers import read_message, serving
 
 STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -17,9 +17,9 @@ from gateway_async import (
     ReplyUnreadableError,
 )
 from gateway_async.operations import REFUND, Operation
-from tests.memory import HttpResponse, MemoryTransport, client_over
-from tests.orders import refunds
 from tests.support.collaborators import Verifier
+from tests.support.memory import HttpResponse, MemoryTransport, client_over
+from tests.support.orders import refunds
 
 FIELDS = {"b": "2", "a": "ä", "encryption_data": "old"}
 

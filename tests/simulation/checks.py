@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway_async import AlikeRefundError, BatchResult, DuplicateOrderError, Outcome
-from tests.orders import MONEY_OPERATIONS, as_sent
 from tests.simulation.gateway import BY_HAND, identity, key
 from tests.simulation.running import CallerError, Story
 from tests.simulation.scenario import EPOCH
 from tests.support.books import ABSENT, DECLINED, ERRORS, NOT_SENT, SUCCEEDED, UNKNOWN
+from tests.support.orders import MONEY_OPERATIONS, as_sent
 
 Outcomes = list[Outcome[Any, Any]]
 _A_MOMENT = 1e-6

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from gateway_async.operations import OPERATIONS
-from tests.orders import LIST_FIELDS, LOOK_UPS, MONEY_OPERATIONS
+from tests.support.orders import LIST_FIELDS, LOOK_UPS, MONEY_OPERATIONS
 
 Item = dict[str, Any]
 

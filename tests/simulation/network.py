@@ -19,10 +19,10 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     ReplyTooLargeError,
 )
-from tests.memory import HttpRequest, HttpResponse, SendTracker, fields_of
 from tests.simulation.gateway import NOTHING_DONE_HTTP, PATHS, Gateway, Item, key, wanted
 from tests.simulation.replies import Writer
 from tests.simulation.scenario import EPOCH, LONGEST_LATENCY, Scenario
+from tests.support.memory import HttpRequest, HttpResponse, SendTracker, fields_of
 
 TASK = "network"
 """The name of its tasks, which go on where their senders have given up."""

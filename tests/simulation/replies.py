@@ -13,7 +13,6 @@ from typing import Any
 import attrs
 import orjson
 
-from tests.orders import LIST_FIELDS, LOOK_UPS, reply_to
 from tests.simulation.gateway import (
     ABSENT_RESULT,
     DECLINED,
@@ -26,6 +25,7 @@ from tests.simulation.gateway import (
     key,
 )
 from tests.simulation.scenario import Scenario
+from tests.support.orders import LIST_FIELDS, LOOK_UPS, reply_to
 
 _MISLEADING = (
     *("complaint", "contradicting", "doubled", "missing", "pending", "silent"),

@@ -15,12 +15,12 @@ from uuid import UUID
 import attrs
 
 from gateway_async import Batch, BatchResult, GatewayClient, Outcome
-from tests.memory import put_transport
-from tests.orders import as_sent, client_at
 from tests.simulation.network import TASK, Carried, Network
 from tests.simulation.scenario import EPOCH, Scenario, open_gateway
 from tests.support.clock import StuckError, VirtualLoop
 from tests.support.collaborators import Diary
+from tests.support.memory import put_transport
+from tests.support.orders import as_sent, client_at
 
 _UNTIL_ALL_HAS_LANDED = 1_000_000
 

@@ -17,7 +17,6 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.orders import LOOK_UPS, MONEY_OPERATIONS, ORDER_CLASSES, as_sent
 from tests.simulation.gateway import (
     ABSENT_RESULT,
     BY_HAND,
@@ -30,6 +29,7 @@ from tests.simulation.gateway import (
     Gateway,
     key,
 )
+from tests.support.orders import LOOK_UPS, MONEY_OPERATIONS, ORDER_CLASSES, as_sent
 
 EPOCH = 1_700_000_000.0
 LONGEST_LATENCY = 3.0

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway_async import GatewayClient, HmacSigner
-from tests.orders import client_at
+from tests.support.orders import client_at
 
 ROOT = Path(__file__).parents[2]
 START = "GATEWAY_TEST_START"

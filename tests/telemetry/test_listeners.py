@@ -13,9 +13,9 @@ import pytest
 
 from gateway_async import OutcomeStatus, OutcomeUnknownError
 from gateway_async.telemetry import Telemetry
-from tests.memory import Asked, MemoryTransport, all_done, client_over
-from tests.orders import POLICY, direct_payment, payout_request, references, refunds
 from tests.support.collaborators import Diary
+from tests.support.memory import Asked, MemoryTransport, all_done, client_over
+from tests.support.orders import POLICY, direct_payment, payout_request, references, refunds
 
 METHODS = sorted(name for name in vars(Telemetry) if not name.startswith("_"))
 ERRORS = itertools.cycle([LookupError, asyncio.CancelledError, AssertionError])

@@ -16,11 +16,11 @@ from opentelemetry.trace import SpanKind
 from gateway_async import BatchPolicy, GatewayClient, RecoveryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
-from tests.memory import Asked, MemoryTransport, client_over
-from tests.orders import client_of, direct_payment, make_client, orders_for, refunds, seeded
 from tests.support.clock import PATIENT, Clock
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import asked, until
+from tests.support.memory import Asked, MemoryTransport, client_over
+from tests.support.orders import client_of, direct_payment, make_client, orders_for, refunds, seeded
 from tests.telemetry.recording import Recorder
 
 OPERATION, STATUS = "gateway_async.operation", "gateway_async.outcome.status"

@@ -11,7 +11,7 @@ from gateway_async import ConfigurationError, Dialect, GatewayClient, OrderRef, 
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from gateway_async.testing import sandbox_client, threaded_sandbox
-from tests.orders import orders_for
+from tests.support.orders import orders_for
 
 pytest_plugins = ["gateway_async.testing"]
 

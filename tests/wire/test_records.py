@@ -11,8 +11,8 @@ from gateway_async import (
     SubscriptionResult,
     TransactionRecord,
 )
-from tests.memory import MemoryTransport, client_over, respon
-from tests.orders import direct_payment, payout_request
+from tests.support.memory import MemoryTransport, client_over, respon
+from tests.support.orders import direct_payment, payout_request
 
 AT_NOON = datetime(2023, 5, 16, 12)  # noqa: DTZ001  # no zone is shown
 TRANSACTION: dict[str, Any] = {

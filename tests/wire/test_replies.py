@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from gateway_async import CheckoutPage, GatewayClient, RedirectPayment, ReplyUnreadableError
-from tests.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.orders import PAYMENT, client_at, refunds
 from tests.support.collaborators import Verifier
+from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
+from tests.support.orders import PAYMENT, client_at, refunds
 from tests.support.servers import answering
 
 SECRET = "5ecret"

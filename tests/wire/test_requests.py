@@ -38,9 +38,9 @@ from gateway_async import (
 )
 from gateway_async.models.values import SensitiveText
 from gateway_async.operations import Operation
-from tests.memory import Asked, MemoryTransport, client_over
 from tests.models import examples
-from tests.orders import CARD, REQUEST_ID, payout_request
+from tests.support.memory import Asked, MemoryTransport, client_over
+from tests.support.orders import CARD, REQUEST_ID, payout_request
 
 Call = Callable[[GatewayClient], Awaitable[Any]]
 DIGITS = "2023051612301234567890"

@@ -10,7 +10,7 @@ import pytest
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers import SliceEnd, WorkerPolicy, Workers
 from tests.journal.conftest import postgres, tables
-from tests.orders import make_client
+from tests.support.orders import make_client
 
 __all__ = ["jobs", "postgres", "shop", "tables", "url"]
 

@@ -19,9 +19,9 @@ from gateway_async import BatchPolicy, RecoveryPolicy, RetryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
 from gateway_async.workers import WorkerPolicy, Workers
-from tests.orders import seeded
-from tests.postgres import postgres_url
 from tests.support.books import Books, Wrong, check_conserved, effects, judge, statuses, told_of
+from tests.support.orders import seeded
+from tests.support.postgres import postgres_url
 from tests.support.processes import Process, write_start
 from tests.workers.app import make_workers
 from tests.workers.rabbit import Node, own_node

@@ -13,7 +13,7 @@ from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
 from tests.cli.running import Shell, write
 from tests.journal.tables import Tables
-from tests.orders import COLUMNS, refunds
+from tests.support.orders import COLUMNS, refunds
 from tests.workers.rabbit import own_queue, server_url
 
 

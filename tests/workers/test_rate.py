@@ -11,8 +11,8 @@ from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.sandbox import Sandbox
 from gateway_async.workers.rate import SharedRate, shared_rate
 from tests.journal.tables import Tables
-from tests.orders import client_of, seeded
-from tests.postgres import emptied
+from tests.support.orders import client_of, seeded
+from tests.support.postgres import emptied
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
 from gateway_async.workers import SliceEnd, Workers
 from gateway_async.workers.rabbit import rabbit_broker
-from tests.orders import MONEY_OPERATIONS, client_at, make_client, seeded
 from tests.support.books import NOT_SENT, check_conserved, effects
 from tests.support.interruptions import until
+from tests.support.orders import MONEY_OPERATIONS, client_at, make_client, seeded
 from tests.support.servers import HeldRefunds
 from tests.workers.app import make_workers
 from tests.workers.conftest import POLICY, Shop

@@ -15,7 +15,7 @@ import attrs
 from gateway_async import GatewayClient, NotSentError, RetryPolicy
 from gateway_async.operations import OPERATIONS, Operation
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
-from tests.orders import LOOK_UPS, client_at, reply_to
+from tests.support.orders import LOOK_UPS, client_at, reply_to
 
 __all__ = ["HttpRequest", "HttpResponse", "SendTracker"]  # from here, wherever they stand
 
