@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 RECORD = "record_"
 _OUTCOME = ("index", "status", "error", "error_type", "error_code", "error_text")
+_AS_IT_IS = {str, Decimal, NoneType}
 _MOST_PLACES = 30
 """An amount of more digits, on either side of the point, keeps the places that it has."""
 _EXACT = Context(prec=2 * _MOST_PLACES, traps=[Inexact, InvalidOperation])
@@ -100,6 +101,8 @@ def _part(field: "attrs.Attribute[Any]") -> type[Any] | None:
 
 def cell_of(value: object) -> object:
     """Return a value as one of a plain type; a list or a mapping as JSON text, or None if empty."""
+    if type(value) in _AS_IT_IS:
+        return value
     if isinstance(value, Mapping | tuple | list):
         return json.dumps(_plain(value), default=str, ensure_ascii=False) if value else None
     return _plain(value)
