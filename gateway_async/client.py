@@ -11,6 +11,7 @@ from gateway_async.batching.batch import plain_batch
 from gateway_async.coalescer import Coalescer
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, hide_arguments
+from gateway_async.models.values import Unpicklable
 from gateway_async.operations import OPERATIONS
 from gateway_async.payments import carry_out, custom_request, payment_request, recent_request
 from gateway_async.recovery.recover import Recovery
@@ -88,7 +89,7 @@ _LIMITER = (
 
 
 @hide_arguments  # the proxy's URL may have a password
-class GatewayClient:
+class GatewayClient(Unpicklable):
     """The gateway, for one merchant account.
 
     Use it as ``async with GatewayClient(...) as gateway``, or close it with `aclose`. It can be

@@ -6,6 +6,7 @@ here makes any of them possible and claims none to be the gateway's.
 
 import contextlib
 import hmac
+import inspect
 import re
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -161,6 +162,11 @@ class _CallableSigner(Unpicklable):
 
 def _to_signer(value: "Signer | Callable[[Operation, Mapping[str, str]], str]") -> Signer:
     """Accept a signer as it is, and any callable as its `sign`."""
+    if inspect.iscoroutinefunction(getattr(value, "sign", value)):
+        raise ConfigurationError(
+            "Credentials.signer: expected a plain function, got an `async def`; await what it "
+            "needs, such as a key, before the client is made"
+        )
     if isinstance(value, Signer):
         return value
     if callable(value):

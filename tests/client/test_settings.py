@@ -42,6 +42,11 @@ ENOUGH: dict[Any, dict[str, Any]] = {
 HUGE = 10**400
 """More than any float."""
 
+
+async def sign_later(*_: object) -> str:
+    return "signature"
+
+
 WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (Timeouts, "total_seconds", (0, "5", None, True, HUGE, float("inf"))),
     (RetryPolicy, "attempts", (0, 1.5, True)),
@@ -49,6 +54,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (BatchPolicy, "duplicates", ("merge",)),
     (RecoveryPolicy, "resend_absent", (1,)),
     (Credentials, "merchant_id", (" ", None)),
+    (Credentials, "signer", (sign_later,)),
     (HmacSigner, "digest", ("sha257", "shake_128")),
     (HmacSigner, "template", ("{nam}={value}", "{value[a]}", "{name}")),
     (Dialect, "currency_places", ({"JPY": "0"},)),
