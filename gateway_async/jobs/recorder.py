@@ -17,7 +17,7 @@ import attrs
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
 from gateway_async.errors import OutcomeUnknownError
-from gateway_async.journal.chunk_store import ANYWHERE
+from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import DONE, HELD_UNTIL, Known, known_of, noted
 from gateway_async.journal.states import CONCLUSIONS, MAY_BE_LISTED, OrderState, Proof, Transition
@@ -25,12 +25,12 @@ from gateway_async.wire.decode import identifier
 from gateway_async.wire.records import storable_item
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gateway_async.batching.chunks import AnsweredChunk, Chunk
     from gateway_async.batching.judge import Judgement
     from gateway_async.errors import AlikeRefundError
-    from gateway_async.journal.chunk_store import ChunkStore
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
@@ -77,7 +77,7 @@ class NewOrders:
         orders += [each.order for each in pulled]
         return [each.index for each in pulled]
 
-    def _select(self, orders: "ChunkStore") -> "list[list[JobOrder]]":
+    def _select(self, orders: ChunkStore) -> "list[list[JobOrder]]":
         span = range(self._first, ANYWHERE.stop)
         return orders.select((OrderState.NEW,), span, most=_NEW_AT_ONCE)
 
@@ -116,6 +116,7 @@ class JournalRecorder(Recorder):
         self.operation = operation
         self.failure: BaseException | None = None
         self.recordings: set[asyncio.Future[None]] = set()
+        self._keys: array[int] | None = None  # a job whose refunds are listed asks for each chunk
 
     async def recorded(self) -> None:
         """Wait until the outcomes that were concluded are durable."""
@@ -129,10 +130,11 @@ class JournalRecorder(Recorder):
         return JournalIntent(self, chunk, noted(references, self.marker_prefix))
 
     async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
-        """Read the job through, and return which refunds it may have made beside each order."""
+        """Return which refunds the job may have made beside each order."""
         names = {order.transaction_id for order in chunk.orders}
         by_transaction: dict[str, list[JobOrder]] = defaultdict(list)
-        for each in await self.lease.read(lambda orders: orders.orders_of(names)):
+        keys = self._keys = self._keys or await self.lease.read(ChunkStore.keys)
+        for each in await self.lease.read(lambda orders: orders.orders_of(names, keys)):
             by_transaction[each.order.transaction_id].append(each)
         made: dict[int, tuple[Collection[str], int]] = {}
         for index, order in zip(chunk.indices, chunk.orders, strict=True):

@@ -6,6 +6,8 @@ nothing is changed. Who may change them is checked by `leases`, in the same tran
 
 import functools
 import struct
+from array import array
+from bisect import bisect_left
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 _CHUNKS_AT_ONCE = 200
 _ORDERS_AT_ONCE = 1000
 _CLOCKS_DIFFER_SECONDS = 3600
+_HALF = 32  # bits of a number, as many as a lookup key has
 # All positions.
 ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
@@ -174,15 +177,32 @@ class ChunkStore:
         made = iter(self._with_orders(list(chain(*picked))))
         return [list(islice(made, len(found))) for found in picked]
 
-    def orders_of(self, identities: "Collection[str]") -> list[JobOrder]:
+    def keys(self) -> "array[int]":
+        """Return the lookup key of each order and its position, as one number, ascending.
+
+        `orders_of` finds orders by these, and without them reads the job through.
+        """
+        found = array("Q")
+        for first, packed in self._run(_KEYS):
+            found.extend([key << _HALF | at for at, key in enumerate(_unpacked(packed), first)])
+        return array("Q", sorted(found))
+
+    def orders_of(
+        self, identities: "Collection[str]", keys: "array[int] | None" = None
+    ) -> list[JobOrder]:
         """Return the orders of each `transaction_id`, or `request_id`, of all slices."""
         asked, identity = frozenset(identities), self.codec.identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []
-        for first, packed in self._run(_KEYS):
-            keys = struct.unpack(f"<{len(packed) // 4}I", packed)
-            if not wanted.isdisjoint(keys):
-                positions += (at for at, key in enumerate(keys, first) if key in wanted)
+        if keys is not None:
+            spans = [(bisect_left(keys, one << _HALF), one + 1 << _HALF) for one in wanted]
+            named = chain(*[keys[start : bisect_left(keys, end, start)] for start, end in spans])
+            positions = sorted(each % (1 << _HALF) for each in named)
+        else:
+            for first, packed in self._run(_KEYS):
+                there = _unpacked(packed)
+                if not wanted.isdisjoint(there):
+                    positions += (at for at, key in enumerate(there, first) if key in wanted)
         known = _merged(self._chunks_at(positions))
         made = self._with_orders([(at, known[at]) for at in positions])
         return [each for each in made if identity(each.order) in asked]
@@ -220,8 +240,12 @@ class ChunkStore:
         found = self._run(_ORDERS, start=start, last=last).fetchall()
         return [bodies for (bodies,) in found]
 
-    def find(self, order: object) -> int:
+    def find(self, order: object, keys: "array[int] | None" = None) -> int:
         """Return the position of an order that is named by it, itself, or a `request_id`.
+
+        Args:
+            order: What names it.
+            keys: See `orders_of`.
 
         Raises:
             InvalidOrderError: If it is neither an order of the job's operation nor a position.
@@ -238,7 +262,7 @@ class ChunkStore:
         else:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
-        there = self.orders_of({identity})
+        there = self.orders_of({identity}, keys)
         found = [each.index for each in there if is_key or each.order == order]
         if len(found) != 1:
             advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
@@ -411,6 +435,11 @@ class ChunkStore:
 
     def _run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # a cursor
         return self.transaction.run(statement, job=self.job.id, **parameters)
+
+
+def _unpacked(packed: bytes) -> tuple[int, ...]:
+    """Return the lookup keys of a block."""
+    return struct.unpack(f"<{len(packed) // 4}I", packed)
 
 
 def _merged(chunks: "Iterable[ChunkState]") -> dict[int, Known]:

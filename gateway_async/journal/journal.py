@@ -206,7 +206,8 @@ class Journal:
         def decide(transaction: "Transaction") -> None:
             """Change all of them, or none; no lease is needed for that."""
             orders = ChunkStore(transaction, find_job(transaction, name))
-            positions = sorted({orders.find(each) for each in named})
+            keys = orders.keys() if len(named) > 1 else None
+            positions = sorted({orders.find(each, keys) for each in named})
             for number in orders.slices(positions):  # locked before their orders, as by a lease
                 transaction.run(_WAKE, job=orders.job.id, slice=number, reopens=reopens)
             orders.change(Transition.RESOLVE, dict.fromkeys(positions, decided))

@@ -12,6 +12,7 @@ import pytest
 from gateway_async import BatchPolicy, Dialect, EvidenceError, OutcomeUnknownError, RefundOrder
 from gateway_async.errors import AlikeRefundError
 from gateway_async.journal import Journal, OrderState
+from gateway_async.journal.database import Transaction
 from gateway_async.journal.rows import noted
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
@@ -211,6 +212,29 @@ async def test_the_same_orders_under_another_name_are_held_until_a_person_decide
     assert statuses(await make().resume(other.job("second"))) == expected
     assert statuses(await kept(other, "second")) == expected
     assert effects(sandbox, orders) == [2, 1, 1, 1, 1, 1]
+
+
+@on_a_file
+async def test_a_job_of_which_every_refund_is_listed_is_read_through_once(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not for each chunk: of a million orders, that takes hours."""
+    read, run = list[str](), Transaction.run
+
+    def noted_run(self: Transaction, statement: str, **parameters: object) -> Any:
+        read.extend([statement] * ("SELECT first, lookup_keys" in statement))
+        return run(self, statement, **parameters)
+
+    monkeypatch.setattr(Transaction, "run", noted_run)
+    orders = refunds(20)
+    listed = [{**as_sent(one), "refund_reference_id": f"R{n}"} for n, one in enumerate(orders)]
+    gateway = client_over(MemoryTransport(listing(listed)), policy=ONE_BY_ONE, recovery=AT_ONCE)
+    result = await gateway.refund(orders, job=journal.job("job"))
+    assert {type(outcome.error) for outcome in result} == {AlikeRefundError}
+    assert len(read) == 1
+    await journal.resolve("job", [*orders[1:]], "not_sent", "made in the portal")
+    assert len(read) == 2
+    assert await counts(journal) == {OrderState.HELD: 1, OrderState.NEW: 19}
 
 
 @on_a_file
