@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -26,6 +27,14 @@ def pytest_configure(config: pytest.Config) -> None:
     # What runs in the background of a shell ignores it, and so would the programs that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(SlowMarker())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Take more workers than cores: many tests wait for a process or a server."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,6 +26,7 @@ _FORKING.set_forkserver_preload(
     [
         *("gateway_async.jobs", "gateway_async.journal.submit", "gateway_async.cli.app"),
         *sorted({f"gateway_async.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}),
+        *("cyclopts.completion.install", "cyclopts.help", "docstring_parser", "rich.markdown"),
         *("psycopg", "pytest", "tests.kills.worker", "tests.support.nursery"),
     ]
 )
