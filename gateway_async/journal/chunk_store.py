@@ -79,7 +79,13 @@ ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
 _ORDERS = """
 SELECT bodies FROM gateway_orders
 WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
-_KEYS = "SELECT first, lookup_keys FROM gateway_orders WHERE job_id = :job ORDER BY first"
+# Of a slice, which has all orders of each of its transactions, those between its first and last.
+_SLICE = "FROM gateway_slices WHERE job_id = :job AND slice = :slice"
+_KEYS = f"""
+SELECT first, lookup_keys FROM gateway_orders WHERE job_id = :job
+AND first > coalesce((SELECT first {_SLICE}), 0) - {BLOCK}
+AND first <= coalesce((SELECT last {_SLICE}), {ANYWHERE.stop})
+ORDER BY first"""
 _JOB = f"SELECT {', '.join(JOB_COLUMNS)} FROM gateway_jobs WHERE name = :name"
 # As `JobRow.difference` compares them: a job of an earlier version does not know its gateway.
 OF_MERCHANT = """
@@ -183,14 +189,14 @@ class ChunkStore:
         `orders_of` finds orders by these, and without them reads the job through.
         """
         found = array("Q")
-        for first, packed in self._run(_KEYS):
+        for first, packed in self._run(_KEYS, slice=self.slice_number):
             found.extend([key << _HALF | at for at, key in enumerate(_unpacked(packed), first)])
         return array("Q", sorted(found))
 
     def orders_of(
         self, identities: "Collection[str]", keys: "array[int] | None" = None
     ) -> list[JobOrder]:
-        """Return the orders of each `transaction_id`, or `request_id`, of all slices."""
+        """Return the orders of each `transaction_id`, or `request_id`."""
         asked, identity = frozenset(identities), self.codec.identity
         wanted = {lookup_key(each) for each in asked}
         positions: list[int] = []
@@ -199,7 +205,7 @@ class ChunkStore:
             named = chain(*[keys[start : bisect_left(keys, end, start)] for start, end in spans])
             positions = sorted(each % (1 << _HALF) for each in named)
         else:
-            for first, packed in self._run(_KEYS):
+            for first, packed in self._run(_KEYS, slice=self.slice_number):
                 there = _unpacked(packed)
                 if not wanted.isdisjoint(there):
                     positions += (at for at, key in enumerate(there, first) if key in wanted)
