@@ -7,6 +7,7 @@ merchant says how.
 """
 
 import hmac
+import json
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
@@ -20,15 +21,8 @@ from gateway_async.models.values import SignatureText
 from gateway_async.operations import Operation
 from gateway_async.settings import expect
 from gateway_async.signing import SIGNATURE_FIELD, HmacSigner, Signer
-from gateway_async.wire.decode import (
-    charset_of,
-    decode_json,
-    decode_respon,
-    encoding_of,
-    identifier,
-    in_utf8,
-    reply_fields,
-)
+from gateway_async.wire.decode import charset_of, encoding_of, identifier, in_utf8, reply_fields
+from gateway_async.wire.encode import JsonText
 from gateway_async.wire.records import without_secrets
 
 MAX_BYTES = 64 * 1024
@@ -44,7 +38,7 @@ class Notification:
         transaction_id: The gateway's identifier of the payment that it names.
         request_id: The identifier of the payout that it names.
         fields: Every field, by name, as text; nested ones as JSON. Card data and signatures show
-            as `***` (`reveal()` gives them). Never shown.
+            as `***`. Never shown.
     """
 
     order_no: str | None = None
@@ -63,6 +57,13 @@ class Notification:
         if self.transaction_id is not None:
             return OrderRef(transaction_id=self.transaction_id)
         return OrderRef(order_no=self.order_no)
+
+    def reveal(self) -> dict[str, str]:
+        """Return every field as it came, card data and signatures too."""
+        return {
+            name: text.reveal() if isinstance(text, SignatureText) else text
+            for name, text in self.fields.items()
+        }
 
 
 def parse(
@@ -98,7 +99,8 @@ def parse(
 
 def _parse(headers: Mapping[str, str], body: bytes, dialect: Dialect) -> Notification:
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
-    texts, values = _read(in_utf8(body, content_type).strip(), content_type)
+    texts = _read(in_utf8(body, content_type).strip(), content_type)
+    values = {n: json.loads(t) if isinstance(t, JsonText) else t for n, t in texts.items()}
     names = dialect.notification_fields
     found = {kind: _identifier(kind, known, values) for kind, known in names.items()}
     if not any(found.values()):
@@ -113,26 +115,13 @@ def _parse(headers: Mapping[str, str], body: bytes, dialect: Dialect) -> Notific
     return Notification(**found, fields=fields)
 
 
-def plain_fields(notification: Notification) -> dict[str, str]:
-    """Return every field as it came, for a verifier."""
-    return {
-        name: text.reveal() if isinstance(text, SignatureText) else text
-        for name, text in notification.fields.items()
-    }
-
-
-def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[str, Any]]:
-    """Return each field as text, what is nested as JSON, and its value."""
+def _read(body: bytes, content_type: str) -> Mapping[str, str]:
+    """Return each field as text; what is no text, as the JSON that it is."""
     encoding = encoding_of(charset_of(content_type) or "utf-8")
     if encoding is None:
         raise NotificationError("the notification is in a charset that is not known")
-    if body.startswith(b"{"):
-        return reply_fields(body), decode_json(body)
-    if body.startswith(b"<"):
-        values = decode_respon(body)
-        if any(isinstance(one, str) for v in values.values() if isinstance(v, list) for one in v):
-            raise NotificationError("the notification has a field twice")
-        return reply_fields(body), values
+    if body.startswith((b"{", b"<")):
+        return reply_fields(body)
     if not body:
         raise NotificationError("expected a form, JSON or XML, got an empty body")
     try:
@@ -143,7 +132,7 @@ def _read(body: bytes, content_type: str) -> tuple[Mapping[str, str], Mapping[st
     fields = dict(pairs)
     if len(fields) < len(pairs):  # a verifier may read the first, and the application the last
         raise NotificationError("the notification has a field twice")
-    return fields, fields
+    return fields
 
 
 def _identifier(kind: str, names: Iterable[str], values: Mapping[str, Any]) -> str | None:

@@ -15,12 +15,15 @@ import itertools
 import json
 import logging
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
 from weakref import WeakValueDictionary
 
 import attrs
+from aiohttp import web
 
 from gateway_async.client import GatewayClient
+from gateway_async.coalescer import Coalescer
 from gateway_async.errors import (
     ConfigurationError,
     GatewayError,
@@ -29,23 +32,13 @@ from gateway_async.errors import (
     name_and_place,
 )
 from gateway_async.models.orders import OutcomeStatus
-from gateway_async.notifications.reading import MAX_BYTES, Notification, parse, plain_fields
-from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, check, expect
+from gateway_async.models.records import TransactionRecord
+from gateway_async.notifications.reading import MAX_BYTES, Notification, Verifier, parse
+from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, BatchPolicy, check, expect
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.records import without_secrets
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-
-    from aiohttp import web
-
-    from gateway_async.coalescer import Coalescer
-    from gateway_async.models.records import TransactionRecord
-    from gateway_async.notifications.reading import Verifier
-    from gateway_async.settings import BatchPolicy
-
-    Message = MutableMapping[str, Any]
-
+Message = MutableMapping[str, Any]
 _log = logging.getLogger("gateway_async.notifications")
 _BODY_SECONDS = 10.0
 _MOST_LOOKS = 5
@@ -118,46 +111,44 @@ class NotificationReceiver:
     """
 
     gateway: GatewayClient
-    on_payment: "Callable[[TransactionRecord], Awaitable[object] | object]" = attrs.field(
+    on_payment: Callable[[TransactionRecord], Awaitable[object] | object] = attrs.field(
         validator=check(callable, "a function")
     )
-    on_payout: "Callable[[Notification], Awaitable[object] | object] | None" = attrs.field(
+    on_payout: Callable[[Notification], Awaitable[object] | object] | None = attrs.field(
         default=None, kw_only=True
     )
-    verifier: "Verifier | None" = attrs.field(default=None, kw_only=True)
+    verifier: Verifier | None = attrs.field(default=None, kw_only=True)
     max_body_bytes: int = attrs.field(default=MAX_BYTES, validator=check(*COUNT), kw_only=True)
     concurrency: int = attrs.field(default=100, validator=check(*COUNT), kw_only=True)
     remembered: int = attrs.field(default=10_000, validator=check(*COUNT), kw_only=True)
     linger_seconds: float = attrs.field(default=DEFAULT_LINGER_SECONDS, kw_only=True)
-    policy: "BatchPolicy | None" = attrs.field(default=None, kw_only=True)
-    _single: "Coalescer" = attrs.field(init=False)
+    policy: BatchPolicy | None = attrs.field(default=None, kw_only=True)
+    _single: Coalescer = attrs.field(init=False)
     _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
     _context: contextvars.Context = attrs.field(factory=contextvars.copy_context, init=False)
-    _busy: int = attrs.field(default=0, init=False)
+    _places: asyncio.Semaphore = attrs.field(init=False)
     _moments: "itertools.count[int]" = attrs.field(factory=itertools.count, init=False)
-    _known: "OrderedDict[str, tuple[bytes, int]]" = attrs.field(factory=OrderedDict, init=False)
-    _turns: "WeakValueDictionary[str, asyncio.Lock]" = attrs.field(
+    _known: OrderedDict[str, tuple[bytes, int]] = attrs.field(factory=OrderedDict, init=False)
+    _turns: WeakValueDictionary[str, asyncio.Lock] = attrs.field(
         factory=WeakValueDictionary, init=False
     )
 
     def __attrs_post_init__(self) -> None:
         expect("gateway", self.gateway, GatewayClient)
         if self.on_payout is not None and self.verifier is None:
-            raise ConfigurationError(
-                "on_payout: needs a verifier, since a payout cannot be looked up"
-            )
+            raise ConfigurationError("on_payout: needs a verifier; a payout cannot be looked up")
         self._single = self._new_coalescer()  # which checks its settings
+        self._places = asyncio.Semaphore(self.concurrency)
 
-    def _new_coalescer(self) -> "Coalescer":
+    def _new_coalescer(self) -> Coalescer:
         return self.gateway.coalesced(linger_seconds=self.linger_seconds, policy=self.policy)
 
     # HTTP
 
-    async def handle(self, request: "web.Request") -> "web.Response":
+    async def handle(self, request: web.Request) -> web.Response:
         """Answer a request of aiohttp.web."""
-        from aiohttp import web  # noqa: PLC0415  # not needed where it is mounted elsewhere
 
-        async def pieces() -> "AsyncIterator[bytes]":
+        async def pieces() -> AsyncIterator[bytes]:
             try:
                 if request.content.at_eof():  # a middleware has read it, and aiohttp keeps it
                     yield await request.read()
@@ -171,15 +162,15 @@ class NotificationReceiver:
 
     async def __call__(
         self,
-        scope: "Message",
-        receive: "Callable[[], Awaitable[Message]]",
-        send: "Callable[[Message], Awaitable[None]]",
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
     ) -> None:
         """Answer a request over ASGI."""
         if scope["type"] != "http":
             raise NotImplementedError(f"no {scope['type']!r} is served here")
 
-        async def pieces() -> "AsyncIterator[bytes]":
+        async def pieces() -> AsyncIterator[bytes]:
             message: Message = {"more_body": True}
             while message.get("more_body", False):
                 message = await receive()
@@ -200,21 +191,21 @@ class NotificationReceiver:
             await send({"type": "http.response.body", "body": body})
 
     async def _answer(
-        self, method: str, headers: "Mapping[str, str]", pieces: "AsyncIterator[bytes]"
+        self, method: str, headers: Mapping[str, str], pieces: AsyncIterator[bytes]
     ) -> _HttpAnswer:
         if method != "POST":
             return _HttpAnswer(405, "send notifications by POST")
-        if self._busy >= self.concurrency:
+        if self._places.locked():
             return _HttpAnswer(503, "busy")
-        self._busy += 1
         headers = {name.lower(): value for name, value in headers.items()}
         try:
-            body = await self._read(pieces)
-            notification = parse(
-                headers, body, dialect=self.gateway.dialect, max_bytes=self.max_body_bytes
-            )
-            await self._verify(notification, headers, body)
-            await (self._hand_on if notification.is_payout else self._confirm)(notification)
+            async with self._places:
+                body = await self._read(pieces)
+                notification = parse(
+                    headers, body, dialect=self.gateway.dialect, max_bytes=self.max_body_bytes
+                )
+                await self._verify(notification, headers, body)
+                await (self._hand_on if notification.is_payout else self._confirm)(notification)
         except _HttpAnswer as refusal:
             return refusal
         except (NotificationError, InvalidOrderError) as error:
@@ -223,33 +214,28 @@ class NotificationReceiver:
         except GatewayError as error:
             _log.warning("a notification could not be confirmed: %s", error)
             return _HttpAnswer(503, "it cannot be confirmed now")
-        finally:
-            self._busy -= 1
         return _HttpAnswer(200, self.gateway.dialect.notification_answer)
 
-    async def _read(self, pieces: "AsyncIterator[bytes]") -> bytes:
+    async def _read(self, pieces: AsyncIterator[bytes]) -> bytes:
         body = bytearray()
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 async for piece in pieces:
                     body += piece
                     if len(body) > self.max_body_bytes:
-                        text = f"the notification is larger than {self.max_body_bytes} bytes"
-                        raise _HttpAnswer(413, text)
+                        raise _HttpAnswer(413, "it is too large")
         except TimeoutError:
-            raise _HttpAnswer(408, "the notification took too long") from None
+            raise _HttpAnswer(408, "it took too long") from None
         return bytes(body)
 
     async def _verify(
-        self, notification: Notification, headers: "Mapping[str, str]", body: bytes
+        self, notification: Notification, headers: Mapping[str, str], body: bytes
     ) -> None:
         """Ask the verifier; without one, refuse payouts, which no look-up confirms."""
         right: object = not notification.is_payout
         try:
             if self.verifier is not None:
-                right = self.verifier(headers, body, plain_fields(notification))
-            if inspect.isawaitable(right):
-                right = await right
+                right = await _call(self.verifier, headers, body, notification.reveal())
         except Exception as error:  # noqa: BLE001  # the merchant's code: its frames know the signature
             _log.error("the verifier raised %s", name_and_place(error))
             raise _HttpAnswer(500, "it could not be verified") from None
@@ -262,8 +248,8 @@ class NotificationReceiver:
         """Hand on a payout that is verified, and cannot be looked up."""
         if self.on_payout is None:
             raise _HttpAnswer(404, "no such payment")
-        fields = plain_fields(notification)
-        news = _digest({n: text for n, text in fields.items() if n != SIGNATURE_FIELD})
+        fields = notification.reveal().items()
+        news = _digest({name: text for name, text in fields if name != SIGNATURE_FIELD})
         turn = f"payout {notification.request_id}"
         # Each by itself: a late repeat of an earlier one is no news.
         async with self._turns.setdefault(turn, asyncio.Lock()):
@@ -292,7 +278,7 @@ class NotificationReceiver:
 
     async def _offer(
         self,
-        handler: "Callable[[Any], Awaitable[object] | object]",
+        handler: Callable[[Any], Awaitable[object] | object],
         subject: object,
         news: bytes,
         name: str,
@@ -306,9 +292,7 @@ class NotificationReceiver:
             if given_at > asked_at:
                 return False
             try:
-                taken = handler(subject)
-                if inspect.isawaitable(taken):
-                    await taken
+                await _call(handler, subject)
             except Exception:  # noqa: BLE001  # the application's code: the gateway is to repeat it
                 _log.exception("the handler of notifications raised; the gateway is to repeat it")
                 raise _HttpAnswer(500, "it was not taken") from None
@@ -318,7 +302,7 @@ class NotificationReceiver:
                 self._known.popitem(last=False)
         return True
 
-    def _asking(self) -> "Coalescer":
+    def _asking(self) -> Coalescer:
         """Return the coalescer of the running event loop.
 
         It is never left: without a caller that waits, there is nothing of it to close.
@@ -331,7 +315,13 @@ class NotificationReceiver:
         return self._single
 
 
-def _digest(fields: "Mapping[str, Any]") -> bytes:
+async def _call(function: Callable[..., object], *arguments: object) -> object:
+    """Call a function of the merchant's, which may be asynchronous."""
+    returned = function(*arguments)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+def _digest(fields: Mapping[str, Any]) -> bytes:
     """Return a few bytes that stand for the fields, whatever their order."""
     written = json.dumps(fields, sort_keys=True)  # orjson writes no integer of over 64 bits
     return hashlib.blake2b(written.encode(), digest_size=16).digest()

@@ -170,7 +170,7 @@ async def test_what_breaks_off_or_never_comes_is_not_taken(monkeypatch: pytest.M
     assert await tell(receiver, TOLD, None) == (400, "it broke off")  # to nobody
     monkeypatch.setattr("gateway_async.notifications.receiver._BODY_SECONDS", 0.01)
     assert (await receiver._answer("POST", {}, _never())).status == 408
-    assert (heard, receiver._busy) == ([], 0)
+    assert (heard, receiver._places._value) == ([], receiver.concurrency)
 
 
 async def test_a_body_that_a_middleware_of_aiohttp_has_read_is_read_again() -> None:
@@ -308,7 +308,7 @@ async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
     assert [(await task)[0] for task in tasks] == [200] * 250 + [503] * 50
     assert [len(names) for names in sent(held.transport)] == [100, 100, 50]
     assert len({record.transaction_id for record in heard}) == len(heard) == 250
-    assert (receiver._busy, len(receiver._turns)) == (0, 0)
+    assert (receiver._places._value, len(receiver._turns)) == (250, 0)
 
 
 # Whether it is the gateway's

@@ -28,4 +28,4 @@ def test_pytest_asyncio_in_strict_mode_anyio_and_django(
         """
     )
     done = pytester.runpytest_subprocess("-p", "asyncio", "-p", "anyio", "-q")
-    done.assert_outcomes(passed=8)
+    done.assert_outcomes(passed=9)
