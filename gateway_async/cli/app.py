@@ -2,8 +2,9 @@
 
 import asyncio
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
@@ -77,17 +78,24 @@ def run(arguments: Sequence[str]) -> int:
     more = {one: beside[one] for one in left_out}
     try:
         with console.passing_on_logs():
-            done = command(*bound.args, **bound.kwargs, **more)
-            return int((asyncio.run(done) if asyncio.iscoroutine(done) else done) or Exit.DONE)
+            return int(asyncio.run(_run(command(*bound.args, **bound.kwargs, **more))) or Exit.DONE)
     except (TableError, GatewayError) as error:  # it could not begin
         problem = str(error)
         code = Exit.UNSETTLED if isinstance(error, JobBusyError) else Exit.WRONG
     except KeyboardInterrupt:
-        problem, code = "stopped", Exit.UNSETTLED
+        problem, code = "stopped; nothing was sent to your gateway", Exit.WRONG
+        if console.has_begun:
+            problem, code = "stopped", Exit.UNSETTLED
     except OSError as error:  # such as a disk that is full, or a reader that went away
         problem, code = f"it ended early: {error}", Exit.UNSETTLED
     console.say(f"gateway-async: {problem}", "ERROR")
     return code
+
+
+async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:
+    """Await a command; Ctrl-C ends what it does, such as to read a file, and waits for nothing."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return await command
 
 
 def make_app(*, is_listed: bool = False) -> App:

@@ -4,7 +4,6 @@ It sends look-ups alone. What the interface does not show is not guessed: such a
 was seen, what it may mean, and the question to ask.
 """
 
-import asyncio
 import contextlib
 import os
 import tomllib
@@ -22,7 +21,7 @@ import attrs
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, output, print_json
 from gateway_async.cli.files import STDIO, out_file, to_text
-from gateway_async.cli.settings import Settings, to_toml
+from gateway_async.cli.settings import Network, Settings, to_toml
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
@@ -65,7 +64,7 @@ _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 # The command
 
 
-def check(
+async def check(
     *,
     order_no: str | None = None,
     transaction_id: str | None = None,
@@ -101,7 +100,7 @@ def check(
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
     with contextlib.nullcontext() if write is None else out_file(write) as file:
-        findings = asyncio.run(look(settings, credentials, refs))
+        findings = await look(settings, credentials, refs)
         if file is not None:
             file.write(write_config(settings))
     statuses = {one.status for one in findings}
@@ -114,7 +113,7 @@ def check(
         if one.advice:
             tell(f"         -> {one.advice}")
     if write not in (None, STDIO):
-        console.note(f"{write} has the open questions: copy the answers into your config.toml")
+        console.note(f"{write} names the gateway and has the open questions; use it by --config")
     return code
 
 
@@ -338,8 +337,15 @@ def _fits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, str
 
 
 def write_config(settings: Settings) -> str:
-    """Write the open questions as TOML, each with what counts now: a default as a comment."""
+    """Write TOML that names the gateway, and has each open question with what counts now.
+
+    A default is a comment. What may hold a password is left out: the journal, and some a proxy.
+    """
     lines = [_TEXTS["config"]["head"]]
+    for name in (*attrs.fields_dict(Network), "rate"):
+        value = getattr(settings, name)
+        if value not in (None, False) and not (name == "proxy" and "@" in value):
+            lines.append(f"{name} = {to_toml(value)}")
     for table, questions in QUESTIONS.items():
         own = getattr(settings, table)
         usual = HmacSigner("-") if isinstance(own, Mapping) else type(own)()

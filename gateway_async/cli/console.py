@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -57,6 +58,25 @@ class _Forgiving:
             self._stream.flush()
 
 
+@contextlib.contextmanager
+def explained(problem: str, expected: str = "") -> Iterator[None]:
+    """Say what is wrong where the system refuses what the block does.
+
+    Args:
+        problem: What cannot be done, in our words; the system's reason follows.
+        expected: What would be right.
+
+    Raises:
+        ConfigurationError: In place of an error of the system.
+    """
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", "not UTF-8") or error
+        advice = f"; {expected}" if expected else ""
+        raise ConfigurationError(f"{problem}: {reason}{advice}") from None
+
+
 def plain_console(file: TextIO) -> RichConsole:
     """Return a console that shows texts as they are: no markup, and lines as long as they are."""
     return RichConsole(file=file, soft_wrap=True, markup=False, emoji=False, highlight=False)
@@ -102,6 +122,7 @@ class Console:
         is_quiet: Whether only the end, and what is wrong, is said.
         is_verbose: Whether everything that the library logs is said.
         is_json: Whether each thing is said as a line of JSON.
+        has_begun: Whether orders may have been sent.
         rich: Where it is said.
     """
 
@@ -109,6 +130,7 @@ class Console:
     is_quiet: bool = False
     is_verbose: bool = False
     is_json: bool = False
+    has_begun: bool = False
     rich: RichConsole = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
@@ -178,6 +200,56 @@ class Console:
             if more:
                 self.say(f"{more:,} more of these, the last: {last}" if more > 1 else last)
         self._alike.clear()
+
+
+# Stopping
+
+_SAID = (
+    "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
+    "stopping at once: what is in flight is not waited for, and ends as unknown",
+)
+
+
+class Stop:
+    """Takes Ctrl-C and SIGTERM from when it is made until the event loop ends.
+
+    Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
+    not wait. Outside, it is only counted, so that what is known is written whatever happens.
+
+    Args:
+        console: Where it is said.
+        drain: Stops the task in place of the first cancellation.
+    """
+
+    def __init__(self, console: Console, drain: Callable[[], object] | None = None) -> None:
+        self._console, self._drain = console, drain
+        self._count = 0
+        self._task: asyncio.Task[Any] | None = None
+        console.has_begun = True
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._count_one)
+
+    @contextlib.contextmanager
+    def cancelling(self) -> Iterator[None]:
+        """Let each signal cancel the running task; one that came before does so at once."""
+        self._task = task = asyncio.current_task()
+        self._cancel()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                yield
+        finally:
+            self._task = None
+            while task is not None and task.cancelling():
+                task.uncancel()  # it goes on: what is known is still to be written
+
+    def _count_one(self) -> None:
+        self._count += 1
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is not None and self._count:
+            self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
+            (self._task.cancel if self._drain is None or self._count > 1 else self._drain)()
 
 
 # Progress

@@ -1,24 +1,22 @@
 """Files of rows, and of orders: every problem is named by line and column, and nothing is lost.
 
-A file is copied when the command begins. It is gone through more than once: checked, sent, and
-written out beside its outcomes. A change to it meanwhile, or a pipe that can be read only once,
-must not matter. The file that a command writes is begun before anything is sent, and put in its
-place at the very end.
+A file is read once, when the command begins, and its rows are kept: they are checked, sent, and
+written out beside their outcomes, whatever becomes of the file meanwhile. The file that a command
+writes is begun before anything is sent, and put in its place at the very end.
 
-A file is CSV, or, where its name ends in `.jsonl`, JSON Lines. Columns are the fields of orders
-and records; parts of objects have dots: `beneficiary.address.city`. Particulars of persons and
-accounts are in no message.
+A file is JSON Lines where its name ends in `.jsonl` or it begins with `{`, and CSV otherwise.
+Columns are the fields of orders and records; parts of objects have dots:
+`beneficiary.address.city`. Particulars of persons and accounts are in no message.
 """
 
+import codecs
 import contextlib
 import csv
 import hashlib
 import json
 import re
 import secrets
-import shutil
 import sys
-import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +31,9 @@ import orjson
 
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_order, name_of
-from gateway_async.batching.table import RECORD, columns_of
+from gateway_async.batching.table import RECORD, cell_of, columns_of
+from gateway_async.cli.console import explained
+from gateway_async.cli.kept import Kept
 from gateway_async.cli.settings import Settings
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, InvalidOrderError
@@ -96,10 +96,12 @@ class Row(NamedTuple):
 
 
 class Table:
-    """The rows of a file, to be read as often as needed.
+    """The rows of a file, as they were when it was read.
 
     Args:
-        path: The file, which nothing changes.
+        text: The file.
+        rows: Where its rows are kept, by their position from 0.
+        is_json: Whether it is JSON Lines.
 
     Attributes:
         header: The names of its columns.
@@ -108,66 +110,51 @@ class Table:
         TableError: If the file is empty, or its header cannot be used.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._is_json = path.suffix == _JSON_LINES
+    def __init__(self, text: Iterable[str], rows: Kept, *, is_json: bool = False) -> None:
         self.header: list[str] = []
-        if not self._is_json:
-            next(self.rows(), None)
-            return
-        self.header = [*dict.fromkeys(name for row in self.rows() for name in row.cells)]
+        self.rows: Kept = rows
+        self.is_json: bool = is_json
+        for number, row in enumerate(self._json_rows(text) if is_json else self._csv_rows(text)):
+            self.rows[number] = row
         if not self.header:
-            broken = TableError(problem for row in self.rows() for problem in row.problems)
-            raise broken if broken.count else TableError([_EMPTY])
+            broken = TableError(problem for row in self.rows for problem in row.problems)
+            raise broken if broken.count else TableError([Problem(1, None, "the file is empty")])
 
-    def rows(self) -> Iterator[Row]:
-        """Read the rows from the beginning."""
-        with self._path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
-            yield from self._json_rows(text) if self._is_json else self._csv_rows(text)
-
-    def _csv_rows(self, text: TextIO) -> Iterator[Row]:
+    def _csv_rows(self, text: Iterable[str]) -> Iterator[Row]:
         csv.field_size_limit(_MOST_BUFFERED)  # a longer cell may be a quote that nothing closes
         reader = csv.reader(text, strict=True)
-        line, header = 1, list[str]()
+        line = 1
         try:
             for cells in reader:
                 begins, line = line, reader.line_num + 1
                 if len(cells) <= 1 and not any(cell.strip() for cell in cells):
                     continue  # a blank line
-                if header:
-                    wrong = _problems(begins, header, cells)
-                    yield Row(begins, dict(zip(header, cells, strict=False)), wrong)
-                else:
-                    twice = [name for name, count in Counter(cells).items() if count > 1]
-                    if twice:
-                        reason = "more than one column has this name"
-                        raise TableError(Problem(begins, name, reason) for name in twice)
-                    self.header = header = cells
+                if self.header:
+                    wrong = _problems(begins, self.header, cells)
+                    yield Row(begins, dict(zip(self.header, cells, strict=False)), wrong)
+                    continue
+                self.header = cells
+                if twice := [name for name, count in Counter(cells).items() if count > 1]:
+                    reason = "more than one column has this name"
+                    raise TableError(Problem(begins, name, reason) for name in twice)
         except csv.Error as error:
-            broken = Problem(line, None, f"not CSV from here on: {error}")
-            if not header:
-                raise TableError([broken]) from None
-            yield Row(line, {}, [broken])
-        if not header:
-            raise TableError([_EMPTY])
+            yield Row(line, {}, [Problem(line, None, f"not CSV from here on: {error}")])
 
-    def _json_rows(self, text: TextIO) -> Iterator[Row]:
-        empty = dict.fromkeys(self.header, "")
+    def _json_rows(self, text: Iterable[str]) -> Iterator[Row]:
         for line, written in enumerate(text, 1):
             if not written.strip():
                 continue
+            cells, problems = dict[str, str](), list[Problem]()
             try:
                 cells = _once([*_json_cells(_JSON.decode(written))])
+                problems = _problems(line, [*cells], [*cells.values()])
             except json.JSONDecodeError as error:
-                broken = Problem(line, None, f"not JSON: {error.msg}, at character {error.pos + 1}")
-                yield Row(line, {}, [broken])
+                reason = f"not JSON: {error.msg}, at character {error.pos + 1}"
+                problems.append(Problem(line, None, reason))
             except (_WrongCellError, RecursionError, orjson.JSONEncodeError) as error:
-                yield Row(line, {}, [Problem(line, getattr(error, "column", None), str(error))])
-            else:
-                yield Row(line, {**empty, **cells}, _problems(line, [*cells], [*cells.values()]))
-
-
-_EMPTY = Problem(1, None, "the file is empty")
+                problems.append(Problem(line, getattr(error, "column", None), str(error)))
+            self.header += [name for name in cells if name not in self.header]
+            yield Row(line, cells, problems)
 
 
 def _problems(line: int, header: list[str], cells: list[str]) -> list[Problem]:
@@ -241,7 +228,7 @@ def _to_json(value: object) -> str:
 
 @contextlib.contextmanager
 def open_table(path: Path) -> Iterator[Table]:
-    """Copy a file, or standard input, to where nothing changes it.
+    """Read a file, or standard input, whole.
 
     Args:
         path: The file; `-` for standard input.
@@ -250,22 +237,19 @@ def open_table(path: Path) -> Iterator[Table]:
         ConfigurationError: If it cannot be read.
         TableError: If it is empty, or its header cannot be used.
     """
-    with contextlib.ExitStack() as opened:
-        try:
-            copy = opened.enter_context(tempfile.NamedTemporaryFile(suffix=path.suffix))
-            is_stdin = path == STDIO
-            source = sys.stdin.buffer if is_stdin else opened.enter_context(path.open("rb"))
-            shutil.copyfileobj(source, copy)
-            copy.flush()  # a full disk shows here, or else when the copy is read
-        except OSError as error:
-            with contextlib.suppress(OSError):  # closing would raise it once more
-                opened.close()
-            name = "standard input" if path == STDIO else path
-            raise ConfigurationError(
-                f"cannot read {name}: {error.strerror or error}; expected a CSV file, one of JSON "
-                "Lines (.jsonl), or - for standard input"
-            ) from None
-        yield Table(Path(copy.name))
+    is_stdin = path == STDIO
+    source: Any = sys.stdin.fileno() if is_stdin else path
+    form: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+    expected = "expected a CSV file, one of JSON Lines, or - for standard input"
+    with contextlib.closing(Kept()) as rows:
+        with (
+            explained(f"cannot read {'standard input' if is_stdin else path}", expected),
+            open(source, closefd=not is_stdin, **form) as text,  # a descriptor, too
+        ):
+            begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
+            is_json = path.suffix.lower() == _JSON_LINES or begins.startswith(b"{")
+            table = Table(text, rows, is_json=is_json)
+        yield table
 
 
 # Writing
@@ -280,9 +264,18 @@ def to_text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def row_writer(text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], None]:
-    """Return what writes a row in the format of the file; cells of other columns are left out."""
-    if str(getattr(text, "name", "")).endswith(_JSON_LINES):  # one in memory has none
+def row_writer(
+    text: TextIO, columns: Sequence[str], *, is_json: bool = False
+) -> Callable[[Mapping[str, Any]], None]:
+    """Return what writes a row; cells of other columns are left out.
+
+    Args:
+        text: The file; it is JSON Lines where its name ends in `.jsonl`.
+        columns: The columns.
+        is_json: Whether standard output, which has no such name, is JSON Lines.
+    """
+    name = str(getattr(text, "name", ""))  # one in memory has none
+    if name.lower().endswith(_JSON_LINES) or (is_json and text is sys.stdout):
         names = {name: name.encode(errors="backslashreplace").decode() for name in columns}
 
         def write_json(row: Mapping[str, Any]) -> None:
@@ -324,10 +317,8 @@ def out_file(path: Path) -> Iterator[TextIO]:
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is no file; name one")
     beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
-    try:
+    with explained(f"cannot write {path}"):
         beside.touch(mode=0o600, exist_ok=False)
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {path}: {error.strerror}") from None
     try:
         with beside.open("w", **form) as file:
             yield file
@@ -372,6 +363,24 @@ def input_columns(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
             yield f"{path}{field.name}", field
 
 
+def order_cells(order: object, *, is_masked: bool = False) -> dict[str, str]:
+    """Return the cells of an order by column.
+
+    Args:
+        order: The order.
+        is_masked: Whether particulars of persons and accounts show only that they are there.
+    """
+    cells = {}
+    for column, field in input_columns(type(order)):
+        value: Any = order
+        for name in column.split("."):
+            value = getattr(value, name, None)
+        cell = to_text(cell_of(value))
+        is_hidden = is_masked and (not field.repr or IS_LIST in field.metadata)
+        cells[column] = "***" if cell and is_hidden else cell
+    return cells
+
+
 def result_columns(operation: Operation) -> tuple[str, ...]:
     """Return the columns that are written beside those of the input.
 
@@ -409,7 +418,6 @@ class OrderFile:
 
     Attributes:
         totals: What it adds up to.
-        lines: The line of each row.
         hashes: The hash of the order of each row.
         digest: Of its orders, whatever way and in whatever order they are written.
 
@@ -437,7 +445,6 @@ class OrderFile:
         self._needed = [field.name for field in fields if field.default is attrs.NOTHING]
         self._may_be_in_job = operation.takes_jobs and IN_JOB in table.header
         self.totals: Totals = Totals(dialect=dialect or Dialect())
-        self.lines: array[int] = array("L")
         self._dialect = dialect
         self._repeats = repeats
         self._first: dict[int, int] = {}
@@ -464,7 +471,7 @@ class OrderFile:
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
-        return map(self.order_of, self.table.rows())
+        return map(self.order_of, self.table.rows)
 
     def order_of(self, row: Row) -> Any:
         """Make what a row stands for.
@@ -473,12 +480,12 @@ class OrderFile:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
         tree = dict[str, Any]()
-        if self._may_be_in_job and (job := row.cells[IN_JOB].strip()):
+        if self._may_be_in_job and (job := row.cells.get(IN_JOB, "").strip()):
             advice = "only for another operation, take out the columns that the run added"
             reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
             raise _WrongCellError(IN_JOB, f"{reason}; {advice}")
         for column, (*parents, name), is_amount, is_list in self._columns:
-            cell = row.cells[column]
+            cell = row.cells.get(column, "")
             if not cell.strip():
                 if column in self._needed:
                     raise _WrongCellError(column, "empty")
@@ -502,15 +509,14 @@ class OrderFile:
         wrong = [Problem(1, *one) for one in self._column_problems()]
         yield from wrong
         takes_jobs, moved_by = self.operation.takes_jobs, self.operation.moved_by
-        for row in () if wrong else self.table.rows():
-            self.lines.append(row.line)
+        for number, row in enumerate(() if wrong else self.table.rows):
             if row.problems:
                 yield from row.problems
                 continue
             try:
                 order = self.order_of(row)
                 if self._dialect is not None:
-                    self._check(order, self._dialect)
+                    self._check(order, number, self._dialect)
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
@@ -519,7 +525,7 @@ class OrderFile:
                 self.hashes.append(hash(order))
                 digest = hashlib.sha256(_canonical(order)).digest()
                 self._digests_sum += int.from_bytes(digest)
-        if not self.lines and not wrong:
+        if not wrong and self.table.rows.get(0) is None:
             yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str | None, str]]:
@@ -540,7 +546,7 @@ class OrderFile:
         if not self._needed and not self._inputs.keys() & {*header}:
             yield None, f"no column is one of {', '.join(self._inputs)}; {there}"
 
-    def _check(self, order: Any, dialect: Dialect) -> None:
+    def _check(self, order: Any, number: int, dialect: Dialect) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
         operation = self.operation
         if error := check_order(operation, order, dialect):
@@ -551,13 +557,10 @@ class OrderFile:
         if operation.is_look_up:
             return
         identity = self._identity(order)
-        at = len(self.lines) - 1
-        first = self._first.setdefault(hash(identity), at)
-        if first != at and not self._repeats:
-            advice = (
-                "" if operation.is_keyed else "; if both are meant, give --duplicates serialize"
-            )
-            reason = f"the same order as in line {self.lines[first]}{advice}"
+        first = self._first.setdefault(hash(identity), number)
+        if first != number and not self._repeats:
+            advice = "; if both are meant, give --duplicates serialize" * (not operation.is_keyed)
+            reason = f"the same order as in line {self.table.rows.get(first).line}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
 
 

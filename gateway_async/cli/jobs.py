@@ -1,12 +1,11 @@
 """Jobs of a journal: which one a file is, how one is run, and `jobs`, which lists and decides."""
 
-import asyncio
 import contextlib
 import hashlib
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import attrs
@@ -14,14 +13,17 @@ import orjson
 from cyclopts import App, Parameter
 
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, listed, output, print_json
+from gateway_async.cli.console import Console, counted, listed, output, print_json
 from gateway_async.cli.files import OrderFile
-from gateway_async.cli.run import Kept, Run, orders_of, places_in, write_job
+from gateway_async.cli.kept import Kept
+from gateway_async.cli.run import Run, carried_out, drive, orders_of, places_in, write_job
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.journal.states import IN_DOUBT, Proof
+from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS, Operation
+from gateway_async.outcomes import Outcome
 from gateway_async.report.report import Totals
 
 _DIGITS = 16
@@ -110,7 +112,7 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     return "-".join((operation, *(one[:_LONGEST_PART] for one in shown), digest))
 
 
-def find_job(
+async def find_job(
     settings: Settings, file: OrderFile, *, job: str | None = None, again: bool = False
 ) -> KnownJob:
     """Find out how far the job of a file has come; no journal is made where there is none.
@@ -126,32 +128,27 @@ def find_job(
         ConfigurationError: If it has no name, or the settings name no journal.
         JournalError: If the journal cannot be read.
     """
+    settings.check_named()
     operation = file.operation
     name = job if job is not None else name_of_orders(operation.name, settings, file.digest)
     settings.open_journal().job(name)  # refuses what is no name
-    new = KnownJob(name, operation, settings.place)
-    made_again = (f"{name}-again-{number}" for number in itertools.count(2))
-    names = itertools.chain([name], made_again if job is None else ())
-
-    async def find() -> KnownJob:
-        async with settings.open_journal() as journal:
-            there = {one.name: one for one in await journal.jobs()}
-            found = [there[one] for one in itertools.takewhile(there.__contains__, names)]
-            if not found:
-                latest = reversed(there.values())
-                others = [one async for one in _others(journal, latest, settings, file)]
-                return attrs.evolve(new, others=tuple(others))
-        *before, last = found
-        sent = OPERATIONS[last.operation]
-        known = KnownJob(last.name, sent, settings.place, last, before=tuple(before))
-        if again and known.is_done:
-            return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=tuple(found))
-        return known
-
-    place = settings.journal_file
+    new, place = KnownJob(name, operation, settings.place), settings.journal_file
     if place is not None and not place.exists():  # a server is asked
         return new
-    return asyncio.run(find())
+    made_again = (f"{name}-again-{number}" for number in itertools.count(2))
+    names = itertools.chain([name], made_again if job is None else ())
+    async with settings.open_journal() as journal:
+        there = {one.name: one for one in await journal.jobs()}
+        found = [there[one] for one in itertools.takewhile(there.__contains__, names)]
+        if not found:
+            others = _others(journal, reversed(there.values()), settings, file)
+            return attrs.evolve(new, others=tuple([one async for one in others]))
+    *before, last = found
+    sent = OPERATIONS[last.operation]
+    known = KnownJob(last.name, sent, settings.place, last, before=tuple(before))
+    if again and known.is_done:
+        return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=tuple(found))
+    return known
 
 
 async def _others(
@@ -182,7 +179,7 @@ async def _others(
 # Running one
 
 
-def find_left(
+async def find_left(
     settings: Settings, known: KnownJob, file: OrderFile | None = None, *, most: int = 0
 ) -> tuple[Totals, list[Any]]:
     """Return what the next run of a job sends in all, and the first of its orders.
@@ -199,26 +196,28 @@ def find_left(
         return file.totals, [*itertools.islice(file.orders(), most)]
     totals, first = Totals(dialect=settings.dialect), list[Any]()
     resends = settings.recovery.resend_absent and known.operation.recovered_by
-
-    async def read() -> None:
-        async with settings.open_journal(create=False) as journal:
-            async for each in orders_of(journal, known.name):
-                may_be_absent = each.state in IN_DOUBT and each.known.proof != Proof.NEVER_SENT
-                if each.state is OrderState.NEW or (resends and may_be_absent):
-                    totals.add(known.operation.moved_by(each.order))
-                    first.extend([each.order] * (len(first) < most))
-
-    asyncio.run(read())
+    async with settings.open_journal(create=False) as journal:
+        async for each in orders_of(journal, known.name):
+            may_be_absent = each.state in IN_DOUBT and each.known.proof != Proof.NEVER_SENT
+            if each.state is OrderState.NEW or (resends and may_be_absent):
+                totals.add(known.operation.moved_by(each.order))
+                first.extend([each.order] * (len(first) < most))
     return totals, first
 
 
-def question(settings: Settings, known: KnownJob, file: OrderFile | None = None) -> str:
-    """Return what is asked before a job is run; empty where nothing is left to send."""
-    left, _ = find_left(settings, known, file)
-    return f"{known.operation} {left} at {settings.address}" if left.orders else ""
+async def confirm(
+    console: Console, settings: Settings, known: KnownJob, file: OrderFile | None = None
+) -> bool:
+    """Ask before a job is run, and return whether that was done: only where anything is left."""
+    left, _ = await find_left(settings, known, file)
+    if left.orders:
+        console.confirm(f"{known}: {known.operation} {left} at {settings.address}")
+    return left.orders > 0
 
 
-def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bool = False) -> int:
+async def run_job(
+    run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bool = False
+) -> int:
     """Run a job, write the outcomes of all of its orders, and return the exit code.
 
     Args:
@@ -231,39 +230,40 @@ def run_job(run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bo
         ConfigurationError: If the answer was no.
     """
     run.job = known.name
-    if run.again and known.status is None:  # neither alike refunds nor paid payouts are held
+    if run.may_begin_anew and known.status is None:  # no alike refund, no paid payout is held
         settings, is_keyed = run.settings, known.operation.is_keyed
         recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
         duplicates = "allow" if is_keyed else settings.policy.duplicates
         policy = attrs.evolve(settings.policy, duplicates=duplicates)
         run.settings = attrs.evolve(settings, recovery=recovery, policy=policy)
     is_repeated = known.status is None and (known.others or known.before)
-    is_asked_about = not yes and (known.operation.confirms or is_repeated)
-    asked = question(run.settings, known, file) if is_asked_about else ""
-    if asked:
-        run.console.confirm(f"{known}: {asked}")
+    is_asked = not yes and (known.operation.confirms or is_repeated)
+    was_asked = is_asked and await confirm(run.console, run.settings, known, file)
     tell = run.console.say if known.others else run.console.note  # what may be sent once more
     total = sum(known.states.values()) if file is None else file.totals.orders
-
-    async def work(out: TextIO) -> None:
+    async with carried_out(run) as out:
         places: Sequence[int] = range(total)
         with contextlib.closing(Kept()) as reasons:
+
+            def see(outcome: Outcome[Any, Any]) -> None:
+                """Keep why this run did not send an order, which a journal does not know."""
+                if outcome.status is OutcomeStatus.NOT_SENT:
+                    reasons[outcome.index] = str(outcome.error)
+
             async with run.settings.open_journal() as journal, run.client() as client:
                 job = journal.job(known.name)
                 if file is not None and known.status is not None:
                     places = await places_in(file, journal, known.name)
-                is_refused = file is not None and not places  # its orders are others
-                if not (asked or is_refused):
+                if not was_asked and places:  # or else it has other orders, and is refused
                     tell(f"{known}{'; nothing is sent' * known.is_done}")
                 if file is not None and (known.status is None or not places):
                     batch = client.batch(run.operation, file.orders(), job=job)
                 else:
                     batch = client.resume(job)
-                await run.drive(batch, total=total, see=reasons.note)
+                await drive(run, batch, total=total, see=see)
             async with run.settings.open_journal(create=False) as journal:
                 await write_job(run, journal, out, file=file, places=places, reasons=reasons)
-
-    return asyncio.run(run.carry_out(work))
+    return run.exit_code
 
 
 # What a journal holds
@@ -370,12 +370,9 @@ async def outcomes(
     """
     run = Run(command="jobs outcomes", console=console, given=given, job=name)
     run.check(needs_secret=False)
-
-    async def write(out: TextIO) -> None:
-        async with run.settings.open_journal(create=False) as journal:
-            await write_job(run, journal, out)
-
-    return await run.carry_out(write)
+    async with carried_out(run) as out, run.settings.open_journal(create=False) as journal:
+        await write_job(run, journal, out)
+    return run.exit_code
 
 
 # Deciding
@@ -419,7 +416,7 @@ async def resolve(
 
 
 @jobs.command
-def resume(
+async def resume(
     name: str, /, *, given: options.Resuming = options.Resuming(), console: options.Shown
 ) -> int:
     """Go on with a job whose orders are in the journal.
@@ -431,12 +428,8 @@ def resume(
     """
     run = Run(command="jobs resume", console=console, given=given)
     run.check()
-
-    async def read() -> JobStatus:
-        async with run.settings.open_journal(create=False) as journal:
-            return await journal.status(name)
-
-    status = asyncio.run(read())
+    async with run.settings.open_journal(create=False) as journal:
+        status = await journal.status(name)
     run.operation = status.operation
     known = KnownJob(name, OPERATIONS[run.operation], run.settings.place, status)
-    return run_job(run, known, yes=given.yes)
+    return await run_job(run, known, yes=given.yes)

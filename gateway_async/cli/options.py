@@ -3,12 +3,13 @@
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import attrs
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from cyclopts.types import PositiveFloat, PositiveInt
 
 from gateway_async.cli.console import Console
@@ -19,6 +20,9 @@ from gateway_async.settings import BatchPolicy
 
 _PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][^=&]*password=", re.IGNORECASE)
 _USUAL = BatchPolicy()
+_NUMBERS = r"(?:(?P<{}>\d+(?:\.\d+)?){})?"
+_UNITS = {"days": "d", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms"}
+_DURATION = re.compile("".join(_NUMBERS.format(*unit) for unit in _UNITS.items()))
 _HOW_MUCH = {"quiet", "verbose", "log_format"}
 
 
@@ -26,6 +30,14 @@ def _no_option(_: object, path: Path | None) -> None:
     """Refuse an option in the place of a file: `--out --dry-run` would send."""
     if path is not None and str(path).startswith("--"):
         raise ValueError(f"{path} stands where a file is expected")
+
+
+def _read_duration(_: object, tokens: Sequence[Token]) -> timedelta:
+    """Read a duration, such as 50ms, 90s, 15m or 1h30m."""
+    found = _DURATION.fullmatch(tokens[0].value)
+    if found is None or not found[0]:
+        raise ValueError("expected a duration such as 50ms, 90s, 15m or 1h30m")
+    return timedelta(**{unit: float(one) for unit, one in found.groupdict("0").items()})
 
 
 def _usually(field: str) -> Parameter:
@@ -43,6 +55,7 @@ def check_no_password(option: str, url: str | None) -> None:
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)  # which lets `-` pass
 Source = Annotated[Path, _PATH]
 Target = Annotated[Path | None, _PATH]
+Duration = Annotated[timedelta, Parameter(converter=_read_duration)]
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 Name = Annotated[str, Parameter(parse=False)]
@@ -52,6 +65,7 @@ _FILES, _JOB = Parameter(group="Files"), Parameter(group="Job")
 _PACE, _SAFETY = Parameter(group="Pace"), Parameter(group="Safety")
 
 
+@Parameter(name="*")
 @attrs.frozen(kw_only=True, slots=False)  # two with slots would have no common heir
 class Config:
     """Where the settings are, and how much is said.
@@ -106,7 +120,6 @@ class Config:
         return {n: one.absolute() if isinstance(one, Path) else one for n, one in given.items()}
 
 
-@Parameter(name="*")
 @attrs.frozen(kw_only=True, slots=False)
 class Stored(Config):
     """Where jobs are kept, for commands that look at them and ask no gateway.
@@ -126,7 +139,6 @@ class Gateway(Config, Network):
     """Which gateway, and as whom."""
 
 
-@Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True, slots=False)
 class Journaled(Stored, Gateway):
     """Which gateway, as whom, and where jobs are kept."""
@@ -166,30 +178,26 @@ class Pace(Gateway):
 
     concurrency: Annotated[PositiveInt | None, _usually("concurrency"), _PACE] = None
     rate: Annotated[PositiveFloat | None, _PACE] = None
-    deadline: Annotated[timedelta | None, _PACE] = None
+    deadline: Annotated[Duration | None, _PACE] = None
     stop_after_unknown: Annotated[PositiveInt | None, _usually("stop_after_unknown"), _PACE] = None
     chunk_size: Annotated[PositiveInt | None, _PACE] = None
 
 
-@Parameter(name="*")
 @attrs.frozen(kw_only=True, slots=False)
 class Written(Files, Stored):
     """The options of a command that writes what a journal has."""
 
 
-@Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True, slots=False)
 class Asking(Files, Pace):
     """The options of a command that asks the gateway."""
 
 
-@Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True, slots=False)
 class Running(Pace, Journaled):
     """The options of a command that runs jobs."""
 
 
-@Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True, slots=False)
 class Resuming(Files, Running):
     """The options of a command that runs one job.
@@ -201,7 +209,6 @@ class Resuming(Files, Running):
     yes: Annotated[bool, _SAFETY] = False
 
 
-@Parameter(name="*", group="Gateway")
 @attrs.frozen(kw_only=True, slots=False)
 class Sending(Resuming):
     """The options of a command that sends the orders of a file.

@@ -3,20 +3,17 @@
 What is known is never given up: it is written to the file of the run, and into its report.
 """
 
-import asyncio
 import contextlib
 import functools
 import itertools
 import os
-import signal
-import sqlite3
 from array import array
 from collections import Counter
 from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
-    Coroutine,
+    Iterable,
     Iterator,
     Mapping,
     Sequence,
@@ -27,20 +24,11 @@ from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 import attrs
-import orjson
 
-from gateway_async.batching.table import RECORD, cell_of, cells_of
-from gateway_async.cli.console import Console, Exit, counted, listed, print_json, progress
-from gateway_async.cli.files import (
-    JOB_COLUMNS,
-    STDIO,
-    OrderFile,
-    input_columns,
-    out_file,
-    result_columns,
-    row_writer,
-    to_text,
-)
+from gateway_async.batching.table import RECORD, cells_of
+from gateway_async.cli import files
+from gateway_async.cli.console import Console, Exit, Stop, counted, listed, print_json, progress
+from gateway_async.cli.kept import Kept
 from gateway_async.cli.options import Files, Journaled
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
@@ -59,52 +47,9 @@ _REASONS_SHOWN = 3
 _NOT_OURS = OutcomeUnknownError(
     "the lease of the job still runs, so another process may send it: look at it again"
 )
-
-# Stopping
-
-_SAID = (
-    "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
-    "stopping at once: what is in flight is not waited for, and ends as unknown",
-)
-
-
-class Stop:
-    """Takes Ctrl-C and SIGTERM from when it is made until the event loop ends.
-
-    Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
-    not wait. Outside, it is only counted, so that what is known is written whatever happens.
-
-    Attributes:
-        count: How many came.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.count: int = 0
-        self._task: asyncio.Task[Any] | None = None
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._count_one)
-
-    @contextlib.contextmanager
-    def cancelling(self) -> Iterator[None]:
-        """Let each signal cancel the running task; one that came before does so at once."""
-        self._task = task = asyncio.current_task()
-        self._cancel()
-        try:
-            yield
-        finally:
-            self._task = None
-            while task is not None and task.cancelling():
-                task.uncancel()  # it goes on: what is known is still to be written
-
-    def _count_one(self) -> None:
-        self.count += 1
-        self._cancel()
-
-    def _cancel(self) -> None:
-        if self._task is not None and self.count:
-            self._console.say(_SAID[min(self.count, len(_SAID)) - 1])
-            self._task.cancel()
+_OF_SQLITE = ("", "-wal", "-shm", "-journal")
+"""How the names of the files end that a journal on SQLite may have."""
+_NO_FILE = contextlib.nullcontext[TextIO | None](None)
 
 
 # Outcomes as rows
@@ -115,88 +60,58 @@ def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[s
     record = outcome.record
     prefix = RECORD if any(name.startswith(RECORD) for name in columns) else ""
     read = [cells_of(one, prefix) for one in (record if isinstance(record, tuple) else (record,))]
-    found = {column: ";".join(to_text(one.get(column)) for one in read) for column in columns}
-    said = {
+    return {
+        **{column: ";".join(files.to_text(one.get(column)) for one in read) for column in columns},
         "status": str(outcome.status),
         "code": getattr(outcome.error, "code", ""),
         "error": reason_of(outcome.error),
     }
-    return {**found, **said}
-
-
-class Kept:
-    """Bytes of orders by position: in memory while they are few, on disk beyond that."""
-
-    def __init__(self) -> None:
-        self._database = sqlite3.connect("")
-        self._database.execute("CREATE TABLE kept (row INTEGER PRIMARY KEY, cells BLOB)")
-
-    def __setitem__(self, index: int, cells: bytes) -> None:
-        self._database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (index, cells))
-
-    def get(self, index: int) -> bytes | None:
-        """Return what is kept of an order; None for nothing."""
-        found = self._database.execute("SELECT cells FROM kept WHERE row = ?", (index,)).fetchone()
-        return None if found is None else found[0]
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (cells for (cells,) in self._database.execute("SELECT cells FROM kept ORDER BY row"))
-
-    def close(self) -> None:
-        """Drop what was kept."""
-        self._database.close()
-
-    def note(self, outcome: Outcome[Any, Any]) -> None:
-        """Keep why this run did not send an order, which a journal does not know."""
-        if outcome.status is OutcomeStatus.NOT_SENT:
-            self[outcome.index] = str(outcome.error).encode()
 
 
 def write_rows(
-    kept: Kept, columns: Sequence[str], out: TextIO, file: OrderFile | None = None
+    kept: Kept, columns: Sequence[str], out: TextIO, file: files.OrderFile | None = None
 ) -> None:
     """Write the cells that are kept, of a file beside those of its rows."""
-    passed = [] if file is None else [one for one in file.table.header if one not in columns]
-    write = row_writer(out, [*passed, *columns])
-    beside = itertools.repeat({}) if file is None else (row.cells for row in file.table.rows())
+    passed, is_json = list[str](), False
+    beside: Iterable[Mapping[str, str]] = itertools.repeat({})
+    if file is not None:
+        passed = [name for name in file.table.header if name not in columns]
+        beside, is_json = (row.cells for row in file.table.rows), file.table.is_json
+    write = files.row_writer(out, [*passed, *columns], is_json=is_json)
     for cells, found in zip(beside, kept, strict=file is not None):
-        write({**cells, **orjson.loads(found)})
+        write({**cells, **found})
 
 
 # A run
 
 
-@attrs.define(kw_only=True)
-class Run:
+@attrs.define(kw_only=True, eq=False)
+class Run(Head):
     """What a command does with orders, and what it came to.
 
     Attributes:
-        command: The command.
         console: Where people read what happens.
         given: The options: where the results go, and what the next command needs.
         settings: Name gateway and journal; by default as the options and the environment say.
-        source: The input; None where it is a journal.
-        job: The name of the job, if it is one.
-        again: Whether the same line, given again, may begin anew.
         operation: The operation of the orders.
-        left: The result, with requests, retries and what is unexpected; None without any.
+        may_begin_anew: Whether the same line, given again, may be another job.
+        books: What a reconciliation came to; None for any other run.
         status: How far the job has come, as the journal has it at the end.
-        failure: What ended it early.
+        states: Likewise, how many of its orders are in each state.
         misplaced: Why the outcomes are not where they were asked for; empty where they are.
         stop: Ends what is driven on a signal; there is one while the run is carried out.
     """
 
-    command: str
+    started_at: datetime = attrs.field(factory=lambda: datetime.now().astimezone())
+    ended_at: datetime = attrs.field(factory=lambda: datetime.now().astimezone())
     console: Console
     given: Files
     settings: Settings = attrs.Factory(lambda run: run.given.settings(), takes_self=True)
-    source: Path | None = None
-    job: str | None = None
-    again: bool = False
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
-    left: Any = None
+    may_begin_anew: bool = False
+    books: Summary | None = None
     status: JobStatus | None = None
-    failure: GatewayError | None = None
+    states: Mapping[OrderState, int] = attrs.field(factory=Counter)
     misplaced: str = ""
     stop: Stop = attrs.field(init=False)
 
@@ -205,24 +120,14 @@ class Run:
         """Who speaks, and how it signs; the secret is read once."""
         return self.settings.credentials(os.environ)
 
-    def client(self) -> GatewayClient:
-        """Make a client, whose exchanges are timed for the report."""
-        return self.settings.client(self.credentials, telemetry=self.report.latencies)
-
     @functools.cached_property
     def report(self) -> Report:
         """Counts what the run comes to, for its summary and its page."""
         return Report(self.operation, job=self.job, dialect=self.settings.dialect)
 
-    @property
-    def books(self) -> Summary | None:
-        """What a reconciliation came to; None for any other run."""
-        return getattr(self.left, "summary", None)
-
-    @property
-    def states(self) -> Mapping[OrderState, int]:
-        """How many orders of a job are in each state, as the journal has them at the end."""
-        return Counter() if self.status is None else self.status.counts
+    def client(self) -> GatewayClient:
+        """Make a client, whose exchanges are timed for the report."""
+        return self.settings.client(self.credentials, telemetry=self.report.latencies)
 
     @property
     def exit_code(self) -> int:
@@ -237,22 +142,6 @@ class Run:
             return Exit.UNSETTLED
         return Exit.NOT_ALL_DONE if counts["declined"] or counts["absent"] else Exit.DONE
 
-    def as_dict(self, head: Head) -> dict[str, Any]:
-        """Return what `--json` prints."""
-        found = attrs.asdict(head)
-        found["next"] = [command for _, command in found.pop("next_lines")]
-        found |= {"out": None if self.misplaced else head.out, "seconds": head.seconds}
-        if self.books is not None:
-            return found | attrs.asdict(self.books) | {"entries": self.books.entries}
-        counts = self.report.counts
-        return found | {
-            "journal": None if self.job is None else self.settings.place,
-            "counts": counts,
-            "amounts": {kind: one.amounts for kind, one in self.report.totals.items()},
-            "orders": counts.total(),
-            "held": self.states[OrderState.HELD],
-        }
-
     def check(self, *, needs_out: bool = True, needs_secret: bool = True) -> None:
         """Refuse what keeps the command from its end, before anything is sent.
 
@@ -265,161 +154,167 @@ class Run:
         """
         if needs_secret:
             self.credentials  # noqa: B018  # they are read here
-        files, journal = self.given, self.settings.journal_file
-        if needs_out and (files.out is None or (files.json and files.out == STDIO)):
-            other = "; not -, since --json has standard output for itself" * files.json
+        given, journal = self.given, self.settings.journal_file
+        if needs_out and (given.out is None or (given.json and given.out == files.STDIO)):
+            other = "; not -, since --json has standard output for itself" * given.json
             raise ConfigurationError(
                 f"--out: name the file for the outcomes, such as --out outcomes.csv{other}"
             )
-        taken = {
-            "the journal": journal,
-            "the file of orders": self.source,
-            "the file of settings": files.config,
-        }
-        for option, path in (("--out", files.out), ("--report", files.report)):
-            for what, there in taken.items():
-                if path and there and path != STDIO and path.resolve() == there.resolve():
+        journals = [f"{journal}{end}" for end in _OF_SQLITE if journal is not None]
+        taken = {Path(path).resolve(): "the journal" for path in journals}
+        for what, there in (("orders", self.source), ("settings", given.config)):
+            taken |= {} if there is None else {Path(there).resolve(): f"the file of {what}"}
+        for option, path in (("--out", given.out), ("--report", given.report)):
+            if path is not None and path != files.STDIO:
+                if path.resolve() in taken:
+                    what = taken[path.resolve()]
                     raise ConfigurationError(f"{option}: {path} is {what}; name another file")
-            taken[f"the file of {option}"] = path
+                taken[path.resolve()] = f"the file of {option}"
 
-    async def carry_out(self, work: Callable[[TextIO], Coroutine[Any, Any, None]]) -> int:
-        """Do the work, say what it came to, and return the exit code.
 
-        Args:
-            work: Drives something, and writes its outcomes; a signal stops the driving alone.
-        """
-        files, started = self.given, datetime.now().astimezone()
-        with out_file(files.report) if files.report else contextlib.nullcontext() as page:
-            try:
-                with out_file(files.out or STDIO) as out:
-                    self.stop = Stop(self.console)
-                    await work(out)
-            except (OSError, GatewayError) as error:
-                if self.left is None and self.status is None:  # nothing to report
-                    raise
-                self.misplaced = str(getattr(error, "strerror", None) or error)
-            head = self._head(started)
-            self._tell(head)
-            if page is not None:
-                page.write(render(self.report, head, self.books))
+@contextlib.asynccontextmanager
+async def carried_out(run: Run) -> AsyncIterator[TextIO]:
+    """Begin the file of outcomes, which the block writes; at the end, say what it came to.
+
+    A signal stops only what the block drives.
+    """
+    with files.out_file(run.given.report) if run.given.report else _NO_FILE as page:
+        try:
+            with files.out_file(run.given.out or files.STDIO) as out:
+                run.stop = Stop(run.console)
+                yield out
+        except (OSError, GatewayError) as error:
+            if run.requests is None and run.status is None:  # nothing to report
+                raise
+            run.misplaced = str(getattr(error, "strerror", None) or error)
+        address = run.settings.address if run.status is None else run.status.gateway
+        run.gateway, run.out = urlsplit(address).netloc or None, str(run.given.out)
+        run.ended_at = datetime.now().astimezone()
+        run.next_lines = tuple(_advise(run))
+        _tell(run)
         if page is not None:
-            self.console.note(f"report: {files.report}")
-        return self.exit_code
+            page.write(render(run.report, run, run.books))
+    if page is not None:
+        run.console.note(f"report: {run.given.report}")
 
-    async def drive(self, streamed: Any, *, total: int, see: Callable[[Any], object]) -> None:
-        """Hand over everything that finishes; after a stop or an error, what is known by then.
 
-        Args:
-            streamed: What is driven: a batch, or a reconciliation.
-            total: How many orders or entries there are, for the progress that is shown.
-            see: Sees everything that finishes, once each.
+async def drive(run: Run, streamed: Any, *, total: int, see: Callable[[Any], object]) -> None:
+    """Hand over everything that finishes; after a stop or an error, what is known by then.
 
-        Raises:
-            ConfigurationError: If it was stopped before it began.
-            GatewayError: If it could not begin; nothing was sent.
-        """
+    Args:
+        run: Takes in what is not in the outcomes.
+        streamed: What is driven: a batch, or a reconciliation.
+        total: How many orders or entries there are, for the progress that is shown.
+        see: Sees everything that finishes, once each.
 
-        def look() -> tuple[int, Mapping[str, int]]:
-            so_far = streamed.progress
-            if isinstance(so_far, Summary):
-                return so_far.entries, so_far.differences
-            return so_far.done, so_far.counts
+    Raises:
+        ConfigurationError: If it was stopped before it began.
+        GatewayError: If it could not begin; nothing was sent.
+    """
 
-        with progress(self.console, self.command, total, look):
-            try:
-                with self.stop.cancelling(), contextlib.suppress(asyncio.CancelledError):
-                    async with streamed:
-                        async for one in streamed:
-                            see(one)
-            except GatewayError as error:
-                self.failure = error
-            left = None
-            with contextlib.suppress(RuntimeError):  # it did not begin
-                left = streamed.result
-            if left is None or (self.job and streamed.progress.total is None):
-                raise self.failure or ConfigurationError("stopped before anything was sent")
-        self.left = left
-        for one in left:
-            see(one)
+    def look() -> tuple[int, Mapping[str, int]]:
+        so_far = streamed.progress
+        if isinstance(so_far, Summary):
+            return so_far.entries, so_far.differences
+        return so_far.done, so_far.counts
 
-    def _tell(self, head: Head) -> None:
-        """Say what it came to and what to do, on the console and as JSON."""
-        console = self.console
-        console.sum_up()
-        books, report = self.books, self.report
-        more = sum(count for count, *_ in report.reasons[_REASONS_SHOWN:])
-        reasons = report.reasons[:_REASONS_SHOWN]
-        strangers = 0 if books is not None else head.unexpected
-        lines = [
-            str(books) if books is not None else self._summary(head),
-            *(f"{count:,} x {kind.replace('_', ' ')}: {reason}" for count, kind, reason in reasons),
-            f"and {more:,} more, in the outcomes" * bool(more),
-            f"records that belong to no order of the file: {strangers}" * bool(strangers),
-            f"it ended early: {self.failure}" if self.failure is not None else "",
-            f"the outcomes cannot be written: {self.misplaced}" if self.misplaced else "",
-            *(f"{what}:\n  {command}" for what, command in self._advice()),
-        ]
-        for line in filter(None, lines):
-            console.say(line)
-        if self.given.json:
-            print_json(self.as_dict(head))
+    failure, left = None, None
+    with progress(run.console, run.command, total, look):
+        try:
+            with run.stop.cancelling():
+                async with streamed:
+                    async for one in streamed:
+                        see(one)
+        except GatewayError as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # it did not begin
+            left = streamed.result
+        if left is None or (run.job and streamed.progress.total is None):
+            raise failure or ConfigurationError("stopped before anything was sent")
+    for one in left:
+        see(one)
+    run.failure = None if failure is None else str(failure)
+    run.books = getattr(left, "summary", None)
+    run.requests, run.retries = (run.books or left).requests, (run.books or left).retries
+    run.unexpected = left.unexpected.count if run.books is None else run.books.unexpected
 
-    def _summary(self, head: Head) -> str:
-        """Return what a run of orders came to, by status."""
-        totals = self.report.totals
-        orders = counted(sum(one.orders for one in totals.values()), "order")
-        sent = "" if head.requests is None else f"; {counted(head.requests, 'request')} sent"
-        again = f", {counted(head.retries, 'attempt')} repeated" if head.retries else ""
-        found = ", ".join(filter(None, [orders, listed(totals)]))
-        return f"{self.command}: {found}{sent}{again}; {head.seconds:.1f} s"
 
-    def _advice(self) -> list[tuple[str, str]]:
-        """Return what is left to do, and the command for each."""
-        job, new, held = self.job or "", self.states[OrderState.NEW], self.states[OrderState.HELD]
-        unknown = self.states[OrderState.UNKNOWN] + self.states[OrderState.INTENT]
-        is_open = unknown or new or self.failure if job else self.exit_code == Exit.UNSETTLED
-        line = self.given.line
-        go_on = self.console.line
-        if job and (self.again or self.source in (None, STDIO)):  # the same line may begin anew
-            go_on = line("jobs", "resume", job, "--out", str(self.given.out), taken=Journaled)
-        rest = "not all is done; go on with"
-        if self.status is not None and self.status.is_sliced:  # `jobs resume` refuses it
-            rest, go_on = "not all is done; workers run it, as this shows", line("watch", job)
+def _tell(run: Run) -> None:
+    """Say what it came to and what to do, on the console and as JSON."""
+    run.console.sum_up()
+    reasons, strangers = run.report.reasons, 0 if run.books is not None else run.unexpected
+    more = sum(count for count, *_ in reasons[_REASONS_SHOWN:])
+    lines = [
+        _summary(run) if run.books is None else str(run.books),
+        *(
+            f"{count:,} x {kind.replace('_', ' ')}: {reason}"
+            for count, kind, reason in reasons[:_REASONS_SHOWN]
+        ),
+        f"and {more:,} more, in the outcomes" * bool(more),
+        f"records that belong to no order of the file: {strangers}" * bool(strangers),
+        f"it ended early: {run.failure}" * (run.failure is not None),
+        f"the outcomes cannot be written: {run.misplaced}" * bool(run.misplaced),
+        *(f"{what}:\n  {command}" for what, command in run.next_lines),
+    ]
+    for line in filter(None, lines):
+        run.console.say(line)
+    if run.given.json:
+        print_json(_facts(run))
+
+
+def _summary(run: Run) -> str:
+    """Return what a run of orders came to, by status."""
+    totals, requests = run.report.totals, run.requests
+    orders = counted(sum(one.orders for one in totals.values()), "order")
+    sent = "" if requests is None else f"; {counted(requests, 'request')} sent"
+    again = f", {counted(run.retries, 'attempt')} repeated" if run.retries else ""
+    found = ", ".join(filter(None, [orders, listed(totals)]))
+    return f"{run.command}: {found}{sent}{again}; {run.seconds:.1f} s"
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    found = {name: getattr(run, name) for name in attrs.fields_dict(Head)}
+    found["next"] = [command for _, command in found.pop("next_lines")]
+    found |= {"out": None if run.misplaced else run.out, "seconds": run.seconds}
+    if run.books is not None:
+        return found | attrs.asdict(run.books) | {"entries": run.books.entries}
+    counts = run.report.counts
+    return found | {
+        "journal": None if run.job is None else run.settings.place,
+        "counts": counts,
+        "amounts": {kind: one.amounts for kind, one in run.report.totals.items()},
+        "orders": counts.total(),
+        "held": run.states[OrderState.HELD],
+    }
+
+
+def _advise(run: Run) -> Iterator[tuple[str, str]]:
+    """Yield what is left to do, and the command for each."""
+    job, new, held = run.job or "", run.states[OrderState.NEW], run.states[OrderState.HELD]
+    unknown = run.states[OrderState.UNKNOWN] + run.states[OrderState.INTENT]
+    line = run.given.line
+    if unknown or new or run.failure if job else run.exit_code == Exit.UNSETTLED:
+        if run.status is not None and run.status.is_sliced:  # `jobs resume` refuses it
+            yield "not all is done; workers run it, as this shows", line("watch", job)
+        elif job and (run.may_begin_anew or run.source in (None, str(files.STDIO))):
+            go_on = line("jobs", "resume", job, "--out", str(run.given.out), taken=Journaled)
+            yield "not all is done; go on with", go_on
+        else:
+            yield "not all is done; go on with", run.console.line
+    if held or unknown:
         doubt = f"{held:,} held for your decision, {unknown:,} not known yet; see them with"
-        show = line("jobs", "show", job)
-        decide = line("jobs", "resolve", job, "OUTCOME", "INDEX", "--note", "WHY")
-        write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
+        yield doubt, line("jobs", "show", job)
+    if held:
         how = (
-            "look into each, then decide on it by its index (--state held in its place: on all); "
-            "OUTCOME is not_sent (the next run sends it, perhaps a second time), or declined or "
-            "succeeded (it is never sent)"
+            "look into each, then decide on it by its index (--state held in its place: on "
+            "all); OUTCOME is not_sent (the next run sends it, perhaps a second time), or "
+            "declined or succeeded (it is never sent)"
         )
-        advice = (
-            (is_open, rest, go_on),
-            (held or unknown, doubt, show),
-            (held, how, decide),
-            (job and self.misplaced, "the journal has the outcomes; write them with", write),
-        )
-        return [(what, command) for holds, what, command in advice if holds]
-
-    def _head(self, started: datetime) -> Head:
-        left: Any = self.books or self.left
-        unexpected = getattr(left, "unexpected", 0)
-        address = self.settings.address if self.status is None else self.status.gateway
-        return Head(
-            command=self.command,
-            gateway=urlsplit(address).netloc or None,
-            started_at=started,
-            ended_at=datetime.now().astimezone(),
-            source=None if self.source is None else str(self.source),
-            out=None if self.given.out is None else str(self.given.out),
-            job=self.job,
-            next_lines=tuple(self._advice()),
-            failure=None if self.failure is None else str(self.failure),
-            requests=getattr(left, "requests", None),
-            retries=getattr(left, "retries", None),
-            unexpected=getattr(unexpected, "count", unexpected),
-        )
+        yield how, line("jobs", "resolve", job, "OUTCOME", "INDEX", "--note", "WHY")
+    if job and run.misplaced:
+        write = line("jobs", "outcomes", job, "--out", "outcomes.csv")
+        yield "the journal has the outcomes; write them with", write
 
 
 # The outcomes of a job
@@ -432,7 +327,7 @@ async def orders_of(journal: Journal, name: str) -> AsyncIterator[JobOrder]:
             yield each
 
 
-async def places_in(file: OrderFile, journal: Journal, name: str) -> Sequence[int]:
+async def places_in(file: files.OrderFile, journal: Journal, name: str) -> Sequence[int]:
     """Return which row of a file each order of a job has; empty if it has others.
 
     Orders that are alike in every field have their rows in sequence.
@@ -453,7 +348,7 @@ async def write_job(
     journal: Journal,
     out: TextIO,
     *,
-    file: OrderFile | None = None,
+    file: files.OrderFile | None = None,
     places: Sequence[int] = (),
     reasons: Kept | None = None,
 ) -> None:
@@ -471,30 +366,23 @@ async def write_job(
     """
     job = str(run.job)
     run.status = status = await journal.status(job)
-    run.operation = status.operation
+    run.operation, run.states = status.operation, status.counts
     operation = OPERATIONS[status.operation]
-    results = result_columns(operation)
-    fields = [name for name, _ in input_columns(operation.order_class)] if file is None else []
+    results = files.result_columns(operation)
+    order = dict[str, str]()
     with contextlib.closing(Kept()) as kept:
         async for each in orders_of(journal, job):
             outcome, place, line = each.outcome(), each.index, None
             if each.state is OrderState.NEW and status.is_running:
                 outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
             elif each.state is OrderState.NEW and reasons and (why := reasons.get(each.index)):
-                outcome = attrs.evolve(outcome, error=NotSentError(why.decode()))
+                outcome = attrs.evolve(outcome, error=NotSentError(why))
             if file is not None:
                 place = places[each.index]
-                line = file.lines[place]
+                line = file.table.rows.get(place).line
             run.report.see(outcome, line)
-            order = {name: to_text(_cell_at(each.order, name)) for name in fields}
+            order = files.order_cells(each.order) if file is None else {}
             known = each.index, each.state, each.known.note, job
-            in_job = dict(zip(JOB_COLUMNS, known, strict=True))
-            kept[place] = orjson.dumps({**order, **result_cells(outcome, results), **in_job})
-        write_rows(kept, [*fields, *results, *JOB_COLUMNS], out, file)
-
-
-def _cell_at(order: object, path: str) -> object:
-    """Return the cell of a field, or of one in a part, which is named with dots."""
-    for name in path.split("."):
-        order = getattr(order, name, None)
-    return cell_of(order)
+            in_job = dict(zip(files.JOB_COLUMNS, known, strict=True))
+            kept[place] = {**order, **result_cells(outcome, results), **in_job}
+        write_rows(kept, [*order, *results, *files.JOB_COLUMNS], out, file)

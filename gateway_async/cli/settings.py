@@ -24,6 +24,7 @@ import attrs
 from aiolimiter import AsyncLimiter
 from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
 
+from gateway_async.cli.console import explained
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, JournalError
@@ -47,6 +48,7 @@ _ALLOWED_PLACES = (
     "GATEWAY_SECRET_FILE) names, or a keyring whose service keyring (or --keyring, or "
     "GATEWAY_KEYRING) names"
 )
+_NO_SECRET = f"the secret that requests are signed with: put it into {_ALLOWED_PLACES}"
 _WHO = {
     "base_url": "the gateway's address, such as https://gateway.example",
     "merchant_id": "the merchant identifier that the gateway gave you",
@@ -153,13 +155,8 @@ class Settings(Network):
         """
         if self.ca_file is None:
             return None
-        try:
+        with explained(f"ca_file: {self.ca_file} cannot be used", "expected certificates in PEM"):
             context = ssl.create_default_context(cafile=self.ca_file)
-        except OSError as error:
-            raise ConfigurationError(
-                f"ca_file: {self.ca_file} cannot be used ({error.strerror}); expected certificates "
-                "in PEM"
-            ) from None
         context.set_alpn_protocols(["http/1.1"])
         return context
 
@@ -229,6 +226,23 @@ class Settings(Network):
         url = locate(self.journal).absolute_url
         return Journal.open(url)
 
+    def check_named(self, *missing: str) -> None:
+        """Check that the gateway, and who speaks to it, are named.
+
+        Args:
+            missing: What else is known to be missing.
+
+        Raises:
+            ConfigurationError: Naming all that is missing.
+        """
+        unnamed = [
+            f"{VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML file)"
+            for name, text in _WHO.items()
+            if getattr(self, name) is None
+        ]
+        if lacking := [*unnamed, *missing]:
+            raise ConfigurationError("\n  ".join(["these settings are missing:", *lacking]))
+
     def credentials(self, environment: Mapping[str, str]) -> Credentials:
         """Read the secret, and make the credentials.
 
@@ -239,17 +253,8 @@ class Settings(Network):
             ConfigurationError: If address, merchant, account or secret are missing or wrong.
         """
         secret = environment.get(VARIABLES["secret"], "").rstrip("\r\n")
-        missing = [
-            f"{VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML file)"
-            for name, text in _WHO.items()
-            if getattr(self, name) is None
-        ]
-        if not (self.secret_file or self.keyring or secret.strip()):
-            missing.append(
-                f"the secret that requests are signed with: put it into {_ALLOWED_PLACES}"
-            )
-        if missing:
-            raise ConfigurationError("\n  ".join(["these settings are missing:", *missing]))
+        has_secret = self.secret_file or self.keyring or secret.strip()
+        self.check_named(*([] if has_secret else [_NO_SECRET]))
         merchant_id, account_id = str(self.merchant_id), str(self.account_id)
         if self.secret_file is not None:
             secret = _text_of(self.secret_file).rstrip("\r\n")
@@ -383,11 +388,8 @@ def _described(error: BaseException, _: object) -> str:
 
 
 def _text_of(path: Path) -> str:
-    try:
+    with explained(f"cannot read {path}"):
         return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise ConfigurationError(f"cannot read {path}: {reason}") from None
 
 
 def _secret_of_keyring(service: str, user: str) -> str:
@@ -430,4 +432,4 @@ def to_toml(value: Any) -> str:
     if isinstance(value, AbstractSet | list | tuple):
         listed = sorted(value) if isinstance(value, AbstractSet) else value
         return f"[{', '.join(map(to_toml, listed))}]"
-    return json.dumps(False if value is None else value, ensure_ascii=False)
+    return json.dumps(False if value is None else value, default=str, ensure_ascii=False)

@@ -116,7 +116,7 @@ async def sandbox(
     orders: NonNegativeInt = 0,
     orders_status: Literal["authorised", "captured"] = "captured",
     orders_csv: Path | None = None,
-    latency: timedelta = timedelta(),
+    latency: options.Duration = timedelta(),
     drop_reply: NormFloat = 0.0,
     console: options.Shown,
 ) -> None:
@@ -133,7 +133,7 @@ async def sandbox(
         orders_status: Captured orders can be refunded; authorised ones captured or cancelled.
         orders_csv: The file to write them to; captured ones get a refund_amount, a quarter of
             the amount.
-        latency: How long each request waits before it is carried out, such as 0.05s.
+        latency: How long each request waits before it is carried out, such as 50ms.
         drop_reply: Probability: carry out, and close the connection without a reply.
     """
     ended, loop = asyncio.Event(), asyncio.get_running_loop()

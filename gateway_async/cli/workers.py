@@ -11,10 +11,9 @@ import attrs
 from cyclopts.types import PositiveInt
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, counted, listed, print_json, progress
+from gateway_async.cli.console import Exit, Stop, counted, listed, print_json, progress
 from gateway_async.cli.files import open_orders
-from gateway_async.cli.jobs import find_job, question, states_of
-from gateway_async.cli.run import Stop
+from gateway_async.cli.jobs import confirm, find_job, states_of
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
@@ -54,7 +53,7 @@ def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
     return Workers(broker, client, locate(settings.journal).absolute_url)
 
 
-def submit(
+async def submit(
     orders: options.Source,
     /,
     *,
@@ -89,16 +88,13 @@ def submit(
     policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
     settings = attrs.evolve(settings, policy=policy)
     with open_orders(orders, operation, settings) as file:
-        known = find_job(settings, file, job=job)
-        if file.operation.confirms and not yes and (asked := question(settings, known, file)):
-            console.confirm(f"{known}, for workers alone: {asked}")
-
-        async def keep() -> int:
-            async with settings.open_journal() as journal, settings.client(credentials) as client:
-                kept, sent = journal.job(job), file.orders()
-                return await client.submit(operation, sent, job=kept, slice_size=slice_size)
-
-        count = counted(asyncio.run(keep()), "order")
+        known = await find_job(settings, file, job=job)
+        if file.operation.confirms and not yes:
+            await confirm(console, settings, known, file)
+        async with settings.open_journal() as journal, settings.client(credentials) as client:
+            kept, sent = journal.job(job), file.orders()
+            total = await client.submit(operation, sent, job=kept, slice_size=slice_size)
+    count = counted(total, "order")
     console.note(f"{known}; workers alone run its {count} from now on (`gateway-async worker`)")
 
 
@@ -133,31 +129,22 @@ async def worker(
             "--broker: name the RabbitMQ to work for, such as amqp://HOST/ (or GATEWAY_BROKER)"
         )
     credentials = settings.credentials(os.environ)
-    stop = Stop(console)
     from gateway_async.workers.rabbit import rabbit_broker, serve  # isort: skip  # names the extra
     from aio_pika.exceptions import AMQPError
 
     made = rabbit_broker(url, queue=queue, slices_at_once=slices)
     _make(settings, credentials, made)
-    until = asyncio.Event()
+    until = asyncio.Event()  # the slices that run come to an end
     console.note(f"working for queue {queue}")
-    working = asyncio.create_task(serve(made, until, slices_at_once=slices))
-    with stop.cancelling():
-        try:
-            await asyncio.shield(working)
-        except AMQPError as error:
-            reason = type(error).__name__
-            raise ConfigurationError(
-                "--broker: it cannot be reached, or refuses the user, the virtual host or the "
-                f"queue ({reason})"
-            ) from None
-        except asyncio.CancelledError:
-            until.set()  # the slices that run come to an end; a second signal does not wait
-            try:
-                await asyncio.shield(working)
-            except asyncio.CancelledError:
-                working.cancel()
-                await asyncio.wait({working})
+    try:
+        with Stop(console, drain=until.set).cancelling():
+            await serve(made, until, slices_at_once=slices)
+    except AMQPError as error:
+        reason = type(error).__name__
+        raise ConfigurationError(
+            "--broker: it cannot be reached, or refuses the user, the virtual host or the "
+            f"queue ({reason})"
+        ) from None
 
 
 async def watch(

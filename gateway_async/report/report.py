@@ -52,7 +52,7 @@ _OF_AMOUNTS = ("amount", "refunded_total", "refund_unknown_to_ledger", "refund_a
 _URGENCY = ("unknown", "unanswered", "not_sent", "declined", "absent")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Head:
     """The run that a report is about.
 

@@ -1,13 +1,14 @@
 """Files that are read and written: every problem by line and column, and nothing lost."""
 
+import contextlib
 import csv
 import io
 import json
 import os
+import sqlite3
 import stat
-import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -38,19 +39,23 @@ CELLS = {
     "refund_amount": "2.50",
 }
 ORDER = RefundOrder(**CELLS)
+OPENED = contextlib.ExitStack()
+"""Closes what the tests read."""
 IBAN, ACCOUNT = "DE89370400440532013000", "1234567890123"
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
+    with OPENED:
+        yield
 
 
-def table_of(body: str | bytes) -> Table:
+def table_of(body: str | bytes, name: str = "") -> Table:
     """Return the rows of a file that holds some text."""
-    path = Path(f"{uuid.uuid4()}")
-    path.write_bytes(body.encode() if isinstance(body, str) else body)
-    return Table(path)
+    path = Path(name or f"{uuid.uuid4()}")
+    path.write_bytes(body.encode(errors="surrogateescape") if isinstance(body, str) else body)
+    return OPENED.enter_context(open_table(path))
 
 
 def read(body: str | bytes, command: str = "refund", **dialect: Any) -> OrderFile:
@@ -68,10 +73,12 @@ def problems(*given: Any, **dialect: Any) -> list[str]:
 
 
 def json_problems(*lines: str, command: str = "refund") -> list[str]:
-    path = Path(f"{uuid.uuid4()}.jsonl")
-    path.write_text("\n".join(lines), encoding="utf-8", errors="surrogateescape")
+    def read_json() -> None:
+        table = table_of("\n".join(lines), "orders.JSONL")
+        OrderFile(table, OPERATIONS[command], Dialect(), repeats=False)
+
     with pytest.raises(TableError) as caught:
-        OrderFile(Table(path), OPERATIONS[command], Dialect(), repeats=False)
+        read_json()
     return str(caught.value).splitlines()[1:]
 
 
@@ -85,8 +92,8 @@ def test_rows_of_csv_are_orders_with_cells_and_lines(ending: str) -> None:
     first, second = file.orders()
     assert (first.refund_reason, first.amount) == ("é", Decimal("10.00"))
     assert (second.transaction_id, second.order_no) == ("5E12", "20261120000000000001")
-    assert [*file.lines] == [row.line for row in file.table.rows()] == [3, 4]
-    assert [*next(file.table.rows()).cells.values()] == ["T1", "O1", "EUR", "10.00", "2.50", "é"]
+    assert [row.line for row in file.table.rows] == [3, 4]
+    assert [*file.table.rows.get(0).cells.values()] == ["T1", "O1", "EUR", "10.00", "2.50", "é"]
     assert str(file.totals) == "2 orders, EUR 5.50"
     assert str(read(rows("T1,O1,EUR,3,2,")).totals) == "1 order, EUR 2.00"
 
@@ -240,10 +247,9 @@ def test_a_bad_line_of_json_is_named_by_line_and_field(line: str, expected: str)
 
 def test_json_lines_are_written_as_they_were_read(tmp_path: Path) -> None:
     text = '{"order_no":12345678901234567890.50,"note":[1.10,{"a":1e5}],"x.y":true,"none":null}\n'
-    path, again = tmp_path / "found.jsonl", tmp_path / "again.jsonl"
-    path.write_text(text)
-    table = Table(path)
-    assert written(again, [row.cells for row in table.rows()], table.header).decode() == text
+    again = tmp_path / "again.jsonl"
+    table = table_of(text)
+    assert written(again, [row.cells for row in table.rows], table.header).decode() == text
     row = {"caf\udce9": "1", "index": 0, "day": date(2026, 11, 20), "sum": Decimal("1.50")}
     assert json.loads(written(again, [row], [*row, "code"])) == {
         "caf\\udce9": "1",
@@ -334,12 +340,11 @@ def test_the_same_payouts_as_json_lines_have_the_same_digest() -> None:
         {**payout(1), "payment_amount": 10.0, "beneficiary": parts, "payer": {}, "remark": None},
         {**payout(2), **dotted},
     ]
-    path = Path("payouts.jsonl")
-    path.write_text("\n\n".join(map(json.dumps, nested)))
-    ours = OrderFile(Table(path), OPERATIONS["payout"], Dialect())
+    ours = read("\n\n".join(map(json.dumps, nested)), "payout")
     theirs = read(csv_of(payout(2, **dotted), payout(1, **dotted)), "payout")
     assert sorted([*ours.orders()], key=str) == sorted([*theirs.orders()], key=str)
-    assert (ours.digest, [*ours.lines]) == (theirs.digest, [1, 3])
+    assert ours.digest == theirs.digest
+    assert [row.line for row in ours.table.rows] == [1, 3]
 
 
 def test_a_payout_may_be_fixed_on_either_side() -> None:
@@ -366,11 +371,18 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
     path.write_text(",".join(CELLS) + "\n" + ",".join(CELLS.values()) + "\n")
     with open_table(path) as table:
         file = OrderFile(table, OPERATIONS["refund"], Dialect())
-        path.write_text("order_no\nO1\n")  # so short that it stays in the buffer of its copy
+        path.write_text("order_no\nO1\n")
         assert [*file.orders()] == [ORDER]
-    full = Path("/dev/full").open("r+b")  # noqa: SIM115  # the command closes it
-    monkeypatch.setattr(tempfile, "NamedTemporaryFile", lambda **_: full)
-    words = r"cannot read .*orders\.csv: No space left"
+
+    def connect(name: str) -> sqlite3.Connection:
+        full = real(name)
+        full.execute("PRAGMA max_page_count = 2")
+        return full
+
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    path.write_text("order_no,note\n" + f"O1,{'x' * 5000}\n" * 3)
+    words = r"cannot read .*orders\.csv: a temporary file takes no more: database or disk is full"
     with pytest.raises(ConfigurationError, match=words), open_table(path):
         pytest.fail("a copy that is not whole was read")
 
@@ -400,7 +412,7 @@ def test_csv_has_every_column_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["a\rT9,O9", "a\r\nb", "a\nb", '"a", "b"', "\r", "=1+1", "no\0"])
 def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str, tmp_path: Path) -> None:
     row = {"order_no": "O1", "error": text, "note": "N1"}
-    (found,) = table_of(written(tmp_path / "out.csv", [row], [*row])).rows()
+    (found,) = table_of(written(tmp_path / "out.csv", [row], [*row])).rows
     assert found.cells == {**row, "error": text.replace("\0", "\ufffd")}  # a NUL would be refused
 
 

@@ -72,6 +72,8 @@ async def test_the_same_orders_as_json_lines_are_the_same_job(shell: Shell) -> N
     assert '"customer.number":59,"transaction_id":' in files[0][59]
     assert '"refund_amount":1.000,' in files[0][59]
     assert shell.effects() == {1}
+    piped = await shell(f"refund - --out - {KEPT}", stdin=text)
+    assert [json.loads(line)["status"] for line in piped.stdout.splitlines()] == ["succeeded"] * 60
     (shell.folder / "orders.jsonl").write_text(text.replace("EUR", "", 1))
     wrong = await shell.installed(f"refund orders.jsonl --yes --out out.jsonl {KEPT}", 2)
     assert "line 1, column currency: empty" in wrong.stderr

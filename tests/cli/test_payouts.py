@@ -74,7 +74,8 @@ async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: 
     write_payouts(shell, (key(2).upper(), *cells(2)[1:]), cells(3), cells(4))
     planned = await shell(f"payout payouts.csv --dry-run --again {KEPT}")
     assert "payout 3 orders, EUR 30.00: at least 3 requests" in planned.stdout
-    assert f"PayoutRequest(request_id='{key(2).upper()}'" in planned.stdout
+    assert f"  request_id {key(2).upper()}, payment_amount 10.00, payment_c" in planned.stdout
+    assert "beneficiary.bank_details.iban ***" in planned.stdout
     assert IBAN not in planned.stdout
     for line in (LINE, f"{LINE} --job december"):
         refused = await shell(line, 2)

@@ -82,7 +82,7 @@ async def test_a_report_has_a_file_of_its_own(shell: Shell) -> None:
     (shell.folder / "own.toml").touch()
     files = "--config own.toml --journal sqlite:///night.db --out out.csv"
     line = f"refund orders.csv --job night {files} --report"
-    for place in ("night.db", "./night.db", "nowhere/night.html", "./out.csv", "./own.toml"):
+    for place in ("night.db", "./night.db-wal", "nowhere/night.html", "./out.csv", "./own.toml"):
         assert place.removeprefix("./") in (await shell(f"{line} {place} --yes", 2)).stderr
     await shell(f"{line} night.html", 2)  # it never began
     assert names(shell.folder) == ["night.html", "orders.csv", "own.toml"]

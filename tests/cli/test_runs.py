@@ -117,8 +117,8 @@ async def test_ctrl_c_while_the_file_is_read_sends_nothing(shell: Shell) -> None
         while not ended.done():  # one that comes right before it reads goes by
             process.send_signal(signal.SIGINT)
             await asyncio.wait({ended}, timeout=10)
-        assert ended.result() == 3
-    assert stderr.read_text() == "gateway-async: stopped\n"
+        assert ended.result() == 2
+    assert stderr.read_text() == "gateway-async: stopped; nothing was sent to your gateway\n"
     assert shell.sandbox.requests.total() == 0
 
 

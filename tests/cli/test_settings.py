@@ -160,7 +160,7 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
         (f"[signer]\nsecret = '{SECRET}'", "no secret may stand in this file"),
         ("allow_http = 1", "allow_http: expected true or false, got int"),
         (f'proxy = "{PROXY.replace("http", "socks5")}"', "proxy: expected a URL such as"),
-        ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem cannot be used (No such"),
+        ('ca_file = "/nowhere/ca.pem"', "ca_file: /nowhere/ca.pem cannot be used: No such"),
         ('ca_file = "FILE"', "; expected certificates in PEM"),
     ],
 )
