@@ -16,7 +16,7 @@ from tests.mutants.mutant import MUTANTS, PACKAGE, ROOT, SEEDS, Mutant
 
 _COPIED = (PACKAGE, "tests", "pyproject.toml", "README.md", "docs")
 _SEEDS = ("-m", "tests.simulation", "--seeds", "1000", "--most", "1")
-_TESTS = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist")
+_TESTS = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
 _LONGEST_SECONDS = 300
 _PASSED, _FAILED = 0, 1
 
