@@ -15,7 +15,6 @@ import contextlib
 import functools
 import logging
 import math
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
@@ -43,7 +42,7 @@ from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT, STATUSES, P
 from gateway_async.journal.submit import Submission
 from gateway_async.models.orders import OutcomeStatus, count_statuses, reference_of, status_codes
 from gateway_async.models.records import RefundRecord
-from gateway_async.operations import OPERATIONS
+from gateway_async.operations import OPERATIONS, identity_of
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.recover import Recovery
 from gateway_async.settings import expect
@@ -51,7 +50,7 @@ from gateway_async.settings import expect
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Sequence
 
-    from gateway_async.journal.chunk_store import Finding
+    from gateway_async.journal.chunk_store import Related
     from gateway_async.journal.leases import Lease
     from gateway_async.journal.rows import JobOrder
     from gateway_async.operations import Operation
@@ -417,69 +416,60 @@ class JobWork:
         Args:
             hold: Whether what stays unclear is held for a person; else it stays unknown.
         """
-        again, lease = 0, self._lease
+        again, lease, operation = 0, self._lease, self._run.operation
         async for page in lease.pages((OrderState.UNKNOWN,)):
-            findings: list[Finding] | None
-            if not self._run.operation.recovered_by:
-                findings = [held_for_a_person(each) for each in page]
-            elif self._run.is_leaving or self._gate.is_too_late or lease.lost:
+            names = {*map(identity_of(operation), (each.order for each in page))}
+            seen = await lease.read(functools.partial(ChunkStore.related, identities=names))
+            found: dict[int, Known] | None = {each.index: held_for_a_person(each) for each in page}
+            if operation.recovered_by:
+                if self._run.is_leaving or self._gate.is_too_late or lease.lost:
+                    break
+                found = await self._until_left(self._look_up(seen, hold=hold))
+            if found is None:
                 break
-            else:
-                findings = await self._until_left(self._look_up(page, hold=hold))
-            if findings is None:
-                break
-            record = functools.partial(ChunkStore.recover, findings=findings)
+            record = functools.partial(ChunkStore.recover, found=found, seen=seen)
             again += await lease.change("keep what was found out", record)
         return again
 
-    async def _look_up(self, page: "Sequence[JobOrder]", *, hold: bool) -> "list[Finding]":
-        """Look some unknown orders up; return what was found out, transaction by transaction.
+    async def _look_up(self, seen: "Related", *, hold: bool) -> dict[int, Known]:
+        """Look up what is unknown; return what was found out, by position.
 
-        What must be known besides goes with them: a control refund, and the other orders of their
-        transactions, also those of other jobs, which may claim a refund. If one of these changes
-        meanwhile, another may claim it.
+        What must be known besides goes with it: a control refund, and the other orders of the
+        transactions, also those of other jobs, which may claim a refund.
 
         Args:
-            page: The unknown orders.
+            seen: The orders of each transaction.
             hold: Whether what stays unclear is held for a person; else it stays unknown.
         """
         run, lease, recovery = self._run, self._lease, self._run.session.recovery
-        names = {each.order.transaction_id for each in page}
-        seen: dict[str, dict[int, OrderState]] = defaultdict(dict)
-        known = {each.index: each for each in page}
-        for each in await lease.read(lambda orders: orders.orders_of(names)):
-            known[each.index] = each
-            seen[each.order.transaction_id][each.index] = each.state
+        known = {each.index: each for related in seen.values() for each in related}
         if (control := await lease.read(ChunkStore.control_refund)) is not None:
             known[control.index] = control
-        others = await lease.read(lambda orders: orders.made_by_others(names))
-        made = [each for each in others if each.state is OrderState.SUCCEEDED]
-        rivals = [each.order for each in others if each.state is not OrderState.SUCCEEDED]
-        known |= {ANYWHERE.stop + number: each for number, each in enumerate(made)}
+        is_rival = {
+            index: index >= ANYWHERE.stop and each.state is not OrderState.SUCCEEDED
+            for index, each in known.items()
+        }
+        rivals = [known[index].order for index in known if is_rival[index]]
         listed = ListedOutcomes(
             tuple(
                 attrs.evolve(known[index].outcome(taken_at=lease.taken_at), index=index)
                 for index in sorted(known)
+                if not is_rival[index]
             )
         )
         given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
         # The job resends by itself: it records an intent first.
         looking = attrs.evolve(recovery, resend_absent=False)
-        session = attrs.evolve(self._run.session, recovery=looking)
+        session = attrs.evolve(run.session, recovery=looking)
         result = await Recovery(session, run.policy, rivals).recover(given)
         run.results.requests += result.requests
         run.results.retries += result.retries
-        if others != await lease.read(lambda orders: orders.made_by_others(names)):
-            return []
-        wanted = {each.index for each in page}
-        found: dict[str, dict[int, Known]] = defaultdict(dict)
-        for outcome in result:
-            name, index = outcome.order.transaction_id, outcome.index
-            if index in wanted and seen[name].get(index) is OrderState.UNKNOWN:
-                one = _found(outcome, hold=hold, resend=recovery.resend_absent)
-                if one is not None:
-                    found[name][index] = one
-        return [(found[name], seen[name]) for name in found]
+        found = (
+            (outcome.index, _found(outcome, hold=hold, resend=recovery.resend_absent))
+            for outcome in result
+            if known[outcome.index].state is OrderState.UNKNOWN
+        )
+        return {index: one for index, one in found if one is not None}
 
     # What is yielded: at once what succeeded or was declined, the rest at the end
 
@@ -590,7 +580,7 @@ def _found(outcome: "Outcome[Any, Any]", *, hold: bool, resend: bool) -> Known |
     return found if hold or found.state != OrderState.HELD else None
 
 
-def held_for_a_person(job_order: "JobOrder") -> "Finding":
+def held_for_a_person(job_order: "JobOrder") -> Known:
     """Return that an unknown order is held which no look-up shows: a payout, or a review."""
     operation = job_order.operation
     name = getattr(job_order.order, operation.identity_field)
@@ -598,5 +588,4 @@ def held_for_a_person(job_order: "JobOrder") -> "Finding":
         f"ask the gateway about {operation.identity_field} {name!r}, since a {operation} cannot be "
         f"looked up, and decide (`resolve`); {job_order.known.text}"
     )
-    held = job_order.known._replace(state=OrderState.HELD, text=text)
-    return {job_order.index: held}, {job_order.index: OrderState.UNKNOWN}
+    return job_order.known._replace(state=OrderState.HELD, text=text)

@@ -9,7 +9,7 @@ or how the journal stores it.
 
 import asyncio
 import json
-from collections import defaultdict, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -132,10 +132,8 @@ class JournalRecorder(Recorder):
     async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
         """Return which refunds the job may have made beside each order."""
         names = {order.transaction_id for order in chunk.orders}
-        by_transaction: dict[str, list[JobOrder]] = defaultdict(list)
         keys = self._keys = self._keys or await self.lease.read(ChunkStore.keys)
-        for each in await self.lease.read(lambda orders: orders.orders_of(names, keys)):
-            by_transaction[each.order.transaction_id].append(each)
+        by_transaction = await self.lease.read(lambda orders: orders.orders_of(names, keys))
         made: dict[int, tuple[Collection[str], int]] = {}
         for index, order in zip(chunk.indices, chunk.orders, strict=True):
             alike = by_transaction[order.transaction_id]

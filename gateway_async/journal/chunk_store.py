@@ -1,7 +1,8 @@
 """The orders of a job in a transaction, and what is known of them: read and changed by chunk.
 
-Every change finds all of its orders, locked, in states that the table of transitions names; else
-nothing is changed. Who may change them is checked by `leases`, in the same transaction.
+Every change finds all of its orders in states that the table of transitions names; else nothing is
+changed. It is made in a transaction that has locked the row of their slice: by a lease, which
+`leases` verifies, or by a decision.
 """
 
 import functools
@@ -46,13 +47,11 @@ if TYPE_CHECKING:
     from gateway_async.journal.database import Transaction
 
     Chunks = list[list[JobOrder]]
-    # What was found out of orders, by position; and the states, before, of all orders that it
-    # rests on: a person may decide on one of them meanwhile.
-    Finding = tuple[Mapping[int, Known], Mapping[int, OrderState]]
+    Related = Mapping[str, Sequence[JobOrder]]
 
 _CHUNKS_AT_ONCE = 200
 _ORDERS_AT_ONCE = 1000
-_CLOCKS_DIFFER_SECONDS = 3600
+_CLOCKS_DIFFER = 3600.0  # seconds
 _HALF = 32  # bits of a number, as many as a lookup key has
 # All positions.
 ANYWHERE = range(2**62)
@@ -67,7 +66,6 @@ _NOTHING_TO_DECIDE: "Mapping[str, str]" = {
 _CHUNK = f"""
 SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
 WHERE job_id = :job AND first <= :at ORDER BY first DESC LIMIT 1"""
-_LOCKED_CHUNK = f"{_CHUNK} FOR UPDATE"
 # Of the chunks that hold the positions from `start` to `last`, which are found by the key.
 _IN_STATES = f"""
 SELECT {", ".join(CHUNK_COLUMNS)} FROM gateway_chunks
@@ -194,11 +192,11 @@ class ChunkStore:
         return array("Q", sorted(found))
 
     def orders_of(
-        self, identities: "Collection[str]", keys: "array[int] | None" = None
-    ) -> list[JobOrder]:
+        self, identities: "Iterable[str]", keys: "array[int] | None" = None
+    ) -> dict[str, list[JobOrder]]:
         """Return the orders of each `transaction_id`, or `request_id`."""
-        asked, identity = frozenset(identities), self.codec.identity
-        wanted = {lookup_key(each) for each in asked}
+        identity, found = self.codec.identity, {each: list[JobOrder]() for each in identities}
+        wanted = set(map(lookup_key, found))
         positions: list[int] = []
         if keys is not None:
             spans = [(bisect_left(keys, one << _HALF), one + 1 << _HALF) for one in wanted]
@@ -210,27 +208,30 @@ class ChunkStore:
                 if not wanted.isdisjoint(there):
                     positions += (at for at, key in enumerate(there, first) if key in wanted)
         known = _merged(self._chunks_at(positions))
-        made = self._with_orders([(at, known[at]) for at in positions])
-        return [each for each in made if identity(each.order) in asked]
+        for each in self._with_orders([(at, known[at]) for at in positions]):
+            found.get(identity(each.order), []).append(each)  # others share its key
+        return found
 
-    def made_by_others(self, identities: "Collection[str]") -> list[JobOrder]:
-        """Return orders of these transactions that other jobs may have made beside this one's.
+    def related(self, identities: "Iterable[str]") -> "Related":
+        """Return the orders of each transaction, or `request_id`: this job's, and other jobs'.
 
-        A refund that is listed may be theirs. What they had made before this job began, its own
-        look-ups list as earlier refunds.
+        A refund that the gateway lists may be one that another job has made, or may have, beside
+        this one. Positions of these are behind all of the job's. What others had made before this
+        job began, its own look-ups list as earlier refunds.
         """
+        found, since = self.orders_of(identities), self.job.created_at.timestamp() - _CLOCKS_DIFFER
         if not self.codec.operation.allows_several:
-            return []
-        since = self.job.created_at.timestamp() - _CLOCKS_DIFFER_SECONDS
-        rows = self.transaction.run(_JOBS_SINCE, **attrs.asdict(self.job), since=since).fetchall()
-        others = [ChunkStore(self.transaction, JobRow(*row)) for row in rows]
+            return found
         made = (OutcomeStatus.SUCCEEDED, OutcomeStatus.UNKNOWN)
-        return [
-            each
-            for other in others
-            for each in other.orders_of(identities)
-            if each.status in made and (each.known.ended_at or since) >= since
-        ]
+        rows = self.transaction.run(_JOBS_SINCE, **attrs.asdict(self.job), since=since).fetchall()
+        for other in (ChunkStore(self.transaction, JobRow(*row)) for row in rows):
+            for name, orders in other.orders_of(identities).items():
+                found[name] += (
+                    attrs.evolve(each, index=other.job.id * ANYWHERE.stop + each.index)
+                    for each in orders
+                    if each.status in made and (each.known.ended_at or since) >= since
+                )
+        return found
 
     def control_refund(self) -> JobOrder | None:
         """Return an order of any slice that succeeded with a reference; None if there is none."""
@@ -268,7 +269,7 @@ class ChunkStore:
         else:
             codec.check(order)
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
-        there = self.orders_of({identity}, keys)
+        there = self.orders_of([identity], keys)[identity]
         found = [each.index for each in there if is_key or each.order == order]
         if len(found) != 1:
             advice = f": name one by its index: {', '.join(map(str, found))}" if found else ""
@@ -321,19 +322,22 @@ class ChunkStore:
             }
             self.change(conclude, found)
 
-    def recover(self, findings: "Iterable[Finding]") -> int:
+    def recover(self, found: "Mapping[int, Known]", seen: "Related") -> int:
         """Record what was found out about unknown orders; return how many of them are new.
 
-        Each finding is recorded as a whole, and only while every order that it rests on is in the
-        state in which it was seen.
+        It is recorded by transaction, and only where every order is as it was seen: a person may
+        have decided on one of them meanwhile, or another job may have made one.
         """
-        renewed = 0
-        for found, seen in findings:
-            known = _merged(self._chunks_at(sorted(seen), lock=True))
-            if all(known[at].state == state for at, state in seen.items()):
-                self.change(Transition.RECOVER, found)
-                renewed += sum(known.state == OrderState.NEW for known in found.values())
-        return renewed
+        now = self.related(seen)
+        recovered = {
+            each.index: found[each.index]
+            for name, before in seen.items()
+            if now[name] == before
+            for each in before
+            if each.state is OrderState.UNKNOWN and each.index in found
+        }
+        self.change(Transition.RECOVER, recovered)
+        return sum(known.state == OrderState.NEW for known in recovered.values())
 
     def reopen(self, *, look_up: bool) -> None:
         """Let what was in flight, and what is held, be looked up, since a process takes the slice.
@@ -358,7 +362,7 @@ class ChunkStore:
             JournalError: If one of them is in no state that may become that.
         """
         positions = sorted(found)
-        chunks = self._chunks_at(positions, lock=True)
+        chunks = self._chunks_at(positions)
         own = [chunk for chunk in chunks if self.slice_number in {None, chunk.slice}]
         known, changed = _merged(own), dict[int, Known]()
         for at in positions:
@@ -399,13 +403,12 @@ class ChunkStore:
                 break
             start = rows[-1][2] + 1
 
-    def _chunks_at(self, positions: "Iterable[int]", *, lock: bool = False) -> list[ChunkState]:
-        """Return the chunks that hold these orders; locked, no other transaction changes them."""
+    def _chunks_at(self, positions: "Iterable[int]") -> list[ChunkState]:
+        """Return the chunks that hold these orders, whose positions ascend."""
         chunks: list[ChunkState] = []
         for at in positions:
             if not chunks or at not in chunks[-1].known:
-                row = self._run(_LOCKED_CHUNK if lock else _CHUNK, at=at).fetchone()
-                chunks.append(ChunkState.read(row))
+                chunks.append(ChunkState.read(self._run(_CHUNK, at=at).fetchone()))
         return chunks
 
     def _with_orders(self, picked: "Sequence[tuple[int, Known]]") -> list[JobOrder]:

@@ -16,7 +16,6 @@ from gateway_async.journal.engines import Sqlite
 
 VERSION = "4"
 _EARLIEST = "1"
-_NUMBERED_BEFORE = (2, 3)
 _ADVISORY_LOCK = 0x6761_6A6F_7572
 _VERSIONS = Path(__file__).with_name("versions")
 
@@ -48,7 +47,7 @@ def prepare(transaction: Transaction) -> None:
     if found is None:
         for statement in statements(is_sqlite=transaction.engine.is_sqlite):
             transaction.driver.execute(statement)
-        _write_version(transaction, VERSION)
+        transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
     elif found != VERSION:
         _upgrade(transaction, found)
     elif isinstance(transaction.engine, Sqlite):
@@ -63,13 +62,8 @@ def _find_version(transaction: Transaction) -> str | None:
         return str(found[0])
     if not _has_table(transaction, "gateway_journal"):
         return None
-    # What is version 1 here had a number of its own before.
-    (earlier,) = transaction.run("SELECT version FROM gateway_journal").fetchone()
-    return _EARLIEST if earlier in _NUMBERED_BEFORE else f"0.{earlier}"
-
-
-def _write_version(transaction: Transaction, version: str) -> None:
-    transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=version)
+    # What is version 1 here had a number of its own; before it, jobs were not cut into slices.
+    return _EARLIEST if _has_table(transaction, "gateway_slices") else "0"
 
 
 def _has_table(transaction: Transaction, name: str) -> bool:
@@ -110,9 +104,6 @@ def _upgrade(transaction: Transaction, found: str) -> None:
     with engine.connect() as connection:
         journal.begin(driver)  # SQLAlchemy has ended the one before
         transaction.lock(_ADVISORY_LOCK)
-        if _find_version(transaction) == _EARLIEST:  # which Alembic did not know
-            transaction.driver.execute(next(statements(is_sqlite=journal.is_sqlite)))
-            _write_version(transaction, _EARLIEST)
         context = MigrationContext.configure(
             connection,
             opts={

@@ -20,7 +20,8 @@ revision = "3"
 down_revision = "2"
 
 _NEW_TABLES = re.compile(r"(TABLE|ON) gateway_(chunks|slices|payout_keys) ")
-_TEXTS = ("code", "text", "said", "proof", "note")
+# In version 1, the gateway's own text stood behind the reason.
+_BEFORE_SAID = "\x1e"
 _CHANGES = """
 ALTER TABLE gateway_jobs ADD COLUMN gateway TEXT NOT NULL DEFAULT '';
 INSERT INTO gateway_slices (job_id, slice, first, last, total, finished, due_at)
@@ -34,10 +35,10 @@ UPDATE gateway_slices SET (epoch, owner, expires_at) = (
     SELECT 1 FROM gateway_leases l
     WHERE l.job_id = gateway_slices.job_id AND l.slice = gateway_slices.slice
 )"""
-_JOBS = "SELECT id, operation FROM gateway_jobs"
-_REQUESTS = "SELECT id, baseline, marker, alone FROM gateway_requests WHERE job_id = :job"
-_EXCEPTIONS = "SELECT * FROM gateway_exceptions WHERE job_id = :job"
-_EARLIER_CHUNKS = "SELECT * FROM earlier_chunks WHERE job_id = :job"
+# Of earlier rows, with the job's operation and what was noted of their requests.
+_ROWS = """
+SELECT k.*, operation, baseline, marker, alone FROM {} k
+JOIN gateway_jobs j ON j.id = k.job_id LEFT JOIN gateway_requests r ON r.id = k.request_id"""
 _PAYOUTS = """
 SELECT job_id, first, bodies FROM gateway_orders JOIN gateway_jobs ON id = job_id
 WHERE operation = 'payout'"""
@@ -55,8 +56,7 @@ def upgrade() -> None:
             op.execute(made)
     for change in _CHANGES.split(";"):
         op.execute(change)
-    for job_id, operation in connection.execute(sa.text(_JOBS)).all():
-        _convert_chunks(connection, job_id, OPERATIONS[operation].limit or 1)
+    _convert_chunks(connection)
     for job_id, first, bodies in connection.execute(sa.text(_PAYOUTS)).all():
         for position, request_id in enumerate(json.loads(bodies)["request_id"], first):
             key = {"request_id": request_id.lower(), "job": job_id, "position": position}
@@ -68,32 +68,36 @@ def upgrade() -> None:
         op.drop_table(table)
 
 
-def _convert_chunks(connection: sa.Connection, job_id: int, limit: int) -> None:
-    """Convert what is known of a job's orders; of version 1, a row may have any number of them."""
-    sent = {}
-    for row in connection.execute(sa.text(_REQUESTS), {"job": job_id}):
-        references = json.loads(row.baseline or "{}")
-        note = {"references": references, "marker": row.marker, "alone": bool(row.alone)}
-        sent[row.id] = json.dumps(note)
-
-    def known_of(row: "sa.Row[tuple[object, ...]]", reference: str) -> Known:
-        return Known(
-            row.state,
-            **{name: getattr(row, name) for name in _TEXTS},
-            reference=reference,
-            ended_at=row.ended_at,
-            sent=sent.get(row.request_id, ""),
-        )
-
-    exceptions = connection.execute(sa.text(_EXCEPTIONS), {"job": job_id})
-    differing = {row.position: known_of(row, row.reference) for row in exceptions}
-    for row in connection.execute(sa.text(_EARLIER_CHUNKS), {"job": job_id}).all():
+def _convert_chunks(connection: sa.Connection) -> None:
+    """Convert what is known of orders; of version 1, a row may have any number of them."""
+    exceptions = connection.execute(sa.text(_ROWS.format("gateway_exceptions")))
+    differing = {(row.job_id, row.position): _known_of(row, row.reference) for row in exceptions}
+    for row in connection.execute(sa.text(_ROWS.format("earlier_chunks"))).all():
         listed = json.loads(row.reference) if row.reference else repeat("")
         known = (
-            (at, differing.get(at) or known_of(row, reference))
+            (at, differing.get((row.job_id, at)) or _known_of(row, reference))
             for at, reference in zip(range(row.first, row.last + 1), listed, strict=False)
         )
-        while made := dict(islice(known, limit)):
-            chunk = ChunkState(job_id, row.slice, made).row()
+        while made := dict(islice(known, OPERATIONS[row.operation].limit or 1)):
+            chunk = ChunkState(row.job_id, row.slice, made).row()
             columns = ", ".join(f":{name}" for name in chunk)
             connection.execute(sa.text(f"INSERT INTO gateway_chunks VALUES ({columns})"), chunk)
+
+
+def _known_of(row: "sa.Row[tuple[object, ...]]", reference: str) -> Known:
+    text, _, said = row.text.partition(_BEFORE_SAID)
+    sent = ""
+    if row.alone is not None:  # it was in a request
+        note = {"references": json.loads(row.baseline or "{}"), "marker": row.marker}
+        sent = json.dumps({**note, "alone": bool(row.alone)})
+    return Known(
+        row.state,
+        code=row.code,
+        text=text,
+        said=row.said or said,
+        reference=reference,
+        proof=row.proof,
+        note=row.note,
+        ended_at=row.ended_at,
+        sent=sent,
+    )
