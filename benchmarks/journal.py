@@ -36,7 +36,7 @@ from benchmarks.stub import stub
 from gateway_async import CaptureOrder
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import DONE, Merchant
-from gateway_async.journal.submit import Submission
+from gateway_async.journal.submit import submit
 from gateway_async.operations import CAPTURE
 
 if TYPE_CHECKING:
@@ -69,15 +69,8 @@ async def submitted(job: "Job") -> "Job":
         for start in range(0, TOTAL, 1000):
             yield orders[start : start + 1000]
 
-    submission = Submission(
-        job=job,
-        operation=CAPTURE,
-        merchant=Merchant("M1", "A1", ""),
-        chunk_size=ORDERS,
-        slice_size=0,
-        repeats=False,
-    )
-    await submission.carry_out(pages())
+    merchant = Merchant("M1", "A1", "")
+    await submit(job, pages(), operation=CAPTURE, merchant=merchant, chunk_size=ORDERS)
     return job
 
 

@@ -37,9 +37,9 @@ from gateway_async.jobs.recorder import JournalRecorder, NewOrders
 from gateway_async.journal import Job, OrderState
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore
 from gateway_async.journal.codec import job_operation
-from gateway_async.journal.rows import Known, Merchant, StoredChunk, known_of
+from gateway_async.journal.rows import Known, Merchant, known_of
 from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT, STATUSES, Proof
-from gateway_async.journal.submit import Submission
+from gateway_async.journal.submit import submit
 from gateway_async.models.orders import OutcomeStatus, count_statuses, reference_of, status_codes
 from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS, identity_of
@@ -136,46 +136,36 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     """
     job, operation = expect("job", job, Job), job_operation(name)
     check_batch(operation, orders, policy)
-    given = JobInput(session, operation, policy, job, orders, slice_size=slice_size)
+    given = JobInput(session, operation, policy, job, orders, slice_size)
     async with contextlib.aclosing(given.source):
         await given.check()
         return await given.submit()
 
 
+@attrs.frozen
 class JobInput:
     """The orders of a job as they are handed in: checked as a batch does, then submitted.
 
-    Args:
+    Attributes:
         session: The way to the gateway.
         operation: The operation.
         policy: Its `duplicates` decides whether another job may have a payout, too.
         job: The job.
-        orders: The orders; see `check_batch`.
+        source: The orders; see `check_batch`.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
-
-    Attributes:
-        source: The orders.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917  # what a job is made of
-        self,
-        session: "Session",
-        operation: "Operation",
-        policy: "BatchPolicy",
-        job: "Job",
-        orders: object,
-        slice_size: int = 0,
-    ) -> None:
-        self.source: GivenOrders = GivenOrders(orders)
-        self._checker = OrderChecker(operation, session.dialect, policy)
-        self._submission = Submission(
-            job=job,
-            operation=operation,
-            merchant=Merchant.of(session.credentials, session.gateway),
-            chunk_size=chunk_size_of(operation, policy),
-            slice_size=slice_size,
-            repeats=policy.duplicates == "allow",
-        )
+    session: "Session"
+    operation: "Operation"
+    policy: "BatchPolicy"
+    job: Job
+    source: GivenOrders = attrs.field(converter=GivenOrders)
+    slice_size: int = 0
+    _checker: OrderChecker = attrs.field(init=False)
+
+    @_checker.default
+    def _make_checker(self) -> OrderChecker:
+        return OrderChecker(self.operation, self.session.dialect, self.policy)
 
     async def check(self) -> None:
         """Check a collection whole.
@@ -186,8 +176,16 @@ class JobInput:
         await self._checker.check_all(self.source.collection)
 
     async def submit(self) -> int:
-        """Store the orders, or compare them; return how many. See `Submission.carry_out`."""
-        return await self._submission.carry_out(self._pages())
+        """Store the orders, or compare them; return how many. See `journal.submit`."""
+        return await submit(
+            self.job,
+            self._pages(),
+            operation=self.operation,
+            merchant=Merchant.of(self.session.credentials, self.session.gateway),
+            chunk_size=chunk_size_of(self.operation, self.policy),
+            slice_size=self.slice_size,
+            repeats=self.policy.duplicates == "allow",
+        )
 
     async def _pages(self) -> "AsyncIterator[Sequence[Any]]":
         """Yield the orders; those that are not of a collection are checked now."""
@@ -383,7 +381,8 @@ class JobWork:
                 for each in page:
                     if recorder.claims and each.known.reference:
                         recorder.claim({each.order.transaction_id: each.known.reference})
-                await self._yield(StoredChunk(page), known=True)
+                listed = ListedOutcomes(tuple(each.outcome() for each in page))
+                await self._yield(listed, known=True)
             for _ in range(run.session.retry.attempts):
                 if run.is_leaving or self._lease.lost is not None:
                     break

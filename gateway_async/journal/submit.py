@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 import attrs
 import orjson
 
-from gateway_async.errors import GatewayError, JobConflictError
+from gateway_async.errors import JobConflictError
 from gateway_async.journal.chunk_store import OF_MERCHANT, ChunkStore, find_job
 from gateway_async.journal.codec import BLOCK, codec_of, differing_fields, lookup_key
 from gateway_async.journal.database import uninterrupted
@@ -56,163 +56,152 @@ FROM gateway_payout_keys mine
 JOIN gateway_payout_keys theirs ON theirs.request_id = mine.request_id
 JOIN gateway_jobs j ON j.id = theirs.job_id
 JOIN gateway_chunks c ON c.job_id = theirs.job_id AND c.first = theirs.position
-WHERE mine.job_id = :job AND theirs.job_id <> :job AND c.state <> 'declined'
+WHERE mine.job_id = :id AND theirs.job_id <> :id AND c.state <> 'declined'
 AND {OF_MERCHANT} ORDER BY mine.position"""
+_CONFLICT = (
+    "job {!r} exists already: {}; nothing was changed. `resume` continues it; where it was cut "
+    "into slices, workers do (`gateway-async worker`, or `Workers` in Python). Use a new job name "
+    "only for different orders: the same orders under a new name are sent again"
+)
 
 
-@attrs.frozen(kw_only=True)
-class Submission:
-    """The orders of a job, as they are handed in.
+async def submit(  # noqa: PLR0913  # one keyword a setting
+    job: "Job",
+    pages: "AsyncIterator[Sequence[Any]]",
+    *,
+    operation: "Operation",
+    merchant: "Merchant",
+    chunk_size: int,
+    slice_size: int = 0,
+    repeats: bool = False,
+) -> int:
+    """Keep the orders of a job, or find that they are the ones it has.
 
-    Attributes:
+    Args:
         job: The job.
+        pages: The orders, piece by piece: each a multiple of `BLOCK`, but the last.
         operation: The operation of its orders.
         merchant: Whose clients send them.
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
         repeats: Whether payouts may have a `request_id` that another job has, and is done with.
+
+    Returns:
+        How many they are; all of them are on the disk.
+
+    Raises:
+        InvalidOrderError: For an order of another operation.
+        JobConflictError: If the job exists, with other orders or for another operation, merchant,
+            account or gateway, or was cut and is not to be; or if another job has one of its
+            payouts. Nothing was changed.
     """
+    codec, keys = codec_of(operation.name), array("I")
+    with SpooledTemporaryFile(_BYTES_IN_MEMORY) as blocks:
+        async for page in pages:
+            for start in range(0, len(page), BLOCK):
+                orders = page[start : start + BLOCK]
+                blocks.write(codec.encode(orders).encode() + b"\n")
+                keys.extend(map(lookup_key, map(codec.identity, orders)))
+        numbers: Sequence[int] = bytes(len(keys))
+        if slice_size:  # shared out before, since PostgreSQL ends an idle transaction
+            numbers = await asyncio.to_thread(share_out, keys, slice_size)
+        subject = {"operation": operation.name, **merchant._asdict()}
+        row = {"name": job.name, "total": len(keys), "slice_size": slice_size, **subject}
 
-    job: "Job"
-    operation: "Operation"
-    merchant: "Merchant"
-    chunk_size: int
-    slice_size: int
-    repeats: bool
+        def keep(transaction: "Transaction") -> None:
+            is_new = transaction.run(_MAKE, **row).rowcount == 1
+            kept = find_job(transaction, job.name)
+            blocks.seek(0)
+            if not is_new:
+                difference = kept.difference(subject) or _difference(
+                    ChunkStore(transaction, kept), blocks, len(keys), is_sliced=bool(slice_size)
+                )
+                if difference:
+                    raise JobConflictError(_CONFLICT.format(job.name, difference), job=job.name)
+                return
+            transaction.run_many(_ADD_ORDERS, _block_rows(kept.id, blocks, keys))
+            transaction.run_many(_ADD_CHUNKS, _chunk_rows(kept.id, numbers, chunk_size))
+            transaction.run(_ADD_SLICES, job=kept.id)
+            if operation.is_keyed:
+                _add_payouts(transaction, kept, blocks, repeats=repeats)
 
-    async def carry_out(self, pages: "AsyncIterator[Sequence[Any]]") -> int:
-        """Keep the orders, or find that they are the ones it has.
+        what = f"job {job.name!r}: cannot submit it"
+        await uninterrupted(job.journal.database.run(what, keep))
+    return len(keys)
 
-        Args:
-            pages: The orders, piece by piece: each a multiple of `BLOCK`, but the last.
 
-        Returns:
-            How many they are; all of them are on the disk.
+def _block_rows(
+    job_id: int, blocks: IO[bytes], keys: "array[int]"
+) -> "Iterator[dict[str, object]]":
+    for first, bodies in zip(range(0, len(keys), BLOCK), blocks, strict=True):
+        of_block = keys[first : first + BLOCK]
+        packed = struct.pack(f"<{len(of_block)}I", *of_block)
+        yield {"job": job_id, "first": first, "keys": packed, "bodies": bodies.decode()}
 
-        Raises:
-            InvalidOrderError: For an order of another operation.
-            JobConflictError: If the job exists, with other orders or for another operation,
-                merchant, account or gateway, or was cut and is not to be; or if another job has
-                one of its payouts. Nothing was changed.
-        """
-        codec, keys = codec_of(self.operation.name), array("I")
-        with SpooledTemporaryFile(_BYTES_IN_MEMORY) as blocks:
-            async for page in pages:
-                for start in range(0, len(page), BLOCK):
-                    orders = page[start : start + BLOCK]
-                    blocks.write(codec.encode(orders).encode() + b"\n")
-                    keys.extend(map(lookup_key, map(codec.identity, orders)))
-            numbers: Sequence[int] = bytes(len(keys))
-            if self.slice_size:  # shared out before, since PostgreSQL ends an idle transaction
-                numbers = await asyncio.to_thread(share_out, keys, self.slice_size)
-            keeping = self.job.journal.database.run(
-                f"job {self.job.name!r}: cannot submit it",
-                lambda tx: self._keep(tx, blocks, keys, numbers),
+
+def _chunk_rows(
+    job_id: int, numbers: "Sequence[int]", chunk_size: int
+) -> "Iterator[dict[str, object]]":
+    first = 0
+    for number, side_by_side in groupby(numbers):
+        end = first + sum(1 for _ in side_by_side)
+        for start in range(first, end, chunk_size):
+            last = min(start + chunk_size, end) - 1
+            yield {"job": job_id, "first": start, "last": last, "slice": number}
+        first = end
+
+
+def _add_payouts(
+    transaction: "Transaction", job: "JobRow", blocks: IO[bytes], *, repeats: bool
+) -> None:
+    """Add the `request_id` of each payout.
+
+    Raises:
+        JobConflictError: If another job of this gateway and merchant has one of them, and may
+            have paid it; where payouts are repeated, if it may pay it from now on.
+    """
+    transaction.lock(_LOCK_OF_PAYOUTS)  # of two jobs at once, the second sees the first
+    blocks.seek(0)
+    names = (name.lower() for bodies in blocks for name in orjson.loads(bodies)["request_id"])
+    rows = (
+        {"request_id": name, "job": job.id, "position": position}
+        for position, name in enumerate(names)
+    )
+    transaction.run_many(_ADD_PAYOUTS, rows)
+    for position, request_id, name, state in transaction.run(
+        _PAID_ELSEWHERE, **attrs.asdict(job)
+    ).fetchall():
+        if not repeats or state in {OrderState.NEW, OrderState.INTENT}:
+            raise JobConflictError(
+                f"job {job.name!r}: its order {position} has the request_id {request_id!r}, which "
+                f"stands in job {name!r}, and may be paid by it; nothing was kept. Resume that "
+                "job, or give another payout a request_id of its own",
+                job=job.name,
             )
-            await uninterrupted(keeping)
-        return len(keys)
 
-    def _keep(
-        self,
-        transaction: "Transaction",
-        blocks: IO[bytes],
-        keys: "array[int]",
-        numbers: "Sequence[int]",
-    ) -> None:
-        """Keep the orders, or compare them with those that the job has."""
-        total, merchant = len(keys), self.merchant._asdict()
-        subject = {"operation": self.operation.name, **merchant}
-        given = {"name": self.job.name, "total": total, "slice_size": self.slice_size, **subject}
-        is_new = transaction.run(_MAKE, **given).rowcount == 1
-        job = find_job(transaction, self.job.name)
-        blocks.seek(0)
-        if not is_new:
-            if difference := job.difference(subject):
-                raise self._conflict(difference)
-            self._compare(ChunkStore(transaction, job), blocks, total)
-            return
-        transaction.run_many(_ADD_ORDERS, self._blocks(job, blocks, keys))
-        transaction.run_many(_ADD_CHUNKS, self._chunks(job, numbers))
-        transaction.run(_ADD_SLICES, job=job.id)
-        if self.operation.is_keyed:
-            self._add_payouts(transaction, job, blocks)
 
-    def _blocks(
-        self, job: "JobRow", blocks: IO[bytes], keys: "array[int]"
-    ) -> "Iterator[dict[str, Any]]":
-        for first, bodies in zip(range(0, len(keys), BLOCK), blocks, strict=True):
-            of_block = keys[first : first + BLOCK]
-            packed = struct.pack(f"<{len(of_block)}I", *of_block)
-            yield {"job": job.id, "first": first, "keys": packed, "bodies": bodies.decode()}
+def _difference(stored: ChunkStore, blocks: IO[bytes], total: int, *, is_sliced: bool) -> str:
+    """Return in what the orders of a job differ from those given; empty where in nothing.
 
-    def _chunks(self, job: "JobRow", numbers: "Sequence[int]") -> "Iterator[dict[str, int]]":
-        first = 0
-        for number, side_by_side in groupby(numbers):
-            end = first + sum(1 for _ in side_by_side)
-            for start in range(first, end, self.chunk_size):
-                last = min(start + self.chunk_size, end) - 1
-                yield {"job": job.id, "first": start, "last": last, "slice": number}
-            first = end
-
-    def _add_payouts(self, transaction: "Transaction", job: "JobRow", blocks: IO[bytes]) -> None:
-        """Add the `request_id` of each payout.
-
-        Raises:
-            JobConflictError: If another job of this gateway and merchant has one of them, and may
-                have paid it; where payouts are repeated, if it may pay it from now on.
-        """
-        transaction.lock(_LOCK_OF_PAYOUTS)  # of two jobs at once, the second sees the first
-        blocks.seek(0)
-        names = (name.lower() for bodies in blocks for name in orjson.loads(bodies)["request_id"])
-        rows = (
-            {"request_id": name, "job": job.id, "position": position}
-            for position, name in enumerate(names)
-        )
-        transaction.run_many(_ADD_PAYOUTS, rows)
-        found = transaction.run(_PAID_ELSEWHERE, job=job.id, **self.merchant._asdict()).fetchall()
-        for position, request_id, name, state in found:
-            if not self.repeats or state in {OrderState.NEW, OrderState.INTENT}:
-                raise JobConflictError(
-                    f"job {job.name!r}: its order {position} has the request_id {request_id!r}, "
-                    f"which stands in job {name!r}, and may be paid by it; nothing was kept. "
-                    "Resume that job, or give another payout a request_id of its own",
-                    job=job.name,
-                )
-
-    def _compare(self, stored: ChunkStore, blocks: IO[bytes], total: int) -> None:
-        """Make sure that the orders are those of the job.
-
-        Most blocks are the same text; the others may be written otherwise by another release.
-        """
-        job, codec = stored.job, stored.codec
-        if job.is_sliced != bool(self.slice_size):
-            kind = "was cut into slices" if job.is_sliced else "is in one piece"
-            raise self._conflict(f"it {kind}, and is run as such only")
-        for start in range(0, min(job.total, total), _COMPARED_AT_ONCE):
-            kept = stored.blocks(start, start + _COMPARED_AT_ONCE - 1)
-            for first, bodies, given in zip(range(start, total, BLOCK), kept, blocks, strict=False):
-                if bodies == (text := given.decode().rstrip()):
-                    continue
-                orders = zip(
-                    codec.decode(bodies, job.name), codec.decode(text, job.name), strict=False
-                )
-                for at, (known, order) in enumerate(orders, first):
-                    if known != order:
-                        raise self._conflict(
-                            f"its order {at} is {describe(known)}, and {describe(order)} was "
-                            f"given, which differs in {differing_fields(known, order)}"
-                        )
-        if total != job.total:
-            raise self._conflict(f"it has {job.total} in all, and {total} were given")
-
-    def _conflict(self, difference: str) -> GatewayError:
-        return JobConflictError(
-            f"job {self.job.name!r} exists already: {difference}; nothing was changed. `resume` "
-            "continues it; where it was cut into slices, workers do (`gateway-async worker`, or "
-            "`Workers` in Python). Use a new job name only for different orders: the same orders "
-            "under a new name are sent again",
-            job=self.job.name,
-        )
+    Most blocks are the same text; the others may be written otherwise by another release.
+    """
+    job, codec = stored.job, stored.codec
+    if job.is_sliced != is_sliced:
+        kind = "was cut into slices" if job.is_sliced else "is in one piece"
+        return f"it {kind}, and is run as such only"
+    for start in range(0, min(job.total, total), _COMPARED_AT_ONCE):
+        kept = stored.blocks(start, start + _COMPARED_AT_ONCE - 1)
+        for first, bodies, given in zip(range(start, total, BLOCK), kept, blocks, strict=False):
+            if bodies == (text := given.decode().rstrip()):
+                continue
+            orders = zip(codec.decode(bodies, job.name), codec.decode(text, job.name), strict=False)
+            for at, (known, order) in enumerate(orders, first):
+                if known != order:
+                    return (
+                        f"its order {at} is {describe(known)}, and {describe(order)} was given, "
+                        f"which differs in {differing_fields(known, order)}"
+                    )
+    return "" if total == job.total else f"it has {job.total} in all, and {total} were given"
 
 
 def share_out(keys: "Sequence[int]", size: int) -> "array[int]":

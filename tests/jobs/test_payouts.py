@@ -19,9 +19,8 @@ from gateway_async import (
     PayoutResult,
     RetryPolicy,
 )
-from gateway_async.journal import Journal, OrderState
+from gateway_async.journal import Journal, OrderState, submit
 from gateway_async.journal.database import Transaction
-from gateway_async.journal.submit import Submission
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import counts
@@ -117,10 +116,10 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
     """The first has kept them, and not committed that yet, when the second looks."""
     orders = payouts_of(20)
     is_kept, is_looked_at = threading.Event(), threading.Event()
-    keep, lock = Submission._keep, Transaction.lock
+    add, lock = submit._add_payouts, Transaction.lock
 
-    def keep_slowly(*given: Any) -> None:
-        keep(*given)
+    def add_slowly(*given: Any, repeats: bool) -> None:
+        add(*given, repeats=repeats)
         if not is_kept.is_set():
             is_kept.set()
             assert is_looked_at.wait(120)
@@ -131,7 +130,7 @@ async def test_payouts_that_two_jobs_submit_at_once_are_kept_by_one(
             is_looked_at.set()
         lock(transaction, number)
 
-    monkeypatch.setattr(Submission, "_keep", keep_slowly)
+    monkeypatch.setattr(submit, "_add_payouts", add_slowly)
     monkeypatch.setattr(Transaction, "lock", lock_late)
     first = asyncio.create_task(make().submit("payout", orders[:15], job=journal.job("one")))
     assert await asyncio.to_thread(is_kept.wait, 120)

@@ -12,7 +12,7 @@ import pytest
 
 from gateway_async.journal import Job, Journal
 from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState, Known, Merchant
-from gateway_async.journal.submit import Submission
+from gateway_async.journal.submit import submit as submit_orders
 from gateway_async.operations import OPERATIONS
 from tests.support.orders import refunds
 
@@ -108,22 +108,19 @@ async def submit(  # all that a submission is made of
     job: Job,
     pages: AsyncIterator[Sequence[Any]],
     operation: str = "refund",
-    merchant: Merchant = MERCHANT,
     *,
-    chunk_size: int | None = None,
+    chunk_size: int = 50,
     slice_size: int = 0,
 ) -> int:
     """Submit a job, as a client does; return how many orders it has."""
-    row = OPERATIONS[operation]
-    submission = Submission(
-        job=job,
-        operation=row,
-        merchant=merchant,
-        chunk_size=chunk_size or row.limit or 1,
+    return await submit_orders(
+        job,
+        pages,
+        operation=OPERATIONS[operation],
+        merchant=MERCHANT,
+        chunk_size=chunk_size,
         slice_size=slice_size,
-        repeats=False,
     )
-    return await submission.carry_out(pages)
 
 
 async def submitted(
