@@ -27,25 +27,27 @@ if TYPE_CHECKING:
 BLOCK = 50
 
 
-@attrs.frozen
 class OrderCodec:
     """How the orders of one operation are stored.
 
     Attributes:
         operation: The operation.
         identity: Returns what names an order: its `transaction_id`, or its `request_id`.
-        names: The fields of its orders.
-        read: Reads all fields of an order at once.
-        setters: What sets each field of an order that was checked when it was made, and whether it
-            is an amount; making orders takes ten times as long. Empty for orders with objects
-            inside.
     """
 
-    operation: "Operation"
-    identity: "Callable[[Any], Any]"
-    names: tuple[str, ...]
-    read: "Callable[[Any], tuple[Any, ...]]"
-    setters: "Sequence[tuple[Callable[[Any, Any], None], bool]]"
+    def __init__(self, operation: "Operation") -> None:
+        order_class = operation.order_class
+        fields = attrs.fields(order_class)
+        names = [field.name for field in fields]
+        self.operation = operation
+        self.identity: Callable[[Any], Any] = identity_of(operation)
+        self._names = names
+        self._read: Callable[[Any], tuple[Any, ...]] = attrgetter(*names)
+        # What sets each field of an order without objects inside, and whether it is an amount.
+        self._setters = [
+            (getattr(order_class, one.name).__set__, one.metadata[CONVERTER] is to_amount)
+            for one in (fields if all(map(_is_plain, fields)) else ())
+        ]
 
     def check(self, order: object) -> None:
         """Refuse anything but an order of this operation.
@@ -65,7 +67,7 @@ class OrderCodec:
         """
         for order in orders:
             self.check(order)
-        columns = zip(self.names, zip(*map(self.read, orders), strict=True), strict=True)
+        columns = zip(self._names, zip(*map(self._read, orders), strict=True), strict=True)
         return orjson.dumps(dict(columns), default=_stored).decode()
 
     def decode(self, block: str, job: str) -> list[Any]:
@@ -79,10 +81,10 @@ class OrderCodec:
             JournalError: If this release cannot make orders of it.
         """
         columns: dict[str, list[Any]] = orjson.loads(block)
-        if self.setters and tuple(columns) == self.names:
-            order_class = self.operation.order_class
-            orders = [object.__new__(order_class) for _ in columns[self.names[0]]]
-            for (setter, is_amount), column in zip(self.setters, columns.values(), strict=True):
+        if self._setters and list(columns) == self._names:
+            # They were checked when they were made; making them takes ten times as long.
+            orders = [object.__new__(self.operation.order_class) for _ in columns[self._names[0]]]
+            for (setter, is_amount), column in zip(self._setters, columns.values(), strict=True):
                 given = map(Decimal, column) if is_amount else column
                 list(map(setter, orders, given))  # quicker than a loop
             return orders
@@ -142,18 +144,7 @@ def job_operation(name: str) -> "Operation":
 @functools.cache
 def codec_of(name: str) -> OrderCodec:
     """Return the codec of an operation; see `job_operation`."""
-    operation = job_operation(name)
-    order_class = operation.order_class
-    fields = attrs.fields(order_class)
-    names = tuple(field.name for field in fields)
-    setters: list[tuple[Any, bool]] = []
-    if all(map(_is_plain, fields)):
-        amounts = (field.metadata.get(CONVERTER) is to_amount for field in fields)
-        setters = [
-            (getattr(order_class, name).__set__, is_amount)
-            for name, is_amount in zip(names, amounts, strict=True)
-        ]
-    return OrderCodec(operation, identity_of(operation), names, attrgetter(*names), setters)
+    return OrderCodec(job_operation(name))
 
 
 def _is_plain(field: "attrs.Attribute[Any]") -> bool:

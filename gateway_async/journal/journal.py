@@ -4,6 +4,7 @@ What a method records is on the disk when it returns. Every statement runs on th
 thread that a journal owns; nothing of a database is imported before a journal is entered.
 """
 
+import copy
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import attrs
@@ -93,7 +94,8 @@ class Journal:
             raise JournalError(f"{self!r} is open already")
         what = f"cannot open the journal {self._engine.shown}"
         with require_extra("the journal", *_EXTRA, install="'gateway-async[journal]'"):
-            database = Database(self._engine)
+            # A copy: what it notes of a file holds until the journal is closed.
+            database = Database(copy.copy(self._engine))
             try:
                 await database.run(what, schema.prepare)
             except BaseException:  # raised again; also a cancellation leaves the thread behind
@@ -224,17 +226,16 @@ class Journal:
             merchant: Whose jobs.
             seconds: For how long.
         """
-
-        def claim(transaction: "Transaction") -> list[tuple[str, int]]:
-            found = transaction.run(_DUE, **merchant._asdict()).fetchall()
-            _postpone(transaction, found, seconds)
-            return [(name, number) for name, number in found]
-
-        return await self.database.run("cannot find slices that wait", claim)
+        given = {**merchant._asdict(), "seconds": seconds}
+        found = await self.database.run(
+            "cannot find slices that wait", lambda tx: tx.run(_CLAIM, **given).fetchall()
+        )
+        return sorted((name, number) for name, number in found)
 
     async def make_due(self, slices: "Sequence[tuple[str, int]]") -> None:
         """Let slices, job and number, be due now."""
-        await self.database.run("cannot make slices due", lambda tx: _postpone(tx, slices, 0.0))
+        rows = [{"name": name, "slice": number} for name, number in slices]
+        await self.database.run("cannot make slices due", lambda tx: tx.run_many(_MAKE_DUE, rows))
 
 
 @attrs.frozen(kw_only=True)
@@ -298,13 +299,15 @@ WHERE job_id BETWEEN :lowest AND :highest GROUP BY job_id, state, exceptions"""
 _SLICES = """
 SELECT slice, first, last, total, finished, expires_at > NOW_SECONDS FROM gateway_slices
 WHERE job_id = :job AND slice > 0 ORDER BY slice"""
-_DUE = f"""
-SELECT j.name, s.slice FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
-WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS AND s.expires_at <= NOW_SECONDS
-AND {OF_MERCHANT} ORDER BY s.due_at, s.job_id, s.slice LIMIT 1000
-FOR UPDATE OF s SKIP LOCKED"""
-_POSTPONE = """
-UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds
+_CLAIM = f"""
+UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds WHERE (job_id, slice) IN (
+    SELECT s.job_id, s.slice FROM gateway_slices s JOIN gateway_jobs j ON j.id = s.job_id
+    WHERE NOT s.finished AND s.slice > 0 AND s.due_at <= NOW_SECONDS
+    AND s.expires_at <= NOW_SECONDS AND {OF_MERCHANT}
+    ORDER BY s.due_at, s.job_id, s.slice LIMIT 1000 FOR UPDATE OF s SKIP LOCKED
+) RETURNING (SELECT name FROM gateway_jobs WHERE id = job_id), slice"""
+_MAKE_DUE = """
+UPDATE gateway_slices SET due_at = 0
 WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
 _WAKE = f"""
 UPDATE gateway_slices SET due_at = 0, finished = finished AND NOT :reopens
@@ -331,10 +334,3 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
 def _slices(of: ChunkStore) -> list[SliceStatus]:
     """Return how far the slices of a job have come."""
     return [SliceStatus(*row) for row in of.transaction.run(_SLICES, job=of.job.id)]
-
-
-def _postpone(
-    transaction: "Transaction", slices: "Sequence[tuple[str, int]]", seconds: float
-) -> None:
-    for name, number in slices:
-        transaction.run(_POSTPONE, name=name, slice=number, seconds=seconds)

@@ -75,9 +75,7 @@ STATUSES: Mapping[OrderState, OutcomeStatus] = {
 """The outcome status of an order in each state, unless something is proved; see `status_of`."""
 
 CONCLUSIONS: Mapping[OutcomeStatus, OrderState] = {
-    OutcomeStatus.SUCCEEDED: OrderState.SUCCEEDED,
-    OutcomeStatus.DECLINED: OrderState.DECLINED,
-    OutcomeStatus.UNKNOWN: OrderState.UNKNOWN,
+    STATUSES[state]: state for state in (*FINAL, OrderState.UNKNOWN)
 }
 """What an order becomes when its request ends, by the status of its outcome."""
 
