@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.__main__ import as_page
 from benchmarks.chart import draw
-from tests.docs.test_pages import SCRIPT
+from tests.docs.test_blocks import SCRIPT
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

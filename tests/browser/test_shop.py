@@ -16,7 +16,7 @@ from gateway_async import GatewayClient, HmacSigner, Operation
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.ledger import PaymentStatus, Transaction
 from tests.browser.conftest import Visit
-from tests.models import examples
+from tests.support import examples
 from tests.support.interface_fields import PAGE_INPUTS
 from tests.support.servers import answering
 

@@ -8,7 +8,7 @@ from gateway_async.reconciliation import Kind, LedgerEntry
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ExtraItems, Status
 from tests.cli.running import Shell, write
-from tests.reconciliation.planting import PLANTS, entry_of, pay
+from tests.reconciliation.books import PLANTS, entry_of, pay
 
 LINES = 6_000
 LINES_OF_A_PAYMENT = 50

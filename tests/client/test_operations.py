@@ -25,9 +25,9 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ReturnStatus
-from tests.models import examples
+from tests.support import examples
 from tests.support.books import effects
-from tests.support.calls import paid_by_card
+from tests.support.examples import paid_by_card
 from tests.support.memory import MemoryTransport, all_done, client_over
 from tests.support.orders import (
     CARD,

@@ -14,6 +14,7 @@ import re
 import tomllib
 import types
 from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 from unittest.mock import Mock
@@ -26,6 +27,7 @@ from sybil.document import PythonDocStringDocument
 from sybil.parsers import markdown, rest
 from taskiq import InMemoryBroker
 
+import gateway_async
 from gateway_async import GatewayClient, Journal, OrderRef
 from gateway_async.reconciliation import LedgerEntry
 from gateway_async.sandbox import Sandbox
@@ -34,10 +36,9 @@ from tests.support.orders import orders_for
 from tests.support.postgres import postgres_url
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 PAGES = sorted(
-    path
-    for path in (ROOT / "docs").rglob("*.md")
-    if not {"_build", "generated", "api"} & {*path.parts}
+    path for path in DOCS.rglob("*.md") if not {"_build", "generated", "api"} & {*path.parts}
 )
 PAGES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 MODULES = [
@@ -215,3 +216,30 @@ def test_the_blocks_of_docstrings_run(module: Path, reader: Reader) -> None:
     assert len(examples) == module.read_text().count(".. code-block:: python")
     for example in examples:
         example.evaluate()
+
+
+# What the pages take from the code is what the code has now
+
+
+HOW_TO_MEND = "run `python docs/generate.py`, and commit what it writes"
+SCRIPT = import_module("docs.generate")
+
+
+def test_every_generated_part_is_as_the_code_has_it_and_shown_and_none_is_left_over() -> None:
+    parts = dict(SCRIPT.parts())
+    old = [name for name, text in parts.items() if (DOCS / name).read_text() != text]
+    assert old == [], HOW_TO_MEND
+    kept = {*(DOCS / "generated").iterdir(), *(DOCS / "reference" / "api").iterdir()}
+    names = {str(path.relative_to(DOCS)) for path in kept}
+    assert names == {*parts, "reference/api/index.md"}
+    pages = [path.read_text() for path in DOCS.rglob("*.md") if path.parent.name != "generated"]
+    shown = {name for page in pages for name in re.findall(r"\{include\} \.\./(.+)", page)}
+    assert {name for name in parts if name.startswith("generated/")} <= shown
+
+
+def test_the_api_has_every_public_name_once_and_the_page_every_module() -> None:
+    listed = [name for _, names in SCRIPT.API.values() for name in names]
+    assert sorted(listed) == sorted(vars(gateway_async)["__all__"])
+    page = (DOCS / "reference" / "api" / "index.md").read_text()
+    (tree,) = re.findall(r"```\{toctree\}\n(.*?)```", page, re.DOTALL)
+    assert tree.split()[2:] == [*SCRIPT.API, *SCRIPT.MODULES]

@@ -22,7 +22,7 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
-from tests.faults.trial import ATTEMPTS, Trial, check_not_sent, status_of
+from tests.faults.conftest import ATTEMPTS, Trial, check_not_sent, status_of
 from tests.support.books import NOT_SENT, SUCCEEDED
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter

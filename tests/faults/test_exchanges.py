@@ -22,7 +22,7 @@ from gateway_async import (
     Timeouts,
 )
 from gateway_async.sandbox import faults
-from tests.faults.trial import ATTEMPTS, Trial, error_of, status_of
+from tests.faults.conftest import ATTEMPTS, Trial, error_of, status_of
 from tests.support.books import SUCCEEDED, UNKNOWN, statuses
 from tests.support.clock import BEYOND, PATIENT, Clock
 from tests.support.orders import client_at

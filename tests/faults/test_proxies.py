@@ -13,7 +13,7 @@ import trustme
 from gateway_async import CertificateError, ConfigurationError, NotSentError, ReplyStatusError
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import NoReply
-from tests.faults.trial import ATTEMPTS, Result, Trial, check_not_sent, error_of, status_of
+from tests.faults.conftest import ATTEMPTS, Result, Trial, check_not_sent, error_of, status_of
 from tests.support.books import UNKNOWN
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter

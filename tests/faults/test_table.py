@@ -11,11 +11,11 @@ import pytest
 
 from gateway_async import GatewayClient, OutcomeUnknownError
 from gateway_async.sandbox import Sandbox, faults
-from tests.faults.trial import Trial
-from tests.models import examples
+from tests.faults.conftest import Trial
+from tests.support import examples
 from tests.support.books import SUCCEEDED, effects, statuses
-from tests.support.calls import paid_by_card
 from tests.support.dragnet import Dragnet, links_of
+from tests.support.examples import paid_by_card
 from tests.support.faults import ALL_UNKNOWN, LARGE, ROWS, Row
 
 

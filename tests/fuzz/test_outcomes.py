@@ -1,13 +1,15 @@
-"""Mutated replies: what a client learnt from earlier replies changes no outcome.
+"""Replies that no gateway should send, made from those that one would.
 
-A client reads the usual reply at a glance, once it has seen one of that layout. Each reply is given
-twice here: behind a right one, and to a client that has seen none.
+A client reads the usual reply at a glance, once it has seen one of that layout. What it learnt
+changes no outcome: each reply is given behind a right one, and to a client that has seen none.
 """
 
+import asyncio
 import gc
 import itertools
 import json
 import logging
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,11 +21,117 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, BatchResult, Dialect, Outcome, OutcomeStatus, RecoveryPolicy
+from gateway_async import (
+    BatchPolicy,
+    BatchResult,
+    CheckoutPage,
+    Dialect,
+    GatewayError,
+    Outcome,
+    OutcomeStatus,
+    RecoveryPolicy,
+    Reply,
+)
 from tests.fuzz.conftest import times
-from tests.fuzz.mutations import NEAR, mutated
-from tests.support.memory import Asked, MemoryTransport, client_over, listing
-from tests.support.orders import LIST_FIELDS, MONEY_OPERATIONS, made_up, orders_for, refunds
+from tests.support.examples import SINGLES
+from tests.support.memory import (
+    QUICK,
+    Asked,
+    HttpResponse,
+    MemoryTransport,
+    client_over,
+    listing,
+    rewritten,
+)
+from tests.support.orders import (
+    LIST_FIELDS,
+    LOOK_UPS,
+    MONEY_OPERATIONS,
+    made_up,
+    orders_for,
+    refunds,
+)
+
+NEAR = [
+    *(b'"', b"\\", b"{", b"}", b"[", b"]", b"}]", b",", b":", b" ", b"\x00", b"\xff", b"\n", b"{}"),
+    *(b'\\"', b"\\u0031", b"null", b"1", b'"1"', b'"0"', b"true", b"1.0", b'"2001:no"', b"\x7f"),
+    *(b'"refund_status":"0"', b'"error_message":"2001:no"', b'"encryption_data":"left"', b'" 1 "'),
+]
+"""What a reply may have here or there and be nearly right."""
+FAR = [
+    *(b"\xff\xfe", b"NaN", b"1e999", b"9" * 400, b'"\\ud800"', b'"\xed\xa0\x80"', b'{"a": 1}'),
+    *(b'"transaction_id": {},', b'{"a":' * 40, b"[" * 100_000, b"<a>" * 5_000, b"</respon>"),
+    *(b"<![CDATA[", b"<!--", b"<?php", b"&", b"&#0;", b"&nonsense;", b"<amount>1</amount>" * 3),
+    *(b'<!DOCTYPE r [<!ENTITY e "x">]>', b'<?xml version="1.0" encoding="nonsense"?>'),
+    *(b"<order_no><order_no>x</order_no></order_no>", b'<x:order_no xmlns:x="y">1</x:order_no>'),
+    *(b"<title>" * 3, b"<form method=post action='a&#x110000;b'>", b"<form method=post action"),
+    *(b'<meta charset="utf-16">', b'""'),
+]
+"""What no reply should have anywhere."""
+SPANS = [
+    re.compile(rb'"[^"]*": ?"[^"]*"'),
+    re.compile(rb'(?<=: )"[^"]*"|(?<=:)"[^"]*"'),
+    re.compile(rb"\{[^{}]*\}"),
+    re.compile(rb',? ?"(?:\w+_(?:status|message)|reference)".*?(?=\})'),
+    re.compile(rb'"\w+_orders": ?\[.*\]'),
+    re.compile(rb"[^,]+"),
+    re.compile(rb"<(\w+)>[^<]*</\1>|(?<=>)[^<]*(?=<)"),
+    re.compile(rb"."),
+]
+"""What is moved about: fields, values, items, what is added to them, lists, elements, anything."""
+ENCODINGS = ["utf-16", "utf-16-le", "utf-32", "latin-1", "cp037", "utf-7", "utf-8-sig"]
+CONTENT_TYPES = ["text/html; charset=utf-16", 'text/html; charset="gbk', "text/xml;;;charset", ""]
+RETRY_AFTERS = ["0", "-1", "9" * 5000, "soon", "Wed, 31 Feb 99999 25:61:61 -9999", "\u0663", ""]
+
+
+def mutated(random: Random, reply: bytes, snippets: list[bytes]) -> bytes:
+    """Return a reply in which something is moved, doubled, dropped or put in."""
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        found = list(random.choice(SPANS).finditer(reply)) or list(re.finditer(b"(?s).|$", reply))
+        one, other = sorted(random.choices(found, k=2), key=lambda match: match.start())
+        start, end = one.span()
+        snippet = random.choice(snippets)
+        match random.randrange(8):
+            case 0 if end <= other.start():
+                between, after = reply[end : other.start()], reply[other.end() :]
+                reply = reply[:start] + other[0] + between + one[0] + after
+            case 1:
+                reply = reply[:start] + other[0] + reply[end:]
+            case 2:
+                comma = random.choice((b",", b", ", b""))
+                reply = reply[:start] + other[0] + comma + reply[start:]
+            case 3:
+                reply = reply[:start] + reply[end:].removeprefix(b",").removeprefix(b" ")
+            case 4:
+                reply = reply[:start] + snippet + reply[end:]
+            case 5:
+                reply = reply[:start] + snippet + b"," + reply[start:]
+            case 6:
+                reply += snippet
+            case _:
+                place = random.randint(start, max(start, end - 1))
+                reply = reply[:place] + snippet + reply[place + 1 :]
+    return reply
+
+
+def wild(random: Random, right: HttpResponse) -> HttpResponse:
+    """Return a reply in the place of a right one; the body is right at times, or the status."""
+    body = mutated(random, right.body, NEAR + FAR)
+    match random.randrange(12):
+        case 0:
+            body = body[: random.randint(0, len(body))]
+        case 1:
+            encoding = random.choice(ENCODINGS)
+            body = body.decode(errors="replace").encode(encoding, errors="replace")
+        case 2:
+            body = random.choice([random.choice(FAR), random.randbytes(random.randint(0, 200))])
+        case 3 | 4:
+            body = right.body
+    content_type = random.choice([right.headers["Content-Type"], *CONTENT_TYPES])
+    headers = {"Content-Type": content_type, "Retry-After": random.choice(RETRY_AFTERS)}
+    status = random.choice((200, 200, random.randint(0, 999)))
+    return attrs.evolve(right, status=status, headers=headers, body=body)
+
 
 MUTATIONS = times(1250, long=25_000)
 """How many mutated replies there are of each seed."""
@@ -263,3 +371,47 @@ async def test_a_gateway_whose_layout_is_never_the_same_is_still_read() -> None:
     transport = MemoryTransport(lambda asked: asked.done(**{f"field {next(number)}": 1}))
     policy = BatchPolicy(concurrency=1, chunk_size=1)
     assert (await client_over(transport, policy=policy).refund(refunds(200))).ok
+
+
+# Whatever a gateway answers comes to outcomes, or to an error of ours
+
+
+ORDERS = made_up(5)
+
+
+@pytest.mark.parametrize("name", [*MONEY_OPERATIONS, *LOOK_UPS])
+async def test_a_batch_ends_in_one_outcome_an_order(name: str) -> None:
+    random = Random(name)
+    for _ in range(times(30)):
+        transport = MemoryTransport(rewritten(lambda _, right: wild(random, right)))
+        policy = BatchPolicy(chunk_size=3, concurrency=1)
+        client = client_over(transport, retry=QUICK, policy=policy)
+        result = await client.batch(name, orders_for(name, ORDERS))
+        assert [outcome.index for outcome in result] == list(range(len(ORDERS)))
+        counts = {status: count for status, count in result.counts.items() if count}
+        assert Counter(outcome.status for outcome in result) == counts
+        for status, count in result.counts.items():
+            view = getattr(result, status.value)
+            assert len(view) == len(list(view)) == count
+        for outcome in result:
+            assert outcome.error is None or isinstance(outcome.error, GatewayError)
+            assert (outcome.error is None) == (outcome.status in ("succeeded", "absent"))
+            assert len(str(outcome.error)) < 10_000
+            repr((outcome, outcome.record))
+        assert name in LOOK_UPS or max(transport.effects.values(), default=0) <= 1
+
+
+@pytest.mark.parametrize("name", [name for name in SINGLES if name != "payouts"])
+async def test_a_single_call_gives_a_result_or_an_error_of_ours(name: str) -> None:
+    random = Random(name)
+    for _ in range(times(40)):
+        transport = MemoryTransport(rewritten(lambda _, right: wild(random, right)))
+        call = SINGLES[name](client_over(transport, retry=QUICK))
+        made: object = (await asyncio.gather(call, return_exceptions=True))[0]
+        if isinstance(made, BaseException):
+            assert isinstance(made, GatewayError)
+            assert len(str(made)) < 10_000
+            assert made.__context__ is None
+        assert repr(made)
+        if not isinstance(made, CheckoutPage | Reply):  # these may repeat the signature, and refuse
+            assert type(pickle.loads(pickle.dumps(made))) is type(made)  # noqa: S301  # our own

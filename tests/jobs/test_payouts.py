@@ -25,7 +25,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import counts
 from tests.journal.tables import Tables, on_a_file
-from tests.models import examples
+from tests.support import examples
 from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, statuses
 from tests.support.orders import Make, payout_request
 

@@ -32,7 +32,7 @@ from gateway_async import (
 )
 from gateway_async.models.values import remask_card
 from gateway_async.reconciliation import LedgerEntry
-from tests.models import examples
+from tests.support import examples
 from tests.support.interface_fields import FIELDS as LISTED
 
 MODELS: dict[str, Any] = {name: getattr(gateway_async, name) for name in LISTED}

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from gateway_async import Dialect, NotificationError, OrderRef
 from gateway_async.notifications import Notification, SignatureVerifier, parse
 from gateway_async.signing import HmacSigner
-from tests.models.examples import CARD
 from tests.support.dragnet import Dragnet, beyond_tests
+from tests.support.examples import CARD
 
 FIELDS = {
     "order_no": "A-1",

@@ -10,8 +10,7 @@ import pytest
 from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError
 from gateway_async.reconciliation import Difference, LedgerEntry, Reconciliation, Summary
 from gateway_async.transport import HttpResponse
-from tests.reconciliation.books import Books, begin, entries, entry
-from tests.reconciliation.planting import found
+from tests.reconciliation.books import Books, begin, entries, entry, found
 from tests.support.clock import BEYOND, Clock
 from tests.support.memory import Asked
 

@@ -20,8 +20,15 @@ from gateway_async import (
 from gateway_async.models.values import SignatureText
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import LateEffect
-from tests.models.examples import CARD, CAVV, SECURITY_CODE, TOKEN, direct_payment, redirect_payment
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests
+from tests.support.examples import (
+    CARD,
+    CAVV,
+    SECURITY_CODE,
+    TOKEN,
+    direct_payment,
+    redirect_payment,
+)
 
 Make = Callable[[], object]
 ADDRESS, PROXY = "https://gateway.example", f"http://user:{SIGNER_SECRET}@proxy.example"

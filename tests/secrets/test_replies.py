@@ -11,9 +11,8 @@ import pytest
 
 from gateway_async import Dialect, GatewayClient, RefundOrder
 from gateway_async.models.values import mask_card
-from tests.models.examples import CARD, SECURITY_CODE, direct_payment, redirect_payment
-from tests.support.calls import SINGLES
 from tests.support.dragnet import Dragnet
+from tests.support.examples import CARD, SECURITY_CODE, SINGLES, direct_payment, redirect_payment
 from tests.support.memory import (
     QUICK,
     Asked,

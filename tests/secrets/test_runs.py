@@ -22,15 +22,14 @@ from gateway_async import (
     RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox, faults
-from tests.models.examples import CARD
-from tests.support.calls import SINGLES, paid_by_card
 from tests.support.collaborators import Diary, Limiter, Verifier, raising
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
+from tests.support.examples import CARD, SINGLES, paid_by_card
 from tests.support.interruptions import WAYS, Way, asked, beside_a_failure, timed_out
 from tests.support.memory import QUICK, MemoryTransport, client_over
 from tests.support.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
+from tests.support.recording import Recorder
 from tests.support.servers import bind, body_of, read_message, serving
-from tests.telemetry.recording import Recorder
 
 SIGNER = HmacSigner(SIGNER_SECRET)
 USUAL = ("pay_direct", "payout", "refund", "query")

@@ -35,9 +35,9 @@ from gateway_async import (
     RetryPolicy,
     Timeouts,
 )
-from tests.support.calls import SINGLES
 from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
+from tests.support.examples import SINGLES
 from tests.support.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
 from tests.support.orders import client_at, references, refunds
 from tests.support.servers import read_message, serving

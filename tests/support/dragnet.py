@@ -20,7 +20,7 @@ from rich.traceback import Traceback
 
 from gateway_async import HmacSigner, Operation
 from gateway_async.models.values import SensitiveText
-from tests.models.examples import CARD, CAVV, COOKIE, SECURITY_CODE, TOKEN
+from tests.support.examples import CARD, CAVV, COOKIE, SECURITY_CODE, TOKEN
 
 SIGNER_SECRET = "whisper-of-the-signer-Zk81"
 # The code stands alone: four digits also occur within addresses and fractions of a second.

@@ -1,6 +1,7 @@
 """A sandbox on a thread of its own is asked from others as if it were here."""
 
 import asyncio
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,8 +13,9 @@ from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from gateway_async.testing import sandbox_client, threaded_sandbox
 from tests.support.orders import orders_for
+from tests.support.processes import ROOT
 
-pytest_plugins = ["gateway_async.testing"]
+pytest_plugins = ["gateway_async.testing", "pytester"]
 
 
 def _threads() -> list[str]:
@@ -93,3 +95,28 @@ class TestSettings:
         assert gateway_sandbox.merchant_id == "M7"
         assert gateway_client.dialect.notification_answer == "taken"
         assert asyncio.run(gateway_client.recent_transactions()).records == ()
+
+
+# The fixtures serve pytest-asyncio, anyio and Django alike: the suites of the page pass
+
+PAGE = (ROOT / "docs" / "how-to" / "testing.md").read_text()
+SUITES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+
+
+@pytest.mark.slow
+def test_pytest_asyncio_in_strict_mode_anyio_and_django(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What pytest-asyncio does in its auto mode, the tests beside this one show."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each takes its time to load
+    pytester.makepyfile(**{name.removesuffix(".py"): text for name, text in SUITES.items()})
+    pytester.makeini(
+        """
+        [pytest]
+        asyncio_mode = strict
+        asyncio_default_fixture_loop_scope = function
+        filterwarnings = error
+        """
+    )
+    done = pytester.runpytest_subprocess("-p", "asyncio", "-p", "anyio", "-q")
+    done.assert_outcomes(passed=9)

@@ -38,7 +38,7 @@ from gateway_async import (
 )
 from gateway_async.models.values import SensitiveText
 from gateway_async.operations import Operation
-from tests.models import examples
+from tests.support import examples
 from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import CARD, REQUEST_ID, payout_request
 

@@ -1,12 +1,20 @@
-"""One payment and one payout with every field of the interface set."""
+"""One payment and one payout with every field set, and every call of a client that is no batch."""
 
+from collections.abc import Awaitable, Callable
 from datetime import date
 from decimal import Decimal
 from typing import Any, TypeVar, get_args
 
 import attrs
 
-from gateway_async import ApmPayment, DirectPayment, Item, PayoutRequest, RedirectPayment
+from gateway_async import (
+    ApmPayment,
+    DirectPayment,
+    GatewayClient,
+    Item,
+    PayoutRequest,
+    RedirectPayment,
+)
 
 CARD = "4929618044173051"
 SECURITY_CODE = "9137"
@@ -64,3 +72,22 @@ def apm_payment() -> ApmPayment:
 
 def payout_request() -> PayoutRequest:
     return full(PayoutRequest)
+
+
+def paid_by_card() -> DirectPayment:
+    """Return a payment without the token that a result would give the program."""
+    return attrs.evolve(direct_payment(), token_id=None)
+
+
+SINGLES: dict[str, Callable[[GatewayClient], Awaitable[Any]]] = {
+    "recent_transactions": lambda client: client.recent_transactions(),
+    "recent_refunds": lambda client: client.recent_refunds(),
+    "pay_direct": lambda client: client.pay_direct(paid_by_card()),
+    "pay_apm": lambda client: client.pay_apm(apm_payment()),
+    "checkout": lambda client: client.checkout(redirect_payment()),
+    "payout": lambda client: client.payout(payout_request()),
+    "payouts": lambda client: client.payouts([payout_request()]),
+    "call for JSON": lambda client: client.call("/v1/retrievalTrans", {"order_no": "1"}),
+    "call for XML": lambda client: client.call("/v1/authorise", {"order_no": "1"}, reply="xml"),
+    "call for text": lambda client: client.call("/v1/checkout", {"card": "x"}, reply="text"),
+}
