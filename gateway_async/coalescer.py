@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 import attrs
@@ -107,7 +108,7 @@ class _Queue:
         """Take the orders of the request that this event woke, if they are still wanted."""
         if self.is_full is is_full:
             self.is_full = None
-        first = [self.waiting.pop(identity) for identity in [*self.waiting][: self.size]]
+        first = [self.waiting.pop(identity) for identity in [*islice(self.waiting, self.size)]]
         leaving = [pending for pending in first if pending.is_wanted]
         self.on_their_way.update(pending.identity for pending in leaving)
         return leaving
