@@ -7,9 +7,10 @@ killed, with jobs in every state; their program is in the history of this folder
 
 import asyncio
 import json
+import re
 import sqlite3
-import struct
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,18 @@ import attrs
 import psycopg
 import pytest
 
-from gateway_async import AlikeRefundError, NotDoneError, OutcomeUnknownError, RejectedError
+from gateway_async import (
+    AlikeRefundError,
+    NotDoneError,
+    OutcomeUnknownError,
+    RefundOrder,
+    RejectedError,
+    operations,
+)
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import Journal, OrderState
-from gateway_async.journal.codec import lookup_key
 from gateway_async.journal.rows import ChunkState
+from gateway_async.operations import OPERATIONS
 from tests.journal.tables import Tables, on_a_file
 from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import RESENDING, refunds
@@ -30,16 +38,17 @@ from tests.support.postgres import emptied
 
 HERE = Path(__file__).parent
 DUMPS = ("1_first", "1", "2")  # of the same jobs
-DUMP_3 = (HERE / "journal_version_3.sql").read_text(encoding="utf-8")
 ERRORS_3 = {
     "declined": (RejectedError, "2005", "amount is not the order's"),
     "alike": (AlikeRefundError, "", "a refund of 1.00 of this transaction"),
     "notdone": (NotDoneError, "", "the gateway lists no refund that could be it"),
     "lost": (OutcomeUnknownError, "", "its reply was lost"),
 }
-"""Of the first order of each job: the class of its error, its code, and a part of its text."""
+"""Of the first order of each job of version 3: the class, code, and a part of the text."""
 DONE_BUT_NOT_KNOWN = {("lost", 0): "late-1", ("stopped", 4): "late-2"}
 """What the gateway did of the requests whose replies the earlier process never read."""
+REASONS = {"1.00": "", "2.5": 'zurück, "ganz"', "3": "换货", "0.10": "a\tb"}
+"""Of refunds, by their amounts."""
 STATUSES = {
     "finished": ["succeeded", "succeeded", "succeeded", "declined"],
     "held": ["not_sent", "not_sent", "succeeded", "succeeded"],
@@ -55,21 +64,21 @@ STATUSES = {
 }
 PAYOUTS = ["unknown", "succeeded", "succeeded"]
 ON_A_SERVER = {
-    "INTEGER": "BIGINT",
-    "DOUBLE": "DOUBLE PRECISION",
+    r"DOUBLE(?! P)": "DOUBLE PRECISION",
+    r"\bid (INTEGER|BIGINT)": "id BIGSERIAL",
+    r"INTEGER|BOOLEAN": "BIGINT",
     "BLOB": "BYTEA",
-    "BOOLEAN": "BIGINT",
     "WITHOUT ROWID": "",
-    ",X'": ",'\\x",
-    "\tid BIGINT NOT NULL": "\tid BIGSERIAL NOT NULL",
+    "DEFAULT FALSE": "DEFAULT 0",
+    ",X'": r",'\\x",
 }
-FLAGS = {"jobs": "imported", "requests": "alone", "slices": "finished"}
 
 
-@pytest.fixture(params=DUMPS)
+@pytest.fixture
 def dump(request: pytest.FixtureRequest) -> str:
     """The statements that make a journal of an earlier version."""
-    return (HERE / f"journal_version_{request.param}.sql").read_text(encoding="utf-8")
+    path = HERE / f"journal_version_{getattr(request, 'param', '1')}.sql"
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -87,128 +96,84 @@ def url(request: pytest.FixtureRequest, dump: str, path: Path) -> str:
     """The same journal in a file, and in PostgreSQL."""
     if request.param == "sqlite":
         return f"sqlite:///{path}"
-    target = emptied(request.getfixturevalue("postgres"))
+    tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", dump, re.DOTALL)
     for word, meaning in ON_A_SERVER.items():
-        dump = dump.replace(word, meaning)
+        dump = re.sub(word, meaning, dump)
+    for table, columns in tables:
+        for flag in re.findall(r"(\w+) BOOLEAN", columns):
+            dump += f"ALTER TABLE {table} ALTER {flag} DROP DEFAULT, "
+            dump += f"ALTER {flag} TYPE BOOLEAN USING {flag} <> 0, ALTER {flag} SET DEFAULT FALSE;"
+    dump += "SELECT setval(pg_get_serial_sequence('gateway_jobs', 'id'), 100)"
+    target = emptied(request.getfixturevalue("postgres"))
     with psycopg.connect(target) as server:
         server.execute(dump.encode())
-        for table, flag in FLAGS.items():
-            alter = f"ALTER TABLE gateway_{table} ALTER {flag}"
-            server.execute(
-                f"{alter} DROP DEFAULT, ALTER {flag} TYPE BOOLEAN USING {flag} <> 0".encode()
-            )
-        for table in ("gateway_jobs", "gateway_requests"):
-            last = f"(SELECT max(id) FROM {table})"  # noqa: S608  # ours
-            server.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), {last})".encode()
-            )
     return target
 
 
-def kept_in(path: Path) -> dict[str, list[tuple[list[str], str]]]:
-    """Read the file past the library: by job, the fields of each order and its reference."""
-    kept: dict[str, list[tuple[list[str], str]]] = {}
-    with closing(sqlite3.connect(path)) as file:
-        tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
-        known = "reference FROM gateway_chunks"
-        if "gateway_states" in tables:
-            known = "reference_list FROM gateway_states"
-        jobs = "SELECT id, name FROM gateway_jobs WHERE imported AND operation <> 'payout'"
-        for number, name in file.execute(jobs).fetchall():
-            of_job = f"WHERE job_id = {number}"
-            select = f"SELECT bodies FROM gateway_orders {of_job}"  # noqa: S608  # ours
-            (bodies,) = file.execute(select).fetchone()
-            listed = file.execute(f"SELECT first, {known} {of_job}").fetchall()
-            references = {
-                first + offset: reference
-                for first, found in listed
-                for offset, reference in enumerate(json.loads(found or "[]"))
-            }
-            orders = json.loads(bodies)
-            if isinstance(orders, dict):
-                orders = orders.get("orders") or zip(*orders.values(), strict=True)
-            kept[name] = [([*each], references.get(at, "")) for at, each in enumerate(orders)]
-    return kept
+async def outcomes_of(journal: Journal, name: str) -> list[Any]:
+    return [outcome async for outcome in journal.outcomes(name)]
 
 
-def statuses_in(path: Path) -> dict[str, list[str]]:
-    """Return the statuses of the outcomes of each job in a file."""
-    return {name: STATUSES[name] for name in STATUSES if name in kept_in(path)}
+def check_read(name: str, found: list[Any]) -> Iterator[dict[str, str]]:
+    """Check the outcomes of a job; yield the refunds that the gateway lists of it."""
+    assert [str(outcome.status) for outcome in found] == STATUSES[name]
+    for outcome in found:
+        order, one = outcome.order, outcome.order.transaction_id
+        if isinstance(order, RefundOrder):
+            reason = REASONS.get(str(order.refund_amount), order.refund_reason)
+            assert order.refund_reason == reason
+        reference = outcome.record and outcome.record.refund_reference_id
+        assert reference == (f"{one}-01" if outcome.status == "succeeded" else None)
+        reference = reference or DONE_BUT_NOT_KNOWN.get((name, outcome.index))
+        if reference is not None:
+            done = {"refund_reference_id": reference, "refund_status": "1"}
+            yield {"transaction_id": one, "refund_amount": str(order.refund_amount), **done}
+    if name == "unclear":  # a text of the gateway's stays one
+        for error in (outcome.error for outcome in found[2:]):
+            assert (type(error), error.code) == (NotDoneError, "2005")
+            assert (error.text, "\x1e" in str(error)) == ("amount is not the order's", False)
 
 
-async def test_an_earlier_journal_is_read(path: Path, url: str) -> None:
-    kept, statuses = kept_in(path), statuses_in(path)
-    for _ in range(2):  # the first time, it is upgraded
-        async with Journal.open(url) as journal:
-            names = [status.name for status in await journal.jobs()]
-            assert [name for name in names if name != "paid"] == list(statuses)
-            for name, expected in statuses.items():
-                outcomes = [outcome async for outcome in journal.outcomes(name)]
-                assert [str(outcome.status) for outcome in outcomes] == expected
-                found: list[Any] = [(outcome.order, outcome.record) for outcome in outcomes]
-                assert kept.get(name, []) == [
-                    (
-                        [*map(str, attrs.astuple(order))],
-                        record.refund_reference_id if record else "",
-                    )
-                    for order, record in found
-                ]
-                if name == "unclear":  # a text of the gateway's stays one
-                    for error in (outcomes[2].error, outcomes[3].error):
-                        assert isinstance(error, NotDoneError)
-                        assert (error.code, error.text) == ("2005", "amount is not the order's")
-                        assert "\x1e" not in str(error)
-    version = "SELECT version_num FROM gateway_journal_version"
-    assert Tables(url).run(version) == [("4",)]
-    assert [each.name for each in path.parent.glob("*version*")] == []
-
-
-async def test_an_earlier_journal_is_resumed_and_finished(path: Path, url: str) -> None:
-    statuses = statuses_in(path)
-    made: dict[str, list[tuple[str, str]]] = {}
-    wanted: Counter[str] = Counter()
-    for name, orders in kept_in(path).items():
-        for at, (values, known) in enumerate(orders):
-            reference = known or DONE_BUT_NOT_KNOWN.get((name, at), "")
-            if reference:
-                made.setdefault(values[0], []).append((reference, values[4]))
-            elif STATUSES[name][at] != "declined":
-                wanted[values[0]] += 1
+@pytest.mark.parametrize("dump", DUMPS, indirect=True)
+async def test_an_earlier_journal_is_read_resumed_and_finished(path: Path, url: str) -> None:
+    listed: list[dict[str, str]] = []
 
     def answer(asked: Asked) -> Any:
         if asked.operation.name != "search_refunds":
             return asked.done()
-        items = [
-            {
-                "transaction_id": transaction,
-                "refund_reference_id": reference,
-                "refund_amount": amount,
-                "refund_status": "1",
-            }
-            for transaction in asked.transactions
-            for reference, amount in made.get(transaction, ())
-        ]
-        return asked.done(refund_orders=items)
+        found = [item for item in listed if item["transaction_id"] in asked.transactions]
+        return asked.done(refund_orders=found)
 
-    transport = MemoryTransport(answer)
+    transport, wanted = MemoryTransport(answer), Counter[str]()
     gateway = client_over(transport, recovery=RESENDING)
+    async with Journal.open(url):
+        pass  # it is upgraded
+    assert Tables(url).run("SELECT version_num FROM gateway_journal_version") == [("4",)]
+    assert [each.name for each in path.parent.glob("*version*")] == []
     async with Journal.open(url) as journal:
+        names = [each.name for each in await journal.jobs() if each.name != "paid"]
+        assert names == [name for name in STATUSES if name in names]
+        for name in names:
+            found = await outcomes_of(journal, name)
+            done = list(check_read(name, found))
+            wanted.update(one.order.transaction_id for one in found if one.status != "declined")
+            wanted.subtract(item["transaction_id"] for item in done)
+            listed += done
         parts = [
             (journal.job(name), number)
-            for name in statuses
+            for name in names
             for number in [each.number for each in await journal.slices(name)] or [0]
         ]
         for job, number in parts:
             await gateway.resume(job, slice_number=number)
-        expected = {**dict.fromkeys(made, 0), **wanted}
-        assert {name: transport.effects[name] for name in expected} == expected
-        for name, earlier in statuses.items():
-            found = [str(outcome.status) async for outcome in journal.outcomes(name)]
-            assert found == [status if status == "declined" else "succeeded" for status in earlier]
+        assert {name: transport.effects[name] for name in wanted} == wanted
+        for name in names:
+            expected = ["declined" if one == "declined" else "succeeded" for one in STATUSES[name]]
+            assert [str(one.status) for one in await outcomes_of(journal, name)] == expected
         before = len(transport.asked)
         for job, number in parts:
             assert (await gateway.resume(job, slice_number=number)).requests == 0
-        given: list[Any] = [outcome.order async for outcome in journal.outcomes("stopped")]
+        given = [outcome.order for outcome in await outcomes_of(journal, "stopped")]
         assert (await gateway.refund(iter(given), job=journal.job("stopped"))).ok
         given[0] = attrs.evolve(given[0], refund_reason="another")
         with pytest.raises(JobConflictError, match="which differs in refund_reason"):
@@ -257,80 +222,36 @@ async def test_several_that_upgrade_at_once(url: str) -> None:
         await journal.__aexit__(None, None, None)
 
 
-@pytest.mark.parametrize("dump", ["1"], indirect=True)
-async def test_a_long_row_of_version_1_becomes_chunks(url: str) -> None:
-    """A row of that version had any number of orders; requests of the job have 50 at most."""
-    count, tables = 120, Tables(url)
-    orders = refunds(count)
-    names = [field.name for field in attrs.fields(type(orders[0]))]
-    yes = "TRUE" if url.startswith("postgresql") else "1"
-    tables.run(
-        "INSERT INTO gateway_jobs VALUES "  # noqa: S608  # ours
-        f"(100, 'long', 'refund', 'M1', 'A1', 1.7e9, {yes}, {count}, 'x', 0)"
-    )
-    for first in range(0, count, 50):
-        block = orders[first : first + 50]
-        rows = [[str(value) for value in attrs.astuple(order)] for order in block]
-        keys = struct.pack(f"<{len(block)}I", *(lookup_key(o.transaction_id) for o in block))
-        literal = f"X'{keys.hex()}'" if url.startswith("sqlite") else f"'\\x{keys.hex()}'"
-        bodies = json.dumps({"fields": names, "orders": rows})
-        tables.run(f"INSERT INTO gateway_orders VALUES (100, {first}, {literal}, '{bodies}')")  # noqa: S608  # ours
-    tables.run(
-        "INSERT INTO gateway_states (job_id, first, last, slice, state) VALUES "  # noqa: S608  # ours
-        f"(100, 0, {count - 1}, 0, 'new')"
-    )
-    transport = MemoryTransport()
-    async with Journal.open(url) as journal:
-        chunks = [each for each in tables.chunks() if each.job_id == 100]
-        assert [len(chunk.known) for chunk in chunks] == [50, 50, 20]
-        result = await client_over(transport).resume(journal.job("long"))
-    assert result.ok
-    assert [outcome.order for outcome in result] == orders
-    assert [transport.effects[order.transaction_id] for order in orders] == [1] * count
+async def test_a_long_row_of_version_1_becomes_chunks(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of that version had any number of orders, and a chunk has no more than a request."""
+    few = attrs.evolve(OPERATIONS["refund"], limit=3)
+    monkeypatch.setattr(operations, "OPERATIONS", {**OPERATIONS, "refund": few})
+    tables = Tables(url)
+    tables.run("DELETE FROM gateway_states WHERE job_id = 12 AND first > 0")
+    tables.run("UPDATE gateway_states SET last = 7, reference_list = '' WHERE job_id = 12")
+    async with Journal.open(url):
+        chunks = [each for each in tables.chunks() if each.job_id == 12]
+        assert [[*chunk.known] for chunk in chunks] == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
-@pytest.fixture
-def of_version_3(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A journal of version 3 in its first form, in a file or in PostgreSQL."""
-    if request.param == "sqlite":
-        with closing(sqlite3.connect(tmp_path / "journal.db")) as file:
-            file.executescript(DUMP_3)
-        return f"sqlite:///{tmp_path}/journal.db"
-    target, dump = emptied(request.getfixturevalue("postgres")), DUMP_3
-    words = {"DEFAULT FALSE": "DEFAULT 0", **ON_A_SERVER, "DOUBLE": "DOUBLE"}
-    for word, meaning in {**words, "id BIGINT PRIMARY": "id BIGSERIAL PRIMARY"}.items():
-        dump = dump.replace(word, meaning)
-    with psycopg.connect(target) as server:
-        server.execute(dump.encode())
-        for table, flag in {"jobs": "imported", "slices": "finished"}.items():
-            alter = f"ALTER TABLE gateway_{table} ALTER {flag}"
-            server.execute(
-                f"{alter} DROP DEFAULT, ALTER {flag} TYPE BOOLEAN USING {flag} <> 0".encode()
-            )
-            server.execute(f"{alter} SET DEFAULT FALSE".encode())
-        server.execute("SELECT setval(pg_get_serial_sequence('gateway_jobs', 'id'), 100)")
-    return target
-
-
-@pytest.mark.parametrize("of_version_3", ["sqlite", "postgresql"], indirect=True)
-async def test_what_version_3_said_of_orders_that_are_alike_is_kept(of_version_3: str) -> None:
-    Tables(of_version_3).run(
+@pytest.mark.parametrize("dump", ["3"], indirect=True)
+async def test_what_version_3_said_of_orders_that_are_alike_is_kept(url: str) -> None:
+    Tables(url).run(
         "INSERT INTO gateway_jobs VALUES "
         "(7, 'begun', 'refund', 'M1', 'A1', '', 1.7e9, (1 = 0), 0, 0)"
     )
-    async with Journal.open(of_version_3) as journal:
+    async with Journal.open(url) as journal:
         names = [status.name for status in await journal.jobs()]
         assert names == ["declined", "alike", "pay", "notdone", "unclear", "lost"]
         for name, (error_class, code, text) in ERRORS_3.items():
-            found = [outcome async for outcome in journal.outcomes(name)]
-            error = found[0].error
-            assert type(error) is error_class
-            assert (getattr(error, "code", ""), text in str(error)) == (code, True)
-        records: list[Any] = [outcome.record async for outcome in journal.outcomes("pay")]
-        assert [record.status for record in records] == ["COMPLETED"] * 3
-        status = await journal.status("notdone")
-        counts = status.counts
-        assert attrs.evolve(status) == status
+            error = (await outcomes_of(journal, name))[0].error
+            assert (type(error), getattr(error, "code", "")) == (error_class, code)
+            assert text in str(error)
+        paid = await outcomes_of(journal, "pay")
+        assert [outcome.record.status for outcome in paid] == ["COMPLETED"] * 3
+        counts = (await journal.status("notdone")).counts
         assert (counts[OrderState.HELD], counts[OrderState.SUCCEEDED]) == (4, 4)
         transport = MemoryTransport()
         gateway = client_over(transport)
@@ -340,18 +261,25 @@ async def test_what_version_3_said_of_orders_that_are_alike_is_kept(of_version_3
 
 async def test_the_later_form_of_version_3_is_upgraded(tmp_path: Path) -> None:
     """It differs from today's tables by a column alone."""
-    url, transport = f"sqlite:///{tmp_path}/journal.db", MemoryTransport()
-    gateway, orders = client_over(transport), refunds(60)
+    url = f"sqlite:///{tmp_path}/journal.db"
+    gateway, tables = client_over(MemoryTransport()), Tables(url)
     async with Journal.open(url) as journal:
-        assert (await gateway.refund(orders, job=journal.job("done"))).ok
-    tables = Tables(url)
+        assert (await gateway.refund(refunds(60), job=journal.job("done"))).ok
     tables.run("ALTER TABLE gateway_jobs ADD COLUMN imported BOOLEAN NOT NULL DEFAULT TRUE")
     tables.run("UPDATE gateway_journal_version SET version_num = '3'")
     known = tables.known()
     async with Journal.open(url) as journal:
-        result = await gateway.refund(orders, job=journal.job("done"))
+        result = await gateway.refund(refunds(60), job=journal.job("done"))
     assert (result.ok, result.requests, tables.known()) == (True, 0, known)
     assert tables.run("SELECT version_num FROM gateway_journal_version") == [("4",)]
+
+
+async def test_a_journal_of_a_state_before_version_1_is_refused(path: Path) -> None:
+    """It had no slices."""
+    url = f"sqlite:///{path}"
+    Tables(url).run("DROP TABLE gateway_slices")
+    with pytest.raises(JournalError, match=r"is of version 0, .* reads versions 1 to 4"):
+        await Journal.open(url).__aenter__()
 
 
 def test_the_copy_of_an_upgrade_that_was_killed_at_its_end_goes(path: Path) -> None:
