@@ -306,18 +306,19 @@ async def test_one_that_stood_still_while_it_yielded_what_is_left_says_so(
 async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
     sandbox: Sandbox, make: Make, journal: Journal, other: Journal, tables: Tables
 ) -> None:
-    (order,) = seeded(sandbox, 1)
+    order, single = seeded(sandbox, 2)
     await make().refund([order])
-    await submitted(journal, [order, order])
-    sent = noted({order.transaction_id: frozenset()}, None)
+    await submitted(journal, [order, order, single])
+    sent = noted({order.transaction_id: frozenset(), single.transaction_id: frozenset()}, None)
     tables.put(state="unknown", sent=sent)
     gateway = make()
 
     async def decide(_: object) -> None:
-        if (await counts(other)).get(OrderState.UNKNOWN) == 2:
+        if (await counts(other)).get(OrderState.UNKNOWN) == 3:
             await other.resolve("job", 1, "succeeded", "it is this one")
 
     Interposed(gateway, after=decide)
     result = await gateway.resume(journal.job("job"))
-    assert effects(sandbox, [order]) == [1]
-    assert statuses(result) == [UNKNOWN, SUCCEEDED]
+    assert effects(sandbox, [order, single]) == [1, 0]
+    assert statuses(result) == [UNKNOWN, SUCCEEDED, NOT_SENT]
+    assert [known.note for known in tables.known()] == ["", "it is this one", ""]

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gateway_async.errors import JournalError
+from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal, engines
 from gateway_async.journal.database import Database, Transaction
 from tests.journal.tables import Tables, pages_of, submit, submitted
-from tests.support.orders import made_up, orders_for, refunds
-from tests.support.postgres import emptied, postgres_url
-from tests.support.processes import run_python
+from tests.support.dragnet import Dragnet, beyond_tests
+from tests.support.orders import refunds
+from tests.support.postgres import emptied
 from tests.support.servers import Cable
 
 BROKEN = "SELECT broken FROM nowhere"
@@ -197,18 +197,25 @@ async def test_what_was_asked_for_is_done_before_the_thread_ends(url: str, table
     assert set(threading.enumerate()) == before
 
 
-async def test_no_thread_is_left_where_it_cannot_be_opened(tmp_path: Path) -> None:
+async def test_no_thread_is_left_where_it_cannot_be_opened(tmp_path: Path, net: Dragnet) -> None:
     before = set(threading.enumerate())
+    net.signatures |= {"hush"}
     (tmp_path / "text.db").write_text("this is no database" * 100)
+    server, shown = (
+        "postgresql://u:hush@127.0.0.1:1/db",
+        "cannot open the journal postgresql://u@127",
+    )
     for url, said in (
         (f"sqlite:///{tmp_path}/nowhere/j.db", "cannot open .* unable to open database file"),
         (f"sqlite:///{tmp_path}", r"cannot open the journal sqlite:///.*unable"),
         (f"sqlite:///{tmp_path}/text.db", "file is not a database"),
-        ("postgresql://u:hush@127.0.0.1:1/db", "cannot open the journal postgresql://u@127"),
+        (server, shown),
+        (f"{server}?prepare_threshold=0", "cannot be read"),
+        (f"{server}?nonsense=hush", "cannot be read"),
     ):
-        with pytest.raises(JournalError, match=said) as caught:
+        with pytest.raises((JournalError, ConfigurationError), match=said) as caught:
             await Journal.open(url).__aenter__()
-        assert "hush" not in repr(caught.value)
+        net.catch("refused", beyond_tests(caught.value))
     assert set(threading.enumerate()) == before
 
 
@@ -240,30 +247,6 @@ async def test_another_loop_is_refused_and_what_was_asked_is_done(url: str, tabl
         await asked
         await database.aclose()
     assert written(tables) == [1]
-
-
-BEYOND_MAIN = """
-import asyncio, sys, threading
-from gateway_async.journal import Journal
-
-is_open = threading.Event()
-
-async def work():
-    async with Journal.open(sys.argv[1]) as journal:
-        is_open.set()
-        while threading.main_thread().is_alive():
-            await asyncio.sleep(0.01)
-        print(await journal.jobs())
-
-threading.Thread(target=lambda: asyncio.run(work())).start()
-is_open.wait()  # Python 3.12 begins no thread once the main one has ended
-"""
-
-
-@pytest.mark.slow
-def test_a_journal_of_another_thread_outlives_the_main_thread(tmp_path: Path) -> None:
-    done = run_python("-c", BEYOND_MAIN, f"sqlite:///{tmp_path}/journal.db")
-    assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
 WRITES: dict[str, Callable[[Journal], Awaitable[object]]] = {
@@ -303,36 +286,23 @@ async def asked(journal: Journal, statement: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "configured", "used", "by"),
-    [
-        ("synchronous_commit", "off", "on", "database"),
-        ("synchronous_commit", "off", "on", "url"),
-        ("client_encoding", "LATIN1", "UTF8", "database"),
-    ],
+    ("name", "configured", "used"),
+    [("synchronous_commit", "off", "on"), ("client_encoding", "LATIN1", "UTF8")],
 )
-async def test_a_commit_is_on_the_servers_disk_and_any_text_can_be_kept(  # a table
-    postgres: str, name: str, configured: str, used: str, by: str
+async def test_a_commit_is_on_the_servers_disk_and_any_text_can_be_kept(
+    postgres: str, name: str, configured: str, used: str
 ) -> None:
     url, tables = emptied(postgres), Tables(postgres)
     database = url.rpartition("/")[2]
-    if by == "url":
-        url += f"?options=-c{name}%3D{configured}"
-    else:
-        tables.run(f"ALTER DATABASE {database} SET {name} = '{configured}'")
+    tables.run(f"ALTER DATABASE {database} SET {name} = '{configured}'")
     try:
-        async with Journal.open(url) as journal:
-            assert await asked(journal, f"SELECT current_setting('{name}')") == [(used,)]  # ours
+        for chosen in (url, f"{url}?options=-c{name}%3D{configured}"):
+            async with Journal.open(chosen) as journal:
+                assert await asked(journal, f"SELECT current_setting('{name}')") == [
+                    (used,)
+                ]  # ours
     finally:
         tables.run(f"ALTER DATABASE {database} RESET {name}")
-
-
-@pytest.mark.slow
-async def test_a_database_keeps_any_text() -> None:
-    text = "余额不足 и €"
-    with postgres_url("SQL_ASCII") as url:
-        async with Journal.open(url) as journal:
-            await submitted(journal, orders_for("refund", made_up(1), refund_reason=text))
-            assert (await anext(journal.outcomes("job"))).order.refund_reason == text
 
 
 async def test_a_commit_is_on_the_disk(tmp_path: object) -> None:
@@ -353,6 +323,8 @@ async def test_what_no_next_run_would_find_is_not_written(tmp_path: Path) -> Non
         path.write_bytes(aside.read_bytes())
         with pytest.raises(JournalError, match="replaced"):
             await submitted(journal, name="another")
+    async with journal:  # it is another journal then, as it is to any process
+        await submitted(journal, name="another")
 
 
 async def test_nothing_is_kept_any_more_once_the_log_behind_a_link_was_lost(tmp_path: Path) -> None:

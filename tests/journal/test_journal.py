@@ -46,15 +46,10 @@ URLS: list[Any] = [
 ]
 
 
-@pytest.fixture
-def no_password(net: Dragnet) -> Dragnet:
-    """A net that must hold no password at the end."""
-    net.signatures |= {"hush", "hu@sh", "sh@host"}
-    return net
-
-
 @pytest.mark.parametrize("url", URLS)
-async def test_other_urls_are_refused_without_password(no_password: Dragnet, url: Any) -> None:
+async def test_other_urls_are_refused_without_password(net: Dragnet, url: Any) -> None:
+    net.signatures |= {"hush", "hu@sh", "sh@host"}
+
     async def enqueue(*_: object) -> None: ...
 
     for make in (
@@ -64,16 +59,9 @@ async def test_other_urls_are_refused_without_password(no_password: Dragnet, url
     ):
         with pytest.raises(ConfigurationError) as caught:
             make()
-        no_password.catch("refused", beyond_tests(caught.value))
+        net.catch("refused", beyond_tests(caught.value))
     with pytest.raises(ConfigurationError, match="journal URL: "):
         Journal.open(url)
-
-
-@pytest.mark.parametrize("parameter", ["?nonsense=hush", "?prepare_threshold=0", ""])
-async def test_a_lost_server_shows_no_password(no_password: Dragnet, parameter: str) -> None:
-    with pytest.raises((ConfigurationError, JournalError)) as caught:
-        await Journal.open(f"postgresql://user:hush@127.0.0.1:1/db{parameter}").__aenter__()
-    no_password.catch("refused", beyond_tests(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -321,18 +309,3 @@ async def test_orders_in_another_state_change_nothing(
         await batch
     assert [one.operation.name for one in transport.asked].count("refund") <= 1
     assert tables.known() == known
-
-
-@on_a_file
-@pytest.mark.parametrize("state", ["succeeded", "declined", "held"])
-async def test_a_decision_in_between_stands(journal: Journal, tables: Tables, state: str) -> None:
-    await submitted(journal, refunds(3))
-    tables.put(state="unknown")
-
-    def answer(asked: Asked) -> Any:
-        tables.put(1, state=state, note="a person was faster")
-        return asked.done()
-
-    await client_over(MemoryTransport(answer)).resume(journal.job("job"))
-    assert tables.states() == ["held", state, "held"]
-    assert tables.known()[1].note == "a person was faster"

@@ -14,7 +14,7 @@ import attrs
 from gateway_async import OutcomeStatus
 from gateway_async.journal import Journal, OrderState
 from tests.kills.gateway import Gateway, make_gateway
-from tests.kills.plans import STEPS, UNNAMED, FrozenPlan, Kill, Plan
+from tests.kills.plans import STEPS, FrozenPlan, Kill, Plan
 from tests.kills.worker import BUSY, DONE, LOST, main
 from tests.support import nursery
 from tests.support.books import Told, Wrong, judge, told_of
@@ -209,12 +209,11 @@ async def run_seeds(
 def split(tally: Tally) -> tuple[Tally, list[str]]:
     """Return the counts without those of steps, and what is wrong with the steps.
 
-    Where a step that processes are to be killed at is never reached, or where the journal does
-    something that has no name, what the journal says of itself was changed, and not `JOURNAL_WORK`.
+    Where a step that processes are to be killed at is never reached, what the journal says of
+    itself was changed, and not `KILLED_AT`.
     """
     reached = {name.removeprefix(_REACHED) for name in tally if name.startswith(_REACHED)}
     wrong = [f"never reached: {step}" for step in sorted(STEPS - reached)]
-    wrong += [step for step in sorted(reached) if UNNAMED in step]
     counts = {name: count for name, count in tally.items() if not name.startswith(_REACHED)}
     return Tally(counts), wrong
 

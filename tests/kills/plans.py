@@ -11,7 +11,7 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,37 +21,21 @@ from gateway_async import transport
 from gateway_async.journal import database
 from gateway_async.operations import QUERY, SEARCH_REFUNDS
 
-JOURNAL_WORK = {
-    "keep what is about to be sent": "intent",
-    "keep the outcomes": "conclude",
-    "keep what was found out": "finding",
-    "keep that nothing was sent": "retract",
-    "hold orders": "hold",
-    "cannot take": "take",
-    "cannot submit": "import",
-    "keep the lease": "renew",
-    "release": "release",
-    "cannot open": "open",
-    "read": "read",
-}
-"""What a transaction is called, by what its operations say of themselves; the first that fits."""
-
-UNNAMED = "unnamed"
-"""What a transaction is called that none of them fits."""
-
+COMMIT, REQUEST = ("before commit", "after commit"), ("first byte", "sent", "reply")
 KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "import": (("before commit", "after commit"), 1),
-    "take": (("before commit", "after commit"), 1),
-    "intent": (("before commit", "after commit"), 3),
-    "conclude": (("before commit", "after commit"), 3),
-    "finding": (("before commit", "after commit"), 2),
-    "renew": (("before commit", "after commit"), 1),
-    "money": (("first byte", "sent", "reply"), 0),
-    "look": (("first byte", "sent", "reply"), 0),
+    "submit it": (COMMIT, 1),
+    "take it": (COMMIT, 1),
+    "keep what is about to be sent": (COMMIT, 3),
+    "keep the outcomes": (COMMIT, 3),
+    "keep what was found out": (COMMIT, 2),
+    "keep the lease": (COMMIT, 1),
+    "money": (REQUEST, 0),
+    "look": (REQUEST, 0),
 }
 """Kinds of steps at which a process is killed on purpose; others are hit by their number.
 
-What is done: at which steps of it, and how often it is done at most; 0 for once a chunk.
+What is done, as the journal says of a transaction, or which request is made: at which steps of it,
+and how often it is done at most; 0 for once a chunk.
 """
 
 STEPS = frozenset(f"{step} {what}" for what, (steps, _) in KILLED_AT.items() for step in steps)
@@ -167,27 +151,21 @@ class Steps:
             os.kill(os.getpid(), by)
 
 
-def work_of(whats: Sequence[str]) -> str:
-    """Name a transaction by what its operations say of themselves."""
-    for part, name in JOURNAL_WORK.items():
-        if any(part in what for what in whats):
-            return name
-    return f"{UNNAMED}: {whats[0]}"
-
-
 def count_commits(steps: Steps) -> None:
     current = threading.local()
     transact, commit = database.Database._transact, database.Database._commit
 
     def counted_transact(self: database.Database, group: Any, *, is_first: bool = False) -> Any:
-        current.work = work_of([task.what for task in group])
+        current.work = {task.what.partition("cannot ")[2] for task in group}
         with steps.transaction:
             return transact(self, group, is_first=is_first)
 
     def counted_commit(self: database.Database) -> None:
-        steps.take(f"before commit {current.work}")
+        for work in sorted(current.work):
+            steps.take(f"before commit {work}")
         commit(self)
-        steps.take(f"after commit {current.work}")
+        for work in sorted(current.work):
+            steps.take(f"after commit {work}")
 
     database.Database._transact = counted_transact  # type: ignore[method-assign]
     database.Database._commit = counted_commit  # type: ignore[method-assign]

@@ -90,65 +90,38 @@ class Scene:
                 await self.jobs._enqueue("job", number)
 
 
-FAULTS: dict[str, Callable[[Scene], Coroutine[Any, Any, None]]] = {
-    "double": Scene.deliver_twice,
-    "kill": Scene.kill_a_worker,
-    "freeze": Scene.freeze_a_worker,
-    "broker": Scene.kill_the_broker,
+FAULTS: dict[str, tuple[float, Callable[[Scene], Coroutine[Any, Any, None]]]] = {
+    "double": (0.1, Scene.deliver_twice),
+    "kill": (0.25, Scene.kill_a_worker),
+    "freeze": (0.45, Scene.freeze_a_worker),
+    "broker": (0.66, Scene.kill_the_broker),
 }
-
-
-@attrs.frozen
-class Verdict:
-    """What the gateway's books say of a job, beside what it came to."""
-
-    problems: Counter[Wrong]  # how many orders are wrong, by what is wrong with them
-    counts: Counter[str]  # what became of the orders, as the job says
-    seconds: dict[str, float]  # from each fault to the end of the job
-    # how long each fault lasted: until a frozen process goes on, or RabbitMQ answers
-    lasted: dict[str, float]
-
-    @property
-    def is_right(self) -> bool:
-        """Whether every refund was made once, and is told so."""
-        return not self.problems and [*self.counts] == ["succeeded"]
+"""What befalls a job, and once which share of it was asked of the gateway."""
 
 
 async def play(
-    faults: dict[str, float],
-    *,
-    refunds: int,
-    latency_seconds: float,
-    policy: WorkerPolicy,
-    folder: Path,
-) -> Verdict:
-    """Run one job, with each of these faults once that share of it was asked of the gateway."""
-    clock = asyncio.get_running_loop().time
-    struck, lasted = dict[str, float](), dict[str, float]()
+    refunds: int, latency_seconds: float, policy: WorkerPolicy, folder: Path
+) -> tuple[Counter[Wrong], Counter[str], dict[str, float]]:
+    """Run one job with every fault.
 
-    async def strike(name: str) -> None:
-        struck[name] = clock()
-        await FAULTS[name](scene)
-        lasted[name] = clock() - struck[name]
-
+    Return how many orders are wrong, by what is wrong with them; what became of the orders, as the
+    job says; and the seconds from each fault to the end of the job.
+    """
+    clock, struck = asyncio.get_running_loop().time, dict[str, float]()
     async with _scene(refunds, latency_seconds, policy, folder) as scene:
         assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
-            for name, share in faults.items():
+            for name, (share, strike) in FAULTS.items():
                 while scene.sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.01)
-                striking.create_task(strike(name))
+                struck[name] = clock()
+                striking.create_task(strike(scene))
         result = await scene.jobs.result("job")
         seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, scene.orders)
     told = [attrs.evolve(told_of(outcome), reference="") for outcome in result]
     found = judge(Books(done=effects(scene.sandbox, scene.orders)), told, told)
-    return Verdict(
-        problems=Counter(kind for kind, _ in found),
-        counts=Counter(map(str, statuses(result))),
-        seconds=seconds,
-        lasted=lasted,
-    )
+    return Counter(kind for kind, _ in found), Counter(map(str, statuses(result))), seconds
 
 
 @contextlib.asynccontextmanager

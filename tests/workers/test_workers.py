@@ -5,11 +5,9 @@ import json
 from typing import Any
 
 import aio_pika
-import attrs
 import pytest
 from taskiq import InMemoryBroker
 
-from gateway_async import GatewayClient
 from gateway_async.errors import (
     ConfigurationError,
     JobBusyError,
@@ -80,27 +78,6 @@ async def test_processes_share_a_job(
         assert [*await running] == [FINISHED, FINISHED]
         assert (await others.result("job")).ok
     assert effects(sandbox, orders) == [1] * 8
-
-
-async def test_what_a_queue_lost_is_handed_over_again_after_a_while(
-    shop: Shop, jobs: Workers, sandbox: Sandbox, url: str
-) -> None:
-    await jobs.submit("refund", seeded(sandbox, 10), job="job")
-    await jobs.run_slice("job", 2)
-    who = attrs.evolve(sandbox.credentials, merchant_id="M2")
-    async with (
-        shop.workers() as others,
-        Workers(shop.enqueue, lambda: GatewayClient(sandbox.base_url, who), url) as strangers,
-        Journal.open(url) as journal,
-    ):
-        assert [await jobs.sweep(), await others.sweep(), await jobs.sweep()] == [0, 0, 0]
-        shop.queue.clear()
-        await journal.make_due([("job", number) for number in (1, 2, 3)])
-        assert await strangers.sweep() == 0
-        with pytest.raises(JobConflictError, match="not this client's: its merchant_id is 'M1'"):
-            await strangers.run_slice("job", 1)
-        swept = await asyncio.gather(jobs.sweep(), others.sweep())
-        assert (sum(swept), sorted(shop.queue)) == (2, [("job", 1), ("job", 3)])
 
 
 async def test_a_queue_that_fails_loses_nothing_and_its_password_is_not_logged(
