@@ -98,7 +98,7 @@ def plain(text: str) -> str:
     return text.translate(_CONTROLS)
 
 
-def listed(found: Mapping[str, int] | Mapping[str, Totals]) -> str:
+def listed(found: Mapping[Any, int] | Mapping[Any, Totals]) -> str:
     """Return how many have each status, or are in each state, that any has, and how much money."""
     order = [*OutcomeStatus, *sorted({*found} - {*OutcomeStatus})]
     texts = []
@@ -257,7 +257,7 @@ class Stop:
 
 @contextlib.contextmanager
 def progress(
-    console: Console, name: str, total: int, look: Callable[[], tuple[int, Mapping[str, int]]]
+    console: Console, name: str, total: int, look: Callable[[], tuple[int, Mapping[Any, int]]]
 ) -> Iterator[None]:
     """Show a bar while the block runs; where there is no terminal, a line every few seconds.
 

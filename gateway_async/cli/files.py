@@ -226,32 +226,6 @@ def _to_json(value: object) -> str:
     return orjson.dumps(value, default=write, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()
 
 
-@contextlib.contextmanager
-def open_table(path: Path) -> Iterator[Table]:
-    """Read a file, or standard input, whole.
-
-    Args:
-        path: The file; `-` for standard input.
-
-    Raises:
-        ConfigurationError: If it cannot be read.
-        TableError: If it is empty, or its header cannot be used.
-    """
-    is_stdin = path == STDIO
-    source: Any = sys.stdin.fileno() if is_stdin else path
-    form: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
-    expected = "expected a CSV file, one of JSON Lines, or - for standard input"
-    with contextlib.closing(Kept()) as rows:
-        with (
-            explained(f"cannot read {'standard input' if is_stdin else path}", expected),
-            open(source, closefd=not is_stdin, **form) as text,  # a descriptor, too
-        ):
-            begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
-            is_json = path.suffix.lower() == _JSON_LINES or begins.startswith(b"{")
-            table = Table(text, rows, is_json=is_json)
-        yield table
-
-
 # Writing
 
 
@@ -413,10 +387,10 @@ class OrderFile:
     Args:
         table: The file.
         operation: What is done with its rows.
-        dialect: Defines how many decimal places an amount may have; None for any number of them.
-        repeats: Whether the same order may stand in it more than once.
+        settings: How they are sent, which is checked; None where they are not.
 
     Attributes:
+        unread: Names the columns that nothing is made of, and that no command wrote.
         totals: What it adds up to.
         hashes: The hash of the order of each row.
         digest: Of its orders, whatever way and in whatever order they are written.
@@ -426,44 +400,24 @@ class OrderFile:
     """
 
     def __init__(
-        self,
-        table: Table,
-        operation: Operation,
-        dialect: Dialect | None = None,
-        *,
-        repeats: bool = True,
+        self, table: Table, operation: Operation, settings: Settings | None = None
     ) -> None:
-        self.table = table
-        self.operation = operation
+        self.table: Table = table
+        self.operation: Operation = operation
+        self._settings = settings
         self._inputs = dict(input_columns(operation.order_class))
-        self._columns = [
-            (name, name.split("."), CURRENCY in field.metadata, IS_LIST in field.metadata)
-            for name, field in self._inputs.items()
-            if name in table.header
-        ]
-        fields = attrs.fields(operation.order_class)
-        self._needed = [field.name for field in fields if field.default is attrs.NOTHING]
-        self._may_be_in_job = operation.takes_jobs and IN_JOB in table.header
-        self.totals: Totals = Totals(dialect=dialect or Dialect())
-        self._dialect = dialect
-        self._repeats = repeats
-        self._first: dict[int, int] = {}
+        self._read = {name: one for name, one in self._inputs.items() if name in table.header}
+        self._needed = [name for name, one in self._inputs.items() if one.default is attrs.NOTHING]
+        self._unknown = [name for name in table.header if name not in {*self._inputs, *_WRITTEN}]
+        self.unread: str = ", ".join(map(repr, self._unknown))
+        self.totals: Totals = Totals(dialect=settings.dialect if settings else Dialect())
         self._identity = identity_of(operation)
+        self._first: dict[int, int] = {}
         self.hashes: array[int] = array("q")
         self._digests_sum = 0  # which is the same in whatever order they are added
-        error = TableError(self._problems())
-        if error.count:
+        if (error := TableError(self._problems())).count:
             raise error
         self.digest: str = f"{self._digests_sum % 2**256:064x}"
-
-    @property
-    def unread(self) -> str:
-        """Names the columns that nothing is made of, and that no command wrote."""
-        return ", ".join(map(repr, self._unknown))
-
-    @property
-    def _unknown(self) -> list[str]:
-        return [name for name in self.table.header if name not in {*self._inputs, *_WRITTEN}]
 
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
@@ -480,20 +434,20 @@ class OrderFile:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
         tree = dict[str, Any]()
-        if self._may_be_in_job and (job := row.cells.get(IN_JOB, "").strip()):
+        if self.operation.takes_jobs and (job := row.cells.get(IN_JOB, "").strip()):
             advice = "only for another operation, take out the columns that the run added"
             reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
             raise _WrongCellError(IN_JOB, f"{reason}; {advice}")
-        for column, (*parents, name), is_amount, is_list in self._columns:
+        for column, field in self._read.items():
             cell = row.cells.get(column, "")
             if not cell.strip():
                 if column in self._needed:
                     raise _WrongCellError(column, "empty")
                 continue
-            branch = tree
+            branch, (*parents, name) = tree, column.split(".")
             for parent in parents:
                 branch = branch.setdefault(parent, {})
-            branch[name] = _value_of(column, cell, is_amount=is_amount, is_list=is_list)
+            branch[name] = _value_of(column, cell, field)
         model = self.operation.order_class
         if model is OrderRef and "transaction_id" in tree:
             tree.pop("order_no", None)  # as a ledger is looked up
@@ -508,20 +462,19 @@ class OrderFile:
         """Yield every problem of the file; orders without one are added up."""
         wrong = [Problem(1, *one) for one in self._column_problems()]
         yield from wrong
-        takes_jobs, moved_by = self.operation.takes_jobs, self.operation.moved_by
         for number, row in enumerate(() if wrong else self.table.rows):
             if row.problems:
                 yield from row.problems
                 continue
             try:
                 order = self.order_of(row)
-                if self._dialect is not None:
-                    self._check(order, number, self._dialect)
+                if self._settings is not None:
+                    self._check(order, number, self._settings)
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
-            self.totals.add(moved_by(order))
-            if takes_jobs:
+            self.totals.add(self.operation.moved_by(order))
+            if self.operation.takes_jobs:
                 self.hashes.append(hash(order))
                 digest = hashlib.sha256(_canonical(order)).digest()
                 self._digests_sum += int.from_bytes(digest)
@@ -546,10 +499,10 @@ class OrderFile:
         if not self._needed and not self._inputs.keys() & {*header}:
             yield None, f"no column is one of {', '.join(self._inputs)}; {there}"
 
-    def _check(self, order: Any, number: int, dialect: Dialect) -> None:
+    def _check(self, order: Any, number: int, settings: Settings) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
         operation = self.operation
-        if error := check_order(operation, order, dialect):
+        if error := check_order(operation, order, settings.dialect):
             raise _explained(error, type(order))
         for amount, currency in operation.moved_fields:
             if getattr(order, amount) is not None and not getattr(order, currency):
@@ -558,37 +511,54 @@ class OrderFile:
             return
         identity = self._identity(order)
         first = self._first.setdefault(hash(identity), number)
-        if first != number and not self._repeats:
+        if first != number and (operation.is_keyed or settings.policy.duplicates == "reject"):
             advice = "; if both are meant, give --duplicates serialize" * (not operation.is_keyed)
             reason = f"the same order as in line {self.table.rows.get(first).line}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
 
 
 @contextlib.contextmanager
-def open_orders(path: Path, operation: str, settings: Settings) -> Iterator[OrderFile]:
-    """Check a file of orders that are sent as settings say.
+def open_orders(
+    path: Path, operation: Operation, settings: Settings | None = None
+) -> Iterator[OrderFile]:
+    """Read a file, or standard input, whole, and check it.
+
+    Args:
+        path: The file; `-` for standard input.
+        operation: What is done with its rows.
+        settings: How they are sent; None where they are not.
 
     Raises:
-        ConfigurationError: If it cannot be used.
+        ConfigurationError: If it cannot be read, or not be sent as the settings say.
         TableError: With every problem of the file.
     """
-    row, policy = OPERATIONS[operation], settings.policy
-    check_size(row, policy)
-    repeats = policy.duplicates != "reject" and not row.is_keyed
-    with open_table(path) as table:
-        yield OrderFile(table, row, settings.dialect, repeats=repeats)
+    if settings is not None:
+        check_size(operation, settings.policy)
+    is_stdin = path == STDIO
+    source: Any = sys.stdin.fileno() if is_stdin else path
+    form: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+    expected = "expected a CSV file, one of JSON Lines, or - for standard input"
+    with contextlib.closing(Kept()) as rows:
+        with (
+            explained(f"cannot read {'standard input' if is_stdin else path}", expected),
+            open(source, closefd=not is_stdin, **form) as text,  # a descriptor, too
+        ):
+            begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
+            is_json = path.suffix.lower() == _JSON_LINES or begins.startswith(b"{")
+            table = Table(text, rows, is_json=is_json)
+        yield OrderFile(table, operation, settings)
 
 
-def _value_of(column: str, cell: str, *, is_amount: bool, is_list: bool) -> Any:
+def _value_of(column: str, cell: str, field: _Field) -> Any:
     """Read a cell: as an amount, as a list of texts or of objects that is JSON, or as text."""
     if "+" in cell and _CUT_OFF.fullmatch(cell):
         reason = "a number whose last digits a spreadsheet cut off; write this column as text"
         raise _WrongCellError(column, reason)
-    if is_amount:
+    if CURRENCY in field.metadata:
         if not _AMOUNT.fullmatch(cell):
             raise _WrongCellError(column, f"{cell!r:.60} is no amount; write it like '12.50'")
         return Decimal(cell)  # an order of such values is made faster
-    if not is_list:
+    if IS_LIST not in field.metadata:
         if isinstance(cell, _Json) and cell.startswith(("[", "t", "f")):
             raise _WrongCellError(column, "expected text or a number")
         return str(cell)

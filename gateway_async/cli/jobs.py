@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import itertools
+from array import array
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, Literal
@@ -13,10 +14,10 @@ import orjson
 from cyclopts import App, Parameter
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Console, counted, listed, output, print_json
+from gateway_async.cli.console import counted, listed, output, print_json
 from gateway_async.cli.files import OrderFile
 from gateway_async.cli.kept import Kept
-from gateway_async.cli.run import Run, carried_out, drive, orders_of, places_in, write_job
+from gateway_async.cli.run import Run, carried_out, drive, match_rows, orders_of, write_job
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import JobStatus, Journal, OrderState
@@ -31,6 +32,8 @@ _DIGITS = 16
 _LONGEST_PART = 80
 _LOOKED_THROUGH = 100_000
 """Among so many orders of the latest jobs, those of a new one are looked for: in a second."""
+_MOST_SHOWN = 300
+"""So many orders are in the requests that a dry run shows."""
 
 # Which job a file is
 
@@ -43,6 +46,9 @@ class KnownJob:
         name: Its name.
         operation: What is done with its orders.
         place: Its journal: the path of the file, or the database.
+        hashes: The hash of each of its orders.
+        left: What its next run sends, in all.
+        first: The first orders that its next run sends.
         status: How far it has come; None where it is new: none of its orders can have been sent.
         before: How far the jobs of the same orders have come after which it is, or was, made again.
         others: The state of the orders of a new job in each other job that has them, too.
@@ -51,6 +57,9 @@ class KnownJob:
     name: str
     operation: Operation
     place: str
+    hashes: Sequence[int]
+    left: Totals
+    first: Sequence[Any]
     status: JobStatus | None = None
     before: tuple[JobStatus, ...] = ()
     others: tuple[str, ...] = ()
@@ -58,38 +67,27 @@ class KnownJob:
     @property
     def is_done(self) -> bool:
         """Whether each of its orders succeeded or was declined: nothing is left to do."""
-        status = self.status
-        return status is not None and status.done and not status.counts[OrderState.HELD]
-
-    @property
-    def states(self) -> dict[str, int]:
-        """How many of its orders are in each state; empty where it is new."""
-        return {} if self.status is None else states_of(self.status)
+        return self.status is not None and _is_done(self.status)
 
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
-        before = "; ".join(f"{_dated(one)} has {listed(states_of(one))}" for one in self.before)
+        before = "; ".join(f"{_dated(one)} has {listed(one.counts)}" for one in self.before)
         if self.status is not None:
-            kind = "is done" if self.is_done else "goes on"
-            made = (
-                f" (made by --again: {before}; refunds that these have are held)" if before else ""
+            text = (
+                f"{_dated(self.status)} in {self.place} {'is done' if self.is_done else 'goes on'}"
             )
-            return f"{_dated(self.status)} in {self.place} {kind}: {listed(self.states)}{made}"
+            made = f" (made by --again: {before}; refunds that these have are held)"
+            return f"{text}: {listed(self.status.counts)}{made if before else ''}"
         new = f"new job {self.name} in {self.place}"
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
 
 
-def _date(status: JobStatus) -> str:
-    return f"{status.created_at:%Y-%m-%d %H:%M}"
-
-
 def _dated(status: JobStatus) -> str:
-    return f"job {status.name} of {_date(status)}"
+    return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
 
 
-def states_of(status: JobStatus) -> dict[str, int]:
-    """Return how many orders of a job are in each state that one is in."""
-    return {str(state): count for state, count in status.counts.items() if count}
+def _is_done(status: JobStatus) -> bool:
+    return status.done and not status.counts[OrderState.HELD]
 
 
 def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
@@ -129,26 +127,50 @@ async def find_job(
         JournalError: If the journal cannot be read.
     """
     settings.check_named()
-    operation = file.operation
-    name = job if job is not None else name_of_orders(operation.name, settings, file.digest)
+    name = job if job is not None else name_of_orders(file.operation.name, settings, file.digest)
     settings.open_journal().job(name)  # refuses what is no name
-    new, place = KnownJob(name, operation, settings.place), settings.journal_file
+    first = [*itertools.islice(file.orders(), _MOST_SHOWN)]
+    new = KnownJob(name, file.operation, settings.place, file.hashes, file.totals, first)
+    place = settings.journal_file
     if place is not None and not place.exists():  # a server is asked
         return new
     made_again = (f"{name}-again-{number}" for number in itertools.count(2))
     names = itertools.chain([name], made_again if job is None else ())
     async with settings.open_journal() as journal:
         there = {one.name: one for one in await journal.jobs()}
-        found = [there[one] for one in itertools.takewhile(there.__contains__, names)]
+        found = tuple([there[one] for one in itertools.takewhile(there.__contains__, names)])
         if not found:
             others = _others(journal, reversed(there.values()), settings, file)
             return attrs.evolve(new, others=tuple([one async for one in others]))
-    *before, last = found
-    sent = OPERATIONS[last.operation]
-    known = KnownJob(last.name, sent, settings.place, last, before=tuple(before))
-    if again and known.is_done:
-        return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=tuple(found))
-    return known
+        if again and _is_done(found[-1]):
+            return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=found)
+        return await read_job(journal, found[-1], settings, before=found[:-1])
+
+
+async def read_job(
+    journal: Journal, status: JobStatus, settings: Settings, before: tuple[JobStatus, ...] = ()
+) -> KnownJob:
+    """Read a job, and what its next run sends.
+
+    With `resend_absent`, that is all that it may send: a look-up shows first what is absent.
+
+    Args:
+        journal: Has the job.
+        status: How far it has come.
+        settings: Say what is sent again, and how amounts are written.
+        before: How far the jobs have come after which it was made again.
+    """
+    hashes, left, first = array("q"), Totals(dialect=settings.dialect), list[Any]()
+    operation = OPERATIONS[status.operation]
+    resends = settings.recovery.resend_absent and operation.recovered_by
+    async for each in orders_of(journal, status.name):
+        hashes.append(hash(each.order))
+        may_be_absent = each.state in IN_DOUBT and each.known.proof != Proof.NEVER_SENT
+        if each.state is OrderState.NEW or (resends and may_be_absent):
+            left.add(operation.moved_by(each.order))
+            first.extend([each.order] * (len(first) < _MOST_SHOWN))
+    place = settings.place
+    return KnownJob(status.name, operation, place, hashes, left, first, status, before)
 
 
 async def _others(
@@ -179,42 +201,6 @@ async def _others(
 # Running one
 
 
-async def find_left(
-    settings: Settings, known: KnownJob, file: OrderFile | None = None, *, most: int = 0
-) -> tuple[Totals, list[Any]]:
-    """Return what the next run of a job sends in all, and the first of its orders.
-
-    With `resend_absent`, that is all that it may send: a look-up shows first what is absent.
-
-    Args:
-        settings: Name the journal.
-        known: The job.
-        file: The file that it is made from; None where the journal has its orders.
-        most: How many of its orders are returned.
-    """
-    if known.status is None and file is not None:
-        return file.totals, [*itertools.islice(file.orders(), most)]
-    totals, first = Totals(dialect=settings.dialect), list[Any]()
-    resends = settings.recovery.resend_absent and known.operation.recovered_by
-    async with settings.open_journal(create=False) as journal:
-        async for each in orders_of(journal, known.name):
-            may_be_absent = each.state in IN_DOUBT and each.known.proof != Proof.NEVER_SENT
-            if each.state is OrderState.NEW or (resends and may_be_absent):
-                totals.add(known.operation.moved_by(each.order))
-                first.extend([each.order] * (len(first) < most))
-    return totals, first
-
-
-async def confirm(
-    console: Console, settings: Settings, known: KnownJob, file: OrderFile | None = None
-) -> bool:
-    """Ask before a job is run, and return whether that was done: only where anything is left."""
-    left, _ = await find_left(settings, known, file)
-    if left.orders:
-        console.confirm(f"{known}: {known.operation} {left} at {settings.address}")
-    return left.orders > 0
-
-
 async def run_job(
     run: Run, known: KnownJob, file: OrderFile | None = None, *, yes: bool = False
 ) -> int:
@@ -237,12 +223,12 @@ async def run_job(
         policy = attrs.evolve(settings.policy, duplicates=duplicates)
         run.settings = attrs.evolve(settings, recovery=recovery, policy=policy)
     is_repeated = known.status is None and (known.others or known.before)
-    is_asked = not yes and (known.operation.confirms or is_repeated)
-    was_asked = is_asked and await confirm(run.console, run.settings, known, file)
+    is_asked = known.left.orders and not yes and (known.operation.confirms or is_repeated)
+    if is_asked:
+        run.console.confirm(f"{known}: {known.operation} {known.left} at {run.settings.address}")
     tell = run.console.say if known.others else run.console.note  # what may be sent once more
-    total = sum(known.states.values()) if file is None else file.totals.orders
     async with carried_out(run) as out:
-        places: Sequence[int] = range(total)
+        places = match_rows(known.hashes, known.hashes if file is None else file.hashes)
         with contextlib.closing(Kept()) as reasons:
 
             def see(outcome: Outcome[Any, Any]) -> None:
@@ -252,15 +238,13 @@ async def run_job(
 
             async with run.settings.open_journal() as journal, run.client() as client:
                 job = journal.job(known.name)
-                if file is not None and known.status is not None:
-                    places = await places_in(file, journal, known.name)
-                if not was_asked and places:  # or else it has other orders, and is refused
+                if not is_asked and places:  # or else it has other orders, and is refused
                     tell(f"{known}{'; nothing is sent' * known.is_done}")
                 if file is not None and (known.status is None or not places):
                     batch = client.batch(run.operation, file.orders(), job=job)
                 else:
                     batch = client.resume(job)
-                await drive(run, batch, total=total, see=see)
+                await drive(run, batch, total=len(known.hashes), see=see)
             async with run.settings.open_journal(create=False) as journal:
                 await write_job(run, journal, out, file=file, places=places, reasons=reasons)
     return run.exit_code
@@ -280,15 +264,14 @@ _SHOWN = 100
 _NAMING = ("transaction_id", "order_no", "request_id")
 
 
-def _facts(status: JobStatus) -> dict[str, Any]:
+def facts_of(status: JobStatus) -> dict[str, Any]:
     """Return what is known of a job, as JSON has it."""
-    names = ("operation", "gateway", "merchant_id", "account_id", "created_at")
+    names = ("operation", "gateway", "merchant_id", "account_id", "created_at", "is_running")
     return {
         "job": status.name,
         **{name: getattr(status, name) for name in names},
         "orders": status.total,
-        "states": states_of(status),
-        "is_running": status.is_running,
+        "states": {str(state): count for state, count in status.counts.items() if count},
     }
 
 
@@ -307,16 +290,19 @@ async def list_jobs(
     async with settings.open_journal(create=False) as journal:
         statuses = await journal.jobs()
     if json:
-        print_json([_facts(status) for status in statuses])
+        print_json([facts_of(status) for status in statuses])
         return
     if not statuses:
         console.note(f"there are no jobs yet in {settings.place}")
     for status in statuses:
-        states = listed(states_of(status)) or "no orders"
-        place = f" at {status.gateway}" if status.gateway else ""
-        output(f"{status.name}\n  {status.operation} of {_date(status)}{place}: {states}")
-        if status.is_running:
-            output("  running, or its process ended within seconds")
+        _print(status, listed(status.counts))
+
+
+def _print(status: JobStatus, states: str) -> None:
+    place = f" at {status.gateway}" if status.gateway else ""
+    output(f"{_dated(status)}: {status.operation}{place}\n  {states or 'no orders'}")
+    if status.is_running:
+        output("  running, or its process ended within seconds")
 
 
 @jobs.command
@@ -343,14 +329,13 @@ async def show(
                 named = {one: getattr(order, one) for one in _NAMING if hasattr(order, one)}
                 reason = str(each.outcome().error)
                 in_doubt.append({"index": each.index, "state": state, **named, "reason": reason})
-    facts, count = _facts(status), sum(totals[one].orders for one in IN_DOUBT)
+    count = sum(totals[one].orders for one in IN_DOUBT)
     if json:
-        facts["amounts"] = {state: one.amounts for state, one in totals.items() if one.orders}
-        print_json({**facts, "in_doubt": in_doubt, "in_doubt_count": count})
+        amounts = {state: one.amounts for state, one in totals.items() if one.orders}
+        doubt = {"in_doubt": in_doubt, "in_doubt_count": count}
+        print_json({**facts_of(status), "amounts": amounts, **doubt})
         return
-    facts |= {"created_at": _date(status), "states": listed(totals) or "no orders"}
-    for field, value in facts.items():
-        output(f"{field:<12} {value}")
+    _print(status, listed(totals))
     for row in in_doubt:
         output("  ".join(map(str, row.values())))
     if more := count - len(in_doubt):
@@ -429,7 +414,6 @@ async def resume(
     run = Run(command="jobs resume", console=console, given=given)
     run.check()
     async with run.settings.open_journal(create=False) as journal:
-        status = await journal.status(name)
-    run.operation = status.operation
-    known = KnownJob(name, OPERATIONS[run.operation], run.settings.place, status)
+        known = await read_job(journal, await journal.status(name), run.settings)
+    run.operation = str(known.operation)
     return await run_job(run, known, yes=given.yes)

@@ -12,7 +12,7 @@ import attrs
 
 from gateway_async.cli import files, options
 from gateway_async.cli.console import Exit, counted, output, print_json
-from gateway_async.cli.jobs import KnownJob, find_job, find_left, run_job
+from gateway_async.cli.jobs import KnownJob, facts_of, find_job, run_job
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.run import Run, carried_out, drive, result_cells, write_rows
 from gateway_async.errors import ConfigurationError, NotSentError
@@ -20,7 +20,6 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, reconcile as reconcile_ledger
-from gateway_async.report.report import Totals
 
 _REQUESTS_SHOWN = 3
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
@@ -47,13 +46,13 @@ async def send(
         command=name, console=console, given=given, source=str(orders), may_begin_anew=given.again
     )
     settings = run.settings
-    with files.open_orders(orders, run.operation, settings) as file:
+    with files.open_orders(orders, OPERATIONS[run.operation], settings) as file:
         run.check(needs_out=not given.dry_run, needs_secret=not given.dry_run)
         known = await find_job(settings, file, job=given.job, again=given.again)
         if file.unread:
             console.note(f"columns that are not sent: {file.unread}")
         if given.dry_run:
-            await _show_plan(run, file, known)
+            _show_plan(run, known)
             return Exit.DONE
         return await run_job(run, known, file, yes=given.yes)
 
@@ -73,10 +72,11 @@ async def look_up(
             row with both identifiers is looked up by its transaction_id.
     """
     run = Run(command=name, console=console, given=given, source=str(orders))
-    columns = files.result_columns(OPERATIONS[run.operation])
+    operation = OPERATIONS[run.operation]
+    columns = files.result_columns(operation)
     policy = attrs.evolve(run.settings.policy, duplicates="allow")  # to ask twice does no harm
     with (
-        files.open_orders(orders, run.operation, run.settings) as file,
+        files.open_orders(orders, operation, run.settings) as file,
         contextlib.closing(Kept()) as found,
     ):
         run.check()
@@ -97,28 +97,26 @@ async def look_up(
         return run.exit_code
 
 
-async def _show_plan(run: Run, file: files.OrderFile, known: KnownJob) -> None:
+def _show_plan(run: Run, known: KnownJob) -> None:
     """Show what would be sent: totals, and the first requests, each by an order of it."""
-    settings, operation = run.settings, known.operation
+    settings, operation, left = run.settings, known.operation, known.left
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
-    left, orders = await find_left(settings, known, file, most=_REQUESTS_SHOWN * size)
     count = -(-left.orders // size)
     if run.given.json:
-        job = {"command": run.command, "job": known.name, "states": known.states, "url": url}
+        states = {} if known.status is None else facts_of(known.status)["states"]
+        job = {"command": run.command, "job": known.name, "states": states, "url": url}
         sent = {"orders": left.orders, "amounts": left.amounts, "requests": count}
         print_json({"dry_run": True, **job, "others": known.others, **sent})
         return
     output(str(known))
     if left.orders:
         output(f"{operation} {left}: at least {counted(count, 'request')} to {url}")
-    for at in range(0, len(orders), size):
-        held = Totals(dialect=settings.dialect)
-        for order in orders[at : at + size]:
-            held.add(operation.moved_by(order))
-        cells = files.order_cells(orders[at], is_masked=True).items()
+    for number, order in enumerate(known.first[: _REQUESTS_SHOWN * size : size], 1):
+        held = counted(min(size, left.orders - (number - 1) * size), "order")
+        cells = files.order_cells(order, is_masked=True).items()
         shown = ", ".join(f"{column} {cell}" for column, cell in cells if cell)
-        output(f"request {at // size + 1}: {held}; the first of them\n  {shown}")
+        output(f"request {number}: {held}, the first of them\n  {shown}")
     output("nothing was sent" if left.orders else "nothing is left to send")
 
 
@@ -143,8 +141,8 @@ async def reconcile(
     """
     run = Run(command="reconcile", console=console, given=given, source=str(ledger))
     words, policy = run.settings.reconcile, run.settings.policy
-    with files.open_table(ledger) as table:
-        file = files.OrderFile(table, files.LEDGER)
+    with files.open_orders(ledger, files.LEDGER) as file:
+        table = file.table
         run.check()
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")

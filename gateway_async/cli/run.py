@@ -5,19 +5,9 @@ What is known is never given up: it is written to the file of the run, and into 
 
 import contextlib
 import functools
-import itertools
 import os
-from array import array
 from collections import Counter
-from collections.abc import (
-    AsyncIterator,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -72,14 +62,16 @@ def write_rows(
     kept: Kept, columns: Sequence[str], out: TextIO, file: files.OrderFile | None = None
 ) -> None:
     """Write the cells that are kept, of a file beside those of its rows."""
-    passed, is_json = list[str](), False
-    beside: Iterable[Mapping[str, str]] = itertools.repeat({})
-    if file is not None:
-        passed = [name for name in file.table.header if name not in columns]
-        beside, is_json = (row.cells for row in file.table.rows), file.table.is_json
-    write = files.row_writer(out, [*passed, *columns], is_json=is_json)
-    for cells, found in zip(beside, kept, strict=file is not None):
-        write({**cells, **found})
+    if file is None:
+        write = files.row_writer(out, columns)
+        for found in kept:
+            write(found)
+        return
+    table = file.table
+    passed = [name for name in table.header if name not in columns]
+    write = files.row_writer(out, [*passed, *columns], is_json=table.is_json)
+    for place, row in enumerate(table.rows):
+        write({**row.cells, **kept.get(place)})
 
 
 # A run
@@ -191,7 +183,11 @@ async def carried_out(run: Run) -> AsyncIterator[TextIO]:
         run.gateway, run.out = urlsplit(address).netloc or None, str(run.given.out)
         run.ended_at = datetime.now().astimezone()
         run.next_lines = tuple(_advise(run))
-        _tell(run)
+        run.console.sum_up()
+        for line in _describe(run):
+            run.console.say(line)
+        if run.given.json:
+            print_json(_facts(run))
         if page is not None:
             page.write(render(run.report, run, run.books))
     if page is not None:
@@ -239,37 +235,29 @@ async def drive(run: Run, streamed: Any, *, total: int, see: Callable[[Any], obj
     run.unexpected = left.unexpected.count if run.books is None else run.books.unexpected
 
 
-def _tell(run: Run) -> None:
-    """Say what it came to and what to do, on the console and as JSON."""
-    run.console.sum_up()
-    reasons, strangers = run.report.reasons, 0 if run.books is not None else run.unexpected
-    more = sum(count for count, *_ in reasons[_REASONS_SHOWN:])
-    lines = [
-        _summary(run) if run.books is None else str(run.books),
-        *(
-            f"{count:,} x {kind.replace('_', ' ')}: {reason}"
-            for count, kind, reason in reasons[:_REASONS_SHOWN]
-        ),
-        f"and {more:,} more, in the outcomes" * bool(more),
-        f"records that belong to no order of the file: {strangers}" * bool(strangers),
-        f"it ended early: {run.failure}" * (run.failure is not None),
-        f"the outcomes cannot be written: {run.misplaced}" * bool(run.misplaced),
-        *(f"{what}:\n  {command}" for what, command in run.next_lines),
-    ]
-    for line in filter(None, lines):
-        run.console.say(line)
-    if run.given.json:
-        print_json(_facts(run))
-
-
-def _summary(run: Run) -> str:
-    """Return what a run of orders came to, by status."""
-    totals, requests = run.report.totals, run.requests
-    orders = counted(sum(one.orders for one in totals.values()), "order")
-    sent = "" if requests is None else f"; {counted(requests, 'request')} sent"
-    again = f", {counted(run.retries, 'attempt')} repeated" if run.retries else ""
-    found = ", ".join(filter(None, [orders, listed(totals)]))
-    return f"{run.command}: {found}{sent}{again}; {run.seconds:.1f} s"
+def _describe(run: Run) -> Iterator[str]:
+    """Yield what it came to, and what is left to do."""
+    if run.books is not None:
+        yield str(run.books)
+    else:
+        totals = run.report.totals
+        orders = counted(sum(one.orders for one in totals.values()), "order")
+        requests = "" if run.requests is None else f"; {counted(run.requests, 'request')} sent"
+        again = f", {counted(run.retries, 'attempt')} repeated" if run.retries else ""
+        found = ", ".join(filter(None, [orders, listed(totals)]))
+        yield f"{run.command}: {found}{requests}{again}; {run.seconds:.1f} s"
+    for count, kind, reason in run.report.reasons[:_REASONS_SHOWN]:
+        yield f"{count:,} x {kind.replace('_', ' ')}: {reason}"
+    if more := sum(count for count, *_ in run.report.reasons[_REASONS_SHOWN:]):
+        yield f"and {more:,} more, in the outcomes"
+    if run.books is None and run.unexpected:
+        yield f"records that belong to no order of the file: {run.unexpected}"
+    if run.failure is not None:
+        yield f"it ended early: {run.failure}"
+    if run.misplaced:
+        yield f"the outcomes cannot be written: {run.misplaced}"
+    for what, command in run.next_lines:
+        yield f"{what}:\n  {command}"
 
 
 def _facts(run: Run) -> dict[str, Any]:
@@ -327,19 +315,20 @@ async def orders_of(journal: Journal, name: str) -> AsyncIterator[JobOrder]:
             yield each
 
 
-async def places_in(file: files.OrderFile, journal: Journal, name: str) -> Sequence[int]:
+def match_rows(job: Sequence[int], file: Sequence[int]) -> Sequence[int]:
     """Return which row of a file each order of a job has; empty if it has others.
 
     Orders that are alike in every field have their rows in sequence.
+
+    Args:
+        job: The hashes of the orders of the job.
+        file: Those of the file.
     """
-    ours, theirs = file.hashes, array("q")
-    async for each in orders_of(journal, name):
-        theirs.append(hash(each.order))
-    if ours == theirs:
-        return range(len(ours))
-    if sorted(ours) != sorted(theirs):
+    if job == file:
+        return range(len(file))
+    if sorted(job) != sorted(file):
         return ()
-    by_hash = (sorted(range(len(one)), key=one.__getitem__) for one in (theirs, ours))
+    by_hash = (sorted(range(len(one)), key=one.__getitem__) for one in (job, file))
     return [place for _, place in sorted(zip(*by_hash, strict=True))]
 
 

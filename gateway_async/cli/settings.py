@@ -54,6 +54,10 @@ _WHO = {
     "merchant_id": "the merchant identifier that the gateway gave you",
     "account_id": "the merchant account identifier that the gateway gave you",
 }
+_OF_CLIENT = (
+    *("timeouts", "retry", "policy", "recovery", "dialect", "allow_http", "proxy", "trust_env"),
+)
+"""The settings that a client takes by the same names."""
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
 _positive = check(
     lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
@@ -179,20 +183,14 @@ class Settings(Network):
         """
         if limiter is None and self.rate is not None:
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
+        given: dict[str, Any] = {name: getattr(self, name) for name in _OF_CLIENT}
         return GatewayClient(
             self.address,
             credentials,
-            timeouts=self.timeouts,
-            retry=self.retry,
-            policy=self.policy,
-            recovery=self.recovery,
-            dialect=self.dialect,
             limiter=limiter,
             telemetry=telemetry,
             ssl=self.ssl_context(),
-            allow_http=self.allow_http,
-            proxy=self.proxy,
-            trust_env=self.trust_env,
+            **given,
         )
 
     @property

@@ -13,7 +13,7 @@ from cyclopts.types import PositiveInt
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, Stop, counted, listed, print_json, progress
 from gateway_async.cli.files import open_orders
-from gateway_async.cli.jobs import confirm, find_job, states_of
+from gateway_async.cli.jobs import facts_of, find_job
 from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
@@ -87,10 +87,10 @@ async def submit(
     credentials = settings.credentials(os.environ)
     policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
     settings = attrs.evolve(settings, policy=policy)
-    with open_orders(orders, operation, settings) as file:
+    with open_orders(orders, OPERATIONS[operation], settings) as file:
         known = await find_job(settings, file, job=job)
-        if file.operation.confirms and not yes:
-            await confirm(console, settings, known, file)
+        if known.operation.confirms and known.left.orders and not yes:
+            console.confirm(f"{known}: {known.operation} {known.left} at {settings.address}")
         async with settings.open_journal() as journal, settings.client(credentials) as client:
             kept, sent = journal.job(job), file.orders()
             total = await client.submit(operation, sent, job=kept, slice_size=slice_size)
@@ -161,16 +161,16 @@ async def watch(
 
     Args:
         job: The name of the job.
-        json: Print one JSON object at the end: job, orders and states.
+        json: Print one JSON object at the end, as `jobs show --json` does without amounts.
     """
     async with given.settings().open_journal(create=False) as journal:
         last = await journal.status(job)
-        with progress(console, job, last.total, lambda: (last.settled, states_of(last))):
+        with progress(console, job, last.total, lambda: (last.settled, last.counts)):
             async for seen in watch_job(journal, job, _POLICY.watch_seconds):
                 last = seen
-    console.say(f"job {job}: {listed(states_of(last)) or 'no orders'}")
+    console.say(f"job {job}: {listed(last.counts) or 'no orders'}")
     if json:
-        print_json({"job": job, "orders": last.total, "states": states_of(last)})
+        print_json(facts_of(last))
     succeeded = last.counts[OrderState.SUCCEEDED]
     if succeeded == last.total:
         return Exit.DONE

@@ -19,12 +19,12 @@ import pytest
 from gateway_async.cli.files import (
     OrderFile,
     Problem,
-    Table,
     TableError,
-    open_table,
+    open_orders,
     out_file,
     row_writer,
 )
+from gateway_async.cli.settings import Settings
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OrderRef, RefundOrder
@@ -51,15 +51,15 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def table_of(body: str | bytes, name: str = "") -> Table:
-    """Return the rows of a file that holds some text."""
-    path = Path(name or f"{uuid.uuid4()}")
+def read(
+    body: str | bytes, command: str = "refund", *, name: str = "", **dialect: Any
+) -> OrderFile:
+    """Read a file that holds some text; look-ups are read without settings."""
+    path, settings = Path(name or f"{uuid.uuid4()}"), Settings(dialect=Dialect(**dialect))
     path.write_bytes(body.encode(errors="surrogateescape") if isinstance(body, str) else body)
-    return OPENED.enter_context(open_table(path))
-
-
-def read(body: str | bytes, command: str = "refund", **dialect: Any) -> OrderFile:
-    return OrderFile(table_of(body), OPERATIONS[command], Dialect(**dialect), repeats=False)
+    operation = OPERATIONS[command]
+    given = None if operation.is_look_up else settings
+    return OPENED.enter_context(open_orders(path, operation, given))
 
 
 def rows(*lines: str) -> str:
@@ -73,12 +73,8 @@ def problems(*given: Any, **dialect: Any) -> list[str]:
 
 
 def json_problems(*lines: str, command: str = "refund") -> list[str]:
-    def read_json() -> None:
-        table = table_of("\n".join(lines), "orders.JSONL")
-        OrderFile(table, OPERATIONS[command], Dialect(), repeats=False)
-
     with pytest.raises(TableError) as caught:
-        read_json()
+        read("\n".join(lines), command, name="orders.JSONL")
     return str(caught.value).splitlines()[1:]
 
 
@@ -248,7 +244,7 @@ def test_a_bad_line_of_json_is_named_by_line_and_field(line: str, expected: str)
 def test_json_lines_are_written_as_they_were_read(tmp_path: Path) -> None:
     text = '{"order_no":12345678901234567890.50,"note":[1.10,{"a":1e5}],"x.y":true,"none":null}\n'
     again = tmp_path / "again.jsonl"
-    table = table_of(text)
+    table = read(text, "query").table
     assert written(again, [row.cells for row in table.rows], table.header).decode() == text
     row = {"caf\udce9": "1", "index": 0, "day": date(2026, 11, 20), "sum": Decimal("1.50")}
     assert json.loads(written(again, [row], [*row, "code"])) == {
@@ -369,8 +365,7 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
 ) -> None:
     path = tmp_path / "orders.csv"
     path.write_text(",".join(CELLS) + "\n" + ",".join(CELLS.values()) + "\n")
-    with open_table(path) as table:
-        file = OrderFile(table, OPERATIONS["refund"], Dialect())
+    with open_orders(path, OPERATIONS["refund"]) as file:
         path.write_text("order_no\nO1\n")
         assert [*file.orders()] == [ORDER]
 
@@ -383,7 +378,7 @@ def test_what_changes_in_a_file_meanwhile_does_not_matter(
     monkeypatch.setattr(sqlite3, "connect", connect)
     path.write_text("order_no,note\n" + f"O1,{'x' * 5000}\n" * 3)
     words = r"cannot read .*orders\.csv: a temporary file takes no more: database or disk is full"
-    with pytest.raises(ConfigurationError, match=words), open_table(path):
+    with pytest.raises(ConfigurationError, match=words), open_orders(path, OPERATIONS["query"]):
         pytest.fail("a copy that is not whole was read")
 
 
@@ -412,7 +407,7 @@ def test_csv_has_every_column_as_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["a\rT9,O9", "a\r\nb", "a\nb", '"a", "b"', "\r", "=1+1", "no\0"])
 def test_no_text_of_the_gateway_ends_a_row_of_csv(text: str, tmp_path: Path) -> None:
     row = {"order_no": "O1", "error": text, "note": "N1"}
-    (found,) = table_of(written(tmp_path / "out.csv", [row], [*row])).rows
+    (found,) = read(written(tmp_path / "out.csv", [row], [*row]), "query").table.rows
     assert found.cells == {**row, "error": text.replace("\0", "\ufffd")}  # a NUL would be refused
 
 

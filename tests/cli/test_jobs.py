@@ -49,12 +49,11 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     listed = await jobs("list")
     at, url = r"20\d\d-\d\d-\d\d \d\d:\d\d", re.escape(shell.sandbox.base_url)
     assert re.fullmatch(
-        rf"night\n  refund of {at} at {url}: 10 succeeded, 50 held\n", listed.stdout
+        rf"job night of {at}: refund at {url}\n  10 succeeded, 50 held\n", listed.stdout
     )
     shown = await jobs("show night")
-    fields = rf"job +night\noperation +refund\ngateway +{url}\nmerchant_id +M1\naccount_id +A1\n"
-    assert re.match(rf"{fields}created_at +{at}\norders +60\n", shown.stdout)
-    assert "\nstates       10 succeeded (EUR 10.00), 50 held (EUR 50.00)\n" in shown.stdout
+    assert re.match(rf"job night of {at}: refund at {url}\n", shown.stdout)
+    assert "\n  10 succeeded (EUR 10.00), 50 held (EUR 50.00)\n" in shown.stdout
     row = shell.rows("orders.csv")[7]
     held_order = f"\n7  held  {row['transaction_id']}  {row['order_no']}  recovery proved "
     assert held_order in shown.stdout
@@ -199,7 +198,7 @@ async def test_what_is_left_of_a_job_is_asked_about_and_planned(shell: Shell) ->
     assert (facts["orders"], facts["amounts"], facts["requests"]) == (60, {"EUR": "60.00"}, 2)
     planned = (await shell(line)).stdout
     first = shell.rows("orders.csv")[50]["transaction_id"]
-    shown = f"request 1: 50 orders, EUR 50.00; the first of them\n  transaction_id {first}, "
+    shown = f"request 1: 50 orders, the first of them\n  transaction_id {first}, "
     assert shown in planned
     assert "\nrefund 60 orders, EUR 60.00: at least 2 requests" in planned
 
