@@ -1,4 +1,12 @@
-"""The commands of `gateway-async`, as one table."""
+"""Capture, cancel, review, refund, pay out or look up orders, and get one outcome for each.
+
+The gateway is named by options, by environment variables (GATEWAY_BASE_URL, GATEWAY_MERCHANT_ID,
+GATEWAY_ACCOUNT_ID, GATEWAY_SECRET) or by a TOML file. Exit codes: 0, all orders succeeded; 1,
+some were declined, are absent, or differ; 2, the command or its file is wrong and nothing was
+sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
+elsewhere.
+"""
+# This is the help of `gateway-async`; below are its commands, as one table.
 
 import asyncio
 import shlex
@@ -17,15 +25,6 @@ from gateway_async.cli.files import TableError
 from gateway_async.cli.options import Config
 from gateway_async.errors import GatewayError, JobBusyError
 from gateway_async.operations import OPERATIONS
-
-_HELP = """Capture, cancel, review, refund, pay out or look up any number of orders, and get one
-outcome for every order.
-
-The gateway is named by options, by environment variables (GATEWAY_BASE_URL, GATEWAY_MERCHANT_ID,
-GATEWAY_ACCOUNT_ID, GATEWAY_SECRET) or by a TOML file. Exit codes: 0, all orders succeeded; 1,
-some were declined, are absent, or differ; 2, the command or its file is wrong and nothing was
-sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
-elsewhere."""
 
 _MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs]
 GROUPS = {
@@ -106,13 +105,11 @@ def make_app(*, is_listed: bool = False) -> App:
     """
     app = App(
         name="gateway-async",
-        help=_HELP,
+        help=__doc__,
         version=lambda: version("gateway-async"),
         default_parameter=Parameter(negative=(), show_default=_shown_default),
     )
-    app.register_install_completion_command(
-        help="Install completion for your shell, and print where it is."
-    )
+    app.register_install_completion_command()
     for number, (title, commands) in enumerate(GROUPS.items()):
         group = Group(title, sort_key=number)
         for rank, (name, place) in enumerate(commands.items()):

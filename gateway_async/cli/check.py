@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from importlib.resources import files
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -58,7 +58,7 @@ _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
 _HALF_A_SECOND = timedelta(seconds=0.5)
 """What a `Date`, which is cut to whole seconds, lacks on average."""
-_CLOCK_TOLERANCE = timedelta(seconds=30)
+_CLOCK_TOLERANCE_SECONDS = 30
 _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
 # The command
@@ -173,11 +173,8 @@ async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef
     found, orders = dict[str, Finding](), list[Finding]()
     async with settings.client(credentials) as client:
         query, refunds = [await _ask(name, client) for name in _LOOK_UPS]
-        for check, holds, status, seen in (
-            *_judge_way(query, settings, proxy),
-            *_judge_reply(query, refunds),
-            *_judge_request(query, refunds, credentials),
-        ):
+        rows = _judge(query, refunds, settings, credentials, proxy)
+        for check, holds, status, seen in rows:
             if holds:  # the first row that does counts
                 advice = _ADVICE.get(check, {}).get(status, "")
                 found.setdefault(check, Finding(check, status, seen, advice))
@@ -208,17 +205,20 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
     return answer
 
 
-_Row: TypeAlias = tuple[str, bool, str, str]
-"""What was checked, whether this is how it is, what it then comes to, and what was seen."""
+def _judge(
+    query: Answer, refunds: Answer, settings: Settings, credentials: Credentials, proxy: str | None
+) -> Iterator[tuple[str, bool, str, str]]:
+    """Yield what was checked, whether this is how it is, what it then comes to, and what was seen.
 
-
-def _judge_way(query: Answer, settings: Settings, proxy: str | None) -> Iterator[_Row]:
-    error, address, host = query.error, settings.address, urlsplit(proxy or settings.address).netloc
+    Of each check, the first row that holds counts.
+    """
+    error, address, status = query.error, settings.address, query.http_status
     is_untrusted = isinstance(error, CertificateError)
-    is_barred = query.http_status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
-    is_lost = isinstance(error, NotSentError | ConfigurationError) and not is_untrusted
-    is_reached, is_plain = not is_lost, address.startswith("http:")
-    yield "address", is_reached or proxy is not None, OK, f"{host} was reached"
+    is_unsent = isinstance(error, NotSentError | ConfigurationError)
+    is_lost, is_plain = is_unsent and not is_untrusted, address.startswith("http:")
+    reached = f"{urlsplit(proxy or address).netloc} was reached"
+    is_barred = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
+    yield "address", not is_lost or proxy is not None, OK, reached
     yield "address", True, UNKNOWN, str(error)
     yield "proxy", proxy is None, OK, "none is set"
     yield "proxy", is_barred, UNKNOWN, f"{proxy} lets this user not through (HTTP 407)"
@@ -227,40 +227,31 @@ def _judge_way(query: Answer, settings: Settings, proxy: str | None) -> Iterator
     yield "tls", is_plain and settings.allow_http, WRONG, "plain HTTP can be read and changed"
     yield "tls", is_plain, OK, "plain HTTP, which does not leave this machine"
     yield "tls", is_untrusted, UNKNOWN, str(error)
-    yield "tls", is_reached, OK, "the certificate of the gateway is valid"
+    yield "tls", not is_lost, OK, "the certificate of the gateway is valid"
     yield "tls", True, SKIPPED, "there is no connection"
-
-
-def _judge_reply(query: Answer, refunds: Answer) -> Iterator[_Row]:
-    status, seen = query.http_status, f"{_QUERY} answered HTTP {query.http_status}"
-    is_json = status == HTTPStatus.OK and query.is_json
-    is_unsent = isinstance(query.error, NotSentError | ConfigurationError)
+    seen, is_json = f"{_QUERY} answered HTTP {status}", status == HTTPStatus.OK and query.is_json
     yield "reply", is_unsent, SKIPPED, "there is no connection"
-    yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {query.error}"
+    yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {error}"
     yield "reply", is_json, OK, f"{seen} with JSON"
-    yield "reply", True, WRONG if query.is_refused else UNKNOWN, f"{seen}: {query.error}"
-    timed = query if query.ahead is not None else refunds
-    ahead = timed.ahead or timedelta()
-    yield "time", timed.ahead is None, SKIPPED, "no reply with a Date header came"
-    is_right = abs(ahead) <= _CLOCK_TOLERANCE
-    seen = f"the gateway's clock is {round(ahead.total_seconds()):+,} s off this machine's"
-    yield "time", True, OK if is_right else WRONG, seen
-
-
-def _judge_request(query: Answer, refunds: Answer, credentials: Credentials) -> Iterator[_Row]:
+    yield "reply", True, WRONG if query.is_refused else UNKNOWN, f"{seen}: {error}"
+    ahead = query.ahead if query.ahead is not None else refunds.ahead
+    yield "time", ahead is None, SKIPPED, "no reply with a Date header came"
+    seconds = (ahead or timedelta()).total_seconds()
+    is_right = abs(seconds) <= _CLOCK_TOLERANCE_SECONDS
+    off = f"the gateway's clock is {round(seconds):+,} s off this machine's"
+    yield "time", True, OK if is_right else WRONG, off
     read = [one for one in (query, refunds) if one.is_json]
     is_accepted = any(one.error is None for one in read)
-    refusal = str(read[0].error) if read else ""
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
     for check in ("signature", "credentials"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
     yield "signature", is_accepted, OK, accepted
-    yield "signature", True, WRONG, refusal
+    yield "signature", True, WRONG, str(read[0].error) if read else ""
     yield "credentials", is_accepted, OK, f"{who}: accepted"
     yield "credentials", True, ASK, f"{who}: refused together with the signature"
     both = "both look-ups are refused, as they are with a wrong signature too"
-    yield _OWN, query.error is None, OK, f"{_QUERY} is answered"
+    yield _OWN, error is None, OK, f"{_QUERY} is answered"
     yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"
     yield _OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
     yield _OWN, True, ASK, both

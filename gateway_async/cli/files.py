@@ -24,7 +24,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TextIO, TypeAlias
+from typing import Any, NamedTuple, TextIO
 
 import attrs
 import orjson
@@ -315,8 +315,6 @@ _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
-_Field: TypeAlias = "attrs.Attribute[Any]"
-
 # Columns
 
 LEDGER = Operation(
@@ -328,7 +326,7 @@ LEDGER = Operation(
 """What stands for an operation where a ledger is read."""
 
 
-def input_columns(model: type, path: str = "") -> Iterator[tuple[str, _Field]]:
+def input_columns(model: type, path: str = "") -> Iterator[tuple[str, "attrs.Attribute[Any]"]]:
     """Yield the columns of an order: its fields, and in place of its objects theirs, with dots."""
     for field in attrs.fields(model):
         if MODEL in field.metadata and IS_LIST not in field.metadata:
@@ -549,7 +547,7 @@ def open_orders(
         yield OrderFile(table, operation, settings)
 
 
-def _value_of(column: str, cell: str, field: _Field) -> Any:
+def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
     """Read a cell: as an amount, as a list of texts or of objects that is JSON, or as text."""
     if "+" in cell and _CUT_OFF.fullmatch(cell):
         reason = "a number whose last digits a spreadsheet cut off; write this column as text"

@@ -1,4 +1,8 @@
-"""Jobs of a journal: which one a file is, how one is run, and `jobs`, which lists and decides."""
+"""List, show, resolve and resume the jobs of a journal.
+
+Example: `gateway-async jobs show NAME`
+"""
+# This is the help of `jobs`; the first half finds the job of a file, and runs one.
 
 import contextlib
 import hashlib
@@ -64,20 +68,14 @@ class KnownJob:
     before: tuple[JobStatus, ...] = ()
     others: tuple[str, ...] = ()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether each of its orders succeeded or was declined: nothing is left to do."""
-        return self.status is not None and _is_done(self.status)
-
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
         before = "; ".join(f"{_dated(one)} has {listed(one.counts)}" for one in self.before)
         if self.status is not None:
-            text = (
-                f"{_dated(self.status)} in {self.place} {'is done' if self.is_done else 'goes on'}"
-            )
+            kind = "is done" if _is_done(self.status) else "goes on"
             made = f" (made by --again: {before}; refunds that these have are held)"
-            return f"{text}: {listed(self.status.counts)}{made if before else ''}"
+            text = f"{_dated(self.status)} in {self.place} {kind}: {listed(self.status.counts)}"
+            return f"{text}{made if before else ''}"
         new = f"new job {self.name} in {self.place}"
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
 
@@ -87,6 +85,7 @@ def _dated(status: JobStatus) -> str:
 
 
 def _is_done(status: JobStatus) -> bool:
+    """Return whether each order of a job succeeded or was declined: nothing is left to do."""
     return status.done and not status.counts[OrderState.HELD]
 
 
@@ -140,7 +139,7 @@ async def find_job(
         there = {one.name: one for one in await journal.jobs()}
         found = tuple([there[one] for one in itertools.takewhile(there.__contains__, names)])
         if not found:
-            others = _others(journal, reversed(there.values()), settings, file)
+            others = _others(journal, reversed(there.values()), file)
             return attrs.evolve(new, others=tuple([one async for one in others]))
         if again and _is_done(found[-1]):
             return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=found)
@@ -174,15 +173,11 @@ async def read_job(
 
 
 async def _others(
-    journal: Journal, latest: Iterable[JobStatus], settings: Settings, file: OrderFile
+    journal: Journal, latest: Iterable[JobStatus], file: OrderFile
 ) -> AsyncIterator[str]:
     """Name the state of the orders of a file in the latest jobs that sent any."""
-    whose = (file.operation.name, settings.merchant_id, settings.account_id, settings.address)
     left = _LOOKED_THROUGH
-    for job in latest:
-        gateway = job.gateway or settings.address
-        if (job.operation, job.merchant_id, job.account_id, gateway) != whose:
-            continue
+    for job in (job for job in latest if job.operation == file.operation.name):
         left -= job.total
         if left < 0:
             return
@@ -239,7 +234,7 @@ async def run_job(
             async with run.settings.open_journal() as journal, run.client() as client:
                 job = journal.job(known.name)
                 if not is_asked and places:  # or else it has other orders, and is refused
-                    tell(f"{known}{'; nothing is sent' * known.is_done}")
+                    tell(f"{known}{'; nothing is sent' * (not known.left.orders)}")
                 if file is not None and (known.status is None or not places):
                     batch = client.batch(run.operation, file.orders(), job=job)
                 else:
@@ -253,12 +248,7 @@ async def run_job(
 # What a journal holds
 
 
-jobs: App = App(
-    name="jobs",
-    help="""List, show, resolve and resume the jobs of a journal.
-
-Example: `gateway-async jobs show NAME`""",
-)
+jobs: App = App(name="jobs", help=__doc__)
 
 _SHOWN = 100
 _NAMING = ("transaction_id", "order_no", "request_id")

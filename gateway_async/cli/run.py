@@ -39,7 +39,6 @@ _NOT_OURS = OutcomeUnknownError(
 )
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
 """How the names of the files end that a journal on SQLite may have."""
-_NO_FILE = contextlib.nullcontext[TextIO | None](None)
 
 
 # Outcomes as rows
@@ -125,14 +124,13 @@ class Run(Head):
     def exit_code(self) -> int:
         """0: all succeeded. 1: some declined, absent or different. 3: some unknown or misplaced."""
         books, counts = self.books, self.report.counts
-        if self.failure is not None or self.misplaced:
-            return Exit.UNSETTLED
+        is_open = counts["unknown"] + counts["not_sent"] > 0
+        is_wrong = counts["declined"] + counts["absent"] > 0
         if books is not None:
-            is_settled = not books.unanswered and books.exhausted
-            return (Exit.DONE if books.ok else Exit.NOT_ALL_DONE) if is_settled else Exit.UNSETTLED
-        if counts["unknown"] or counts["not_sent"]:
+            is_open, is_wrong = books.unanswered > 0 or not books.exhausted, not books.ok
+        if is_open or self.misplaced or self.failure is not None:
             return Exit.UNSETTLED
-        return Exit.NOT_ALL_DONE if counts["declined"] or counts["absent"] else Exit.DONE
+        return Exit.NOT_ALL_DONE if is_wrong else Exit.DONE
 
     def check(self, *, needs_out: bool = True, needs_secret: bool = True) -> None:
         """Refuse what keeps the command from its end, before anything is sent.
@@ -170,7 +168,7 @@ async def carried_out(run: Run) -> AsyncIterator[TextIO]:
 
     A signal stops only what the block drives.
     """
-    with files.out_file(run.given.report) if run.given.report else _NO_FILE as page:
+    with files.out_file(run.given.report) if run.given.report else contextlib.nullcontext() as page:
         try:
             with files.out_file(run.given.out or files.STDIO) as out:
                 run.stop = Stop(run.console)

@@ -255,7 +255,8 @@ class Settings(Network):
         self.check_named(*([] if has_secret else [_NO_SECRET]))
         merchant_id, account_id = str(self.merchant_id), str(self.account_id)
         if self.secret_file is not None:
-            secret = _text_of(self.secret_file).rstrip("\r\n")
+            with explained(f"cannot read {self.secret_file}"):
+                secret = self.secret_file.read_text(encoding="utf-8-sig").rstrip("\r\n")
         elif self.keyring is not None:
             secret = _secret_of_keyring(self.keyring, f"{merchant_id}/{account_id}")
         if "factory" in self.signer:
@@ -320,12 +321,10 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     chosen = Path(path or default_path(environment))
     if not path and not chosen.exists():
         return {}
-    if not option and not chosen.exists():
-        raise ConfigurationError(
-            f"GATEWAY_CONFIG names {chosen}, and there is no such file; a sandbox's goes with it"
-        )
+    with explained(f"cannot read {'' if option else 'the file of GATEWAY_CONFIG, '}{chosen}"):
+        text = chosen.read_text(encoding="utf-8-sig")
     try:
-        document = tomllib.loads(_text_of(chosen))
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:  # it names keys and a character, and quotes no value
         raise ConfigurationError(f"{chosen}: not TOML: {error}") from None
     if "secret" in _structured(document, Settings, str(chosen)).signer:
@@ -383,11 +382,6 @@ def _described(error: BaseException, _: object) -> str:
     near = get_close_matches(name, known, 1)
     advice = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     return f"{name}: not known; {advice}"
-
-
-def _text_of(path: Path) -> str:
-    with explained(f"cannot read {path}"):
-        return path.read_text(encoding="utf-8-sig")
 
 
 def _secret_of_keyring(service: str, user: str) -> str:

@@ -5,9 +5,10 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
 import attrs
+from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
 from gateway_async.cli import options
@@ -27,10 +28,6 @@ from gateway_async.workers.workers import watch as watch_job
 
 _POLICY = WorkerPolicy()
 _SUBMITTED = [name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field]
-if TYPE_CHECKING:
-    _Submitted: TypeAlias = str
-else:
-    _Submitted = Literal[tuple(_SUBMITTED)]
 
 
 def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
@@ -58,7 +55,7 @@ async def submit(
     /,
     *,
     job: str,
-    operation: _Submitted = "refund",
+    operation: Annotated[str, Parameter(choices=_SUBMITTED)] = "refund",
     slice_size: PositiveInt = _POLICY.slice_size,
     duplicates: options.Duplicates = None,
     yes: bool = False,

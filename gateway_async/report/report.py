@@ -211,8 +211,8 @@ class Example:
     currency: str | None
     amount: Decimal | None
     reason: str
-    ledger: tuple[str, ...]
-    gateway: tuple[str, ...]
+    ledger: tuple[str, ...] = ()
+    gateway: tuple[str, ...] = ()
 
 
 @attrs.define(kw_only=True)
@@ -319,11 +319,12 @@ class Report:
         """
         order, error, status = outcome.order, outcome.error, str(outcome.status)
         step, moved = self._step(status, self._advise(status, error)), _moved_by(order)
-        for currency, amount in [moved] if moved is not None else _listed(outcome.record):
-            step.add_amount(currency, amount)
+        for each in [moved] if moved is not None else _listed(outcome.record):
+            step.add_amount(*each)
         if step.advice:
             code, reason = _cut(getattr(error, "code", "")), _cut(reason_of(error))
-            example = example_of(order, outcome.index, line, moved, reason)
+            currency, amount = moved or (None, None)
+            example = Example(outcome.index, line, *_names(order), currency, amount, reason)
             step.keep("" if code in reason else code, example)
 
     def see_difference(self, difference: Difference, line: int | None = None) -> None:
@@ -339,11 +340,11 @@ class Report:
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
         step.add_amount(entry.currency, amount)
-        sides = [
-            self._sides(one, entry.currency) for one in (difference.ledger, difference.gateway)
-        ]
-        reason, moved = _cut(difference.error or difference.field or ""), (entry.currency, amount)
-        step.keep("", example_of(entry, difference.index, line, moved, reason, *sides))
+        sides = (difference.ledger, difference.gateway)
+        ours, theirs = (self._sides(one, entry.currency) for one in sides)
+        names, reason = _names(entry), _cut(difference.error or difference.field or "")
+        named = difference.index, line, *names, entry.currency, amount, reason
+        step.keep("", Example(*named, ours, theirs))
 
     def shown(self, amount: Decimal, currency: str | None) -> str:
         """Write an amount with the decimal places of its currency, or with more if it has them."""
@@ -387,20 +388,10 @@ def reason_of(error: Exception | None) -> str:
     return said or ("" if error is None else str(error))
 
 
-def example_of(  # noqa: PLR0913, PLR0917  # what a row of the page has
-    subject: object,
-    index: int,
-    line: int | None,
-    moved: tuple[str | None, Decimal | None] | None,
-    reason: str,
-    ledger: tuple[str, ...] = (),
-    gateway: tuple[str, ...] = (),
-) -> Example:
-    """Make an example of an order or entry; `moved` is its currency and amount, if it has any."""
-    named = ("order_no", "request_id", "transaction_id")
-    order_no, request_id, transaction_id = (_cut(getattr(subject, n, None) or "") for n in named)
-    names = order_no or request_id, transaction_id
-    return Example(index, line, *names, *(moved or (None, None)), reason, ledger, gateway)
+def _names(order: object) -> tuple[str, str]:
+    """Return what people know an order or entry by, and its transaction."""
+    known = [_cut(getattr(order, name, None) or "") for name in ("order_no", "request_id")]
+    return known[0] or known[1], _cut(getattr(order, "transaction_id", None) or "")
 
 
 def _moved_by(order: object) -> tuple[str, Decimal] | None:
