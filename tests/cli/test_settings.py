@@ -101,7 +101,9 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
     path.write_text("\ufeffrate = 7.5")  # as an editor of Windows begins it
     assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
     assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
-    with pytest.raises(ConfigurationError, match=r"cannot read the file of GATEWAY_CONFIG, .*missing\.toml: No"):
+    with pytest.raises(
+        ConfigurationError, match=r"cannot read the file of GATEWAY_CONFIG, .*missing\.toml: No"
+    ):
         read_settings({}, {"GATEWAY_CONFIG": str(tmp_path / "missing.toml")})
 
 
