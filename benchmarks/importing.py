@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import Figure, at_most, show
 from benchmarks.memory import MANY, MEGABYTE, WARM_UP, peak_bytes
-from gateway_async import BatchPolicy, Credentials, GatewayClient, HmacSigner, RefundOrder
+from gateway_async import Credentials, GatewayClient, HmacSigner, RefundOrder
 from gateway_async.journal import Journal
 
 if TYPE_CHECKING:
@@ -44,10 +44,9 @@ async def submit(directory: str, count: int) -> float:
         pass
     making = time.process_time() - began
     credentials = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
-    policy = BatchPolicy(duplicates="allow")
     began = time.process_time()
     async with (
-        GatewayClient("http://127.0.0.1:9", credentials, policy=policy) as gateway,
+        GatewayClient("http://127.0.0.1:9", credentials) as gateway,
         Journal.open(f"sqlite:///{directory}/journal.db") as journal,
     ):
         for _ in range(2):

@@ -180,7 +180,7 @@ class OrderChecker:
         operation: The operation.
         dialect: What the interface leaves open.
         policy: Its `duplicates`; two payouts of one `request_id` are always refused.
-        are_stored: Whether a journal has the orders: their duplicates were refused before.
+        finds_duplicates: Whether duplicates are looked for here, where they are refused at all.
     """
 
     def __init__(
@@ -189,15 +189,16 @@ class OrderChecker:
         dialect: "Dialect",
         policy: "BatchPolicy",
         *,
-        are_stored: bool = False,
+        finds_duplicates: bool = True,
     ) -> None:
         self._operation = operation
         self._dialect = dialect
         self._identity = identity_of(operation)
         self._order_classes = {operation.order_class}
         self._is_payout = operation.is_keyed
-        refuses = self._is_payout or policy.duplicates == "reject"
-        self._seen: set[int] | None = set() if refuses and not are_stored else None
+        self.refuses_duplicates: bool = self._is_payout or policy.duplicates == "reject"
+        looks = finds_duplicates and self.refuses_duplicates
+        self._seen: set[int] | None = set() if looks else None
 
     async def check_all(self, orders: "Sequence[object] | None") -> None:
         """Check a collection whole, so that one bad order means that nothing is sent.
@@ -234,9 +235,11 @@ class OrderChecker:
         if error is not None or self._seen is None:
             return error
         identity = self._identity(order)
-        if self.note_new([identity]):
-            return None
-        kind, value = name_of(self._operation, identity)
+        return None if self.note_new([identity]) else self.duplicate_error(order)
+
+    def duplicate_error(self, order: Any) -> DuplicateOrderError:  # noqa: ANN401  # an order
+        """Return the error of an order that stands in the batch already."""
+        kind, value = name_of(self._operation, self._identity(order))
         advice = (
             f"give each its own {kind}"
             if self._is_payout
@@ -300,7 +303,7 @@ class OrderFeed:
         self._dialect = dialect
         # What a journal has is checked again: the dialect may have changed since.
         self.checker: OrderChecker = OrderChecker(
-            operation, dialect, policy, are_stored=orders.is_stored
+            operation, dialect, policy, finds_duplicates=not orders.is_stored
         )
         self._chunk_size = chunk_size_of(operation, policy)
         self._identity = identity_of(operation)

@@ -27,6 +27,7 @@ from gateway_async.batching.runner import BatchRunner, WorkerPool
 from gateway_async.errors import (
     AlikeRefundError,
     GatewayError,
+    InvalidOrderError,
     JobBusyError,
     JournalError,
     LeaseLostError,
@@ -165,7 +166,11 @@ class JobInput:
 
     @_checker.default
     def _make_checker(self) -> OrderChecker:
-        return OrderChecker(self.operation, self.session.dialect, self.policy)
+        # Of what is no collection, `submit` finds the duplicates, in a quarter of the memory.
+        is_collection = self.source.collection is not None
+        return OrderChecker(
+            self.operation, self.session.dialect, self.policy, finds_duplicates=is_collection
+        )
 
     async def check(self) -> None:
         """Check a collection whole.
@@ -177,6 +182,7 @@ class JobInput:
 
     async def submit(self) -> int:
         """Store the orders, or compare them; return how many. See `journal.submit`."""
+        refuses = self.source.collection is None and self._checker.refuses_duplicates
         return await submit(
             self.job,
             self._pages(),
@@ -185,6 +191,7 @@ class JobInput:
             chunk_size=chunk_size_of(self.operation, self.policy),
             slice_size=self.slice_size,
             repeats=self.policy.duplicates == "allow",
+            refuse=self._refuse_duplicate if refuses else None,
         )
 
     async def _pages(self) -> "AsyncIterator[Sequence[Any]]":
@@ -196,10 +203,18 @@ class JobInput:
             is_checked = source.collection is not None
             problems = {} if is_checked else self._checker.check_page(position, orders)
             for index, error in problems.items():
-                raise type(error)(f"order {index}: {error}; this run sent nothing")
+                raise _refusal(index, error)
             yield orders
             position += len(orders)
             await asyncio.sleep(0)
+
+    def _refuse_duplicate(self, index: int, order: Any) -> Exception:  # noqa: ANN401  # an order
+        return _refusal(index, self._checker.duplicate_error(order))
+
+
+def _refusal(index: int, error: InvalidOrderError) -> InvalidOrderError:
+    """Return the error of a job of which one order, at this position, may not be sent."""
+    return type(error)(f"order {index}: {error}; this run sent nothing")
 
 
 class Yielded:

@@ -7,7 +7,6 @@ changed. It is made in a transaction that has locked the row of their slice: by 
 
 import functools
 import struct
-from array import array
 from bisect import bisect_left
 from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,15 @@ from uuid import UUID
 import attrs
 
 from gateway_async.errors import JobNotFoundError, JournalError
-from gateway_async.journal.codec import BLOCK, OrderCodec, codec_of, lookup_key
+from gateway_async.journal.codec import (
+    BLOCK,
+    POSITION_BITS,
+    OrderCodec,
+    codec_of,
+    lookup_key,
+    position_of,
+    sorted_keys,
+)
 from gateway_async.journal.rows import (
     CHUNK_COLUMNS,
     DONE,
@@ -33,6 +40,7 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
+    from array import array
     from collections.abc import (
         AsyncIterator,
         Awaitable,
@@ -52,7 +60,6 @@ if TYPE_CHECKING:
 _CHUNKS_AT_ONCE = 200
 _ORDERS_AT_ONCE = 1000
 _CLOCKS_DIFFER = 3600.0  # seconds
-_HALF = 32  # bits of a number, as many as a lookup key has
 # All positions.
 ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
@@ -186,10 +193,9 @@ class ChunkStore:
 
         `orders_of` finds orders by these, and without them reads the job through.
         """
-        found = array("Q")
-        for first, packed in self._run(_KEYS, slice=self.slice_number):
-            found.extend([key << _HALF | at for at, key in enumerate(_unpacked(packed), first)])
-        return array("Q", sorted(found))
+        rows = self._run(_KEYS, slice=self.slice_number).fetchall()
+        keys = chain.from_iterable(_unpacked(packed) for _, packed in rows)
+        return sorted_keys(keys, rows[0][0] if rows else 0)
 
     def orders_of(
         self, identities: "Iterable[str]", keys: "array[int] | None" = None
@@ -199,9 +205,9 @@ class ChunkStore:
         wanted = set(map(lookup_key, found))
         positions: list[int] = []
         if keys is not None:
-            spans = [(bisect_left(keys, one << _HALF), one + 1 << _HALF) for one in wanted]
-            named = chain(*[keys[start : bisect_left(keys, end, start)] for start, end in spans])
-            positions = sorted(each % (1 << _HALF) for each in named)
+            edges = [(one << POSITION_BITS, one + 1 << POSITION_BITS) for one in wanted]
+            named = [keys[bisect_left(keys, low) : bisect_left(keys, high)] for low, high in edges]
+            positions = sorted(map(position_of, chain(*named)))
         else:
             for first, packed in self._run(_KEYS, slice=self.slice_number):
                 there = _unpacked(packed)

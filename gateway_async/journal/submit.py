@@ -7,7 +7,7 @@ job has all of its orders, or it is not there. One that is there is only compare
 import asyncio
 import struct
 from array import array
-from itertools import groupby
+from itertools import count, groupby
 from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any
 
@@ -16,13 +16,22 @@ import orjson
 
 from gateway_async.errors import JobConflictError
 from gateway_async.journal.chunk_store import OF_MERCHANT, ChunkStore, find_job
-from gateway_async.journal.codec import BLOCK, codec_of, differing_fields, lookup_key
+from gateway_async.journal.codec import (
+    BLOCK,
+    POSITION_BITS,
+    OrderCodec,
+    codec_of,
+    differing_fields,
+    lookup_key,
+    position_of,
+    sorted_keys,
+)
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.states import OrderState
 from gateway_async.models.values import describe
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.journal import Job
@@ -31,7 +40,6 @@ if TYPE_CHECKING:
 
 _BYTES_IN_MEMORY = 4 * 1024 * 1024
 _COMPARED_AT_ONCE = 100 * BLOCK
-_POSITION_BITS = 32
 _LOCK_OF_PAYOUTS = 0x6761_706B_6579
 
 _MAKE = """
@@ -74,6 +82,7 @@ async def submit(  # noqa: PLR0913  # one keyword a setting
     chunk_size: int,
     slice_size: int = 0,
     repeats: bool = False,
+    refuse: "Callable[[int, Any], Exception] | None" = None,
 ) -> int:
     """Keep the orders of a job, or find that they are the ones it has.
 
@@ -85,12 +94,15 @@ async def submit(  # noqa: PLR0913  # one keyword a setting
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
         repeats: Whether payouts may have a `request_id` that another job has, and is done with.
+        refuse: Returns the error of an order, from its position and itself, that an earlier one
+            names, too; None where that is right, or was looked at before.
 
     Returns:
         How many they are; all of them are on the disk.
 
     Raises:
         InvalidOrderError: For an order of another operation.
+        Exception: What `refuse` returns.
         JobConflictError: If the job exists, with other orders or for another operation, merchant,
             account or gateway, or was cut and is not to be; or if another job has one of its
             payouts. Nothing was changed.
@@ -102,9 +114,16 @@ async def submit(  # noqa: PLR0913  # one keyword a setting
                 orders = page[start : start + BLOCK]
                 blocks.write(codec.encode(orders).encode() + b"\n")
                 keys.extend(map(lookup_key, map(codec.identity, orders)))
-        numbers: Sequence[int] = bytes(len(keys))
-        if slice_size:  # shared out before, since PostgreSQL ends an idle transaction
-            numbers = await asyncio.to_thread(share_out, keys, slice_size)
+
+        def number() -> "Sequence[int]":
+            """Return the slice of each order."""
+            packed = sorted_keys(keys) if slice_size or refuse else ()
+            if refuse and (found := _find_duplicate(codec, job.name, blocks, packed)):
+                raise refuse(*found)
+            return share_out(packed, slice_size) if slice_size else bytes(len(keys))
+
+        # Before the transaction, since PostgreSQL ends an idle one.
+        numbers = await uninterrupted(asyncio.to_thread(number))
         subject = {"operation": operation.name, **merchant._asdict()}
         row = {"name": job.name, "total": len(keys), "slice_size": slice_size, **subject}
 
@@ -204,21 +223,19 @@ def _difference(stored: ChunkStore, blocks: IO[bytes], total: int, *, is_sliced:
     return "" if total == job.total else f"it has {job.total} in all, and {total} were given"
 
 
-def share_out(keys: "Sequence[int]", size: int) -> "array[int]":
+def share_out(packed: "Sequence[int]", size: int) -> "array[int]":
     """Return the slice of each order, from 1: ranges, and behind them those gathered from several.
 
     All orders of one `transaction_id` are in one slice, and every order is in one.
 
     Args:
-        keys: By position, what stands for the `transaction_id` of an order: the same for the same,
-            and seldom the same for others, which are then in one slice too.
+        packed: The lookup keys of all orders, as `sorted_keys` returns them: seldom the same for
+            two transactions, which are then in one slice too.
         size: How many orders a slice has, but for those of one `transaction_id`.
     """
-    numbers = array("I", (1 + position // size for position in range(len(keys))))
-    number, filled = 2 + (len(keys) - 1) // size, 0
-    packed = sorted(key << _POSITION_BITS | position for position, key in enumerate(keys))
-    for _, alike in groupby(packed, key=lambda each: each >> _POSITION_BITS):
-        positions = [each & (1 << _POSITION_BITS) - 1 for each in alike]
+    numbers = array("I", (1 + position // size for position in range(len(packed))))
+    number, filled = 2 + (len(packed) - 1) // size, 0
+    for positions in _repeated(packed):
         if numbers[positions[0]] == numbers[positions[-1]]:
             continue
         if filled >= size:
@@ -227,3 +244,29 @@ def share_out(keys: "Sequence[int]", size: int) -> "array[int]":
             numbers[position] = number
         filled += len(positions)
     return numbers
+
+
+def _repeated(packed: "Sequence[int]") -> "Iterator[list[int]]":
+    """Yield the positions of the orders that share a lookup key, ascending."""
+    for _, alike in groupby(packed, key=lambda each: each >> POSITION_BITS):
+        positions = list(map(position_of, alike))
+        if len(positions) > 1:
+            yield positions
+
+
+def _find_duplicate(
+    codec: OrderCodec, job: str, blocks: IO[bytes], packed: "Sequence[int]"
+) -> tuple[int, Any] | None:
+    """Return position and order of the first that names what an earlier one does, if any does."""
+    suspects = {position for positions in _repeated(packed) for position in positions}
+    blocks.seek(0)
+    seen = set()
+    for first, bodies in zip(count(0, BLOCK), blocks, strict=False):
+        if suspects.isdisjoint(range(first, first + BLOCK)):
+            continue
+        for position, order in enumerate(codec.decode(bodies.decode(), job), first):
+            if position in suspects:
+                if (identity := codec.identity(order)) in seen:
+                    return position, order
+                seen.add(identity)
+    return None
