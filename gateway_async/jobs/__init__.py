@@ -349,15 +349,13 @@ class JobWork:
         self._yielded = Yielded(lease.span, lease.total)
         lease.on_lost = self._stop
         keeper = asyncio.get_running_loop().create_task(lease.keep())
-        is_through = False
         try:
             await self._work_through()
-            is_through = self._slice_number > 0
         finally:
             keeper.cancel()
             await asyncio.wait({keeper})
             with contextlib.suppress(JournalError):  # it runs out by itself
-                await lease.release(is_through=is_through)
+                await lease.release()
         if lease.lost is not None:
             raise lease.lost
 

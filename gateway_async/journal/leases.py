@@ -164,20 +164,17 @@ class Lease:
         else:
             self._runs_from = max(self._runs_from, asked_at)
 
-    async def release(self, *, is_through: bool = False) -> None:
+    async def release(self) -> None:
         """End it, if it is ours still.
 
-        Args:
-            is_through: Whether the run of a slice came to its end. Then the slice is finished, if
-                no run has anything more to do in it; else it is due again when the lease would have
-                run out.
+        A slice is finished if no run has anything more to do in it; else it is due again when the
+        lease would have run out.
         """
 
         def release(transaction: "Transaction") -> None:
-            if is_through:
-                self._verify(transaction)
-                if not self._orders(transaction).select(UNFINISHED, most=1):
-                    transaction.run(_FINISH, **self._key)
+            is_ours = transaction.run(_VERIFY, **self._key).fetchone() is not None
+            if is_ours and not self._orders(transaction).select(UNFINISHED, most=1):
+                transaction.run(_FINISH, **self._key)
             self._end(transaction)
 
         await self.run("release the lease", release)
