@@ -38,7 +38,7 @@ from gateway_async.jobs.recorder import JournalRecorder, NewOrders
 from gateway_async.journal import Job, OrderState
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore
 from gateway_async.journal.codec import job_operation
-from gateway_async.journal.rows import Known, Merchant, known_of
+from gateway_async.journal.rows import Known, Merchant, StoredChunk, known_of
 from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT, STATUSES, Proof
 from gateway_async.journal.submit import submit
 from gateway_async.models.orders import OutcomeStatus, count_statuses, reference_of, status_codes
@@ -394,8 +394,7 @@ class JobWork:
                 for each in page:
                     if recorder.claims and each.known.reference:
                         recorder.claim({each.order.transaction_id: each.known.reference})
-                listed = ListedOutcomes(tuple(each.outcome() for each in page))
-                await self._yield(listed, known=True)
+                await self._yield(StoredChunk(page), known=True)
             for _ in range(run.session.retry.attempts):
                 if run.is_leaving or self._lease.lost is not None:
                     break

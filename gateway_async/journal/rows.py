@@ -23,7 +23,7 @@ from gateway_async.errors import (
 )
 from gateway_async.journal.states import UNFINISHED, OrderState, Proof, status_of
 from gateway_async.models.orders import OutcomeStatus, marker_prefix_of
-from gateway_async.outcomes import Exchange, Outcome, Sending
+from gateway_async.outcomes import Exchange, ListedOutcomes, Outcome, Sending
 
 if TYPE_CHECKING:
     from gateway_async.operations import Operation
@@ -263,6 +263,21 @@ def _error_of(job_order: JobOrder) -> GatewayError | None:
         return NotDoneError(f"{reason}; {HELD_UNTIL}", code=known.code, text=known.said)
     date = datetime.fromisoformat(known.listed_date) if known.listed_date else None
     return AlikeRefundError(text, reference=known.listed_reference, refund_date=date)
+
+
+@attrs.frozen
+class StoredChunk(ListedOutcomes):
+    """Outcomes that are made of a job's orders when they are read.
+
+    Attributes:
+        listed: The orders, by ascending index.
+    """
+
+    listed: Sequence[JobOrder]  # type: ignore[assignment]  # as outcomes, these have index, order, status
+
+    def outcomes(self) -> list[Outcome[Any, Any]]:
+        """Make the outcomes."""
+        return [each.outcome() for each in self.listed]
 
 
 # Jobs

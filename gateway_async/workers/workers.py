@@ -21,9 +21,8 @@ from gateway_async.errors import (
     hide_arguments,
 )
 from gateway_async.journal import Journal
-from gateway_async.journal.rows import Merchant
+from gateway_async.journal.rows import Merchant, StoredChunk
 from gateway_async.models.orders import count_statuses
-from gateway_async.outcomes import ListedOutcomes
 from gateway_async.settings import WorkerPolicy, expect, setting
 
 if TYPE_CHECKING:
@@ -215,8 +214,9 @@ class Workers:
         journal, _ = self._opened()
         async for _ in self.watch(job):
             pass
-        listed = ListedOutcomes(tuple([outcome async for outcome in journal.outcomes(job)]))
-        return BatchResult(counts=count_statuses(listed.statuses), chunks=(listed,))
+        chunks = [StoredChunk(rows) async for rows in journal.pages(job)]
+        counts = count_statuses(b"".join(chunk.statuses for chunk in chunks))
+        return BatchResult(counts=counts, chunks=tuple(chunks))
 
     # The seam to a queue
 

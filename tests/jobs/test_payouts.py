@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import uuid
-from collections.abc import Iterable
 from typing import Any
 
 import attrs
@@ -26,7 +25,7 @@ from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.books import counts
 from tests.journal.tables import Tables, on_a_file
 from tests.support import examples
-from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, statuses
+from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, effects, statuses
 from tests.support.orders import Make, payout_request
 
 ONE_BY_ONE = BatchPolicy(concurrency=1, stop_after_unknown=9)
@@ -44,11 +43,6 @@ def payouts_of(count: int, **changes: Any) -> list[PayoutRequest]:
     full = attrs.evolve(examples.payout_request(), request_id=uuid.UUID(int=count))
     made = [*(payout_request(number) for number in range(1, count)), full]
     return [attrs.evolve(one, **changes) for one in made]
-
-
-def paid(sandbox: Sandbox, orders: Iterable[PayoutRequest]) -> list[int]:
-    """Return how often each was paid."""
-    return [len(sandbox.ledger.payouts_of(order.request_id)) for order in orders]
 
 
 async def test_payouts_are_kept_paid_once_and_told_again(
@@ -75,7 +69,7 @@ async def test_payouts_are_kept_paid_once_and_told_again(
     with pytest.raises(JobConflictError, match=r"order 8 is .* differs in beneficiary") as caught:
         await make().payouts([*orders[:8], changed], job=journal.job("job"))
     assert not any(secret in str(caught.value) for secret in ("DE99", "<account_number>"))
-    assert paid(sandbox, orders) == [1] * 9
+    assert effects(sandbox, orders) == [1] * 9
 
 
 async def test_a_payout_in_doubt_is_held(sandbox: Sandbox, make: Make, journal: Journal) -> None:
@@ -99,13 +93,13 @@ async def test_a_payout_in_doubt_is_held(sandbox: Sandbox, make: Make, journal: 
         assert said.count(outcome.order.request_id) == 2  # whom to ask about, and what was sent
         assert said.count("decide (`resolve`)") == 1
         assert "*" not in said
-    assert paid(sandbox, orders) == [1, 0, 0, 1, 1, 1]
+    assert effects(sandbox, orders) == [1, 0, 0, 1, 1, 1]
     await journal.resolve("job", orders[0].request_id.upper(), "succeeded", "they say it is paid")
     await journal.resolve("job", uuid.UUID(orders[1].request_id), "not_sent", "they never saw it")
     await journal.resolve("job", orders[2], "declined", "paid by hand")
     result = await gateway.resume(journal.job("job"))
     assert statuses(result) == [SUCCEEDED] * 2 + [DECLINED] + [SUCCEEDED] * 3
-    assert paid(sandbox, orders) == [1, 1, 0, 1, 1, 1]
+    assert effects(sandbox, orders) == [1, 1, 0, 1, 1, 1]
     assert sandbox.requests["payout"] == 7
 
 

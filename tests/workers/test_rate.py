@@ -68,12 +68,6 @@ async def test_a_client_takes_a_turn_for_each_request_or_sends_nothing(
     assert sandbox.requests["refund"] == 2
 
 
-async def test_no_turn_in_another_event_loop(url: str) -> None:
-    async with shared_rate(url, "M1", requests=1) as limiter:
-        with pytest.raises(NotSentError, match="entered in another event loop"):
-            await asyncio.to_thread(asyncio.run, asyncio.wait_for(_take(limiter, 1), 300))
-
-
 async def test_a_store_that_is_away() -> None:
     with pytest.raises(JournalError, match="the shared rate 'M1' cannot be opened"):
         async with shared_rate("postgresql://me:secret@127.0.0.1:1/none", "M1", requests=1):
