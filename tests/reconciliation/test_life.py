@@ -1,57 +1,171 @@
-"""A reconciliation is used as a batch is, and every entry that it took in is counted once."""
+"""However a reconciliation ends and whatever the books say, each entry is counted once."""
 
 import asyncio
-import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from decimal import Decimal, localcontext
+from enum import Enum, auto
 from typing import Any
+from weakref import WeakSet
 
+import attrs
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError
-from gateway_async.reconciliation import Difference, LedgerEntry, Reconciliation, Summary
+from gateway_async.reconciliation import LedgerEntry, Summary
 from gateway_async.transport import HttpResponse
 from tests.reconciliation.books import Books, begin, entries, entry, found
 from tests.support.clock import BEYOND, Clock
 from tests.support.memory import Asked
 
-EVERY_TENTH = Books({f"T{number:06d}": None for number in range(0, 1000, 10)})
 LOST = HttpResponse(302, {}, b"")
+AMOUNTS = st.decimals(0, Decimal(10) ** 40, allow_nan=False, places=2)
+CURRENCIES = st.sampled_from(["EUR", "eur", "USD", "JPY"])
+ENTRIES = st.builds(
+    lambda number, **fields: LedgerEntry(transaction_id=f"T{number:06d}", **fields),
+    number=st.integers(0, 20),
+    order_no=st.none() | st.just("N000001"),
+    currency=CURRENCIES,
+    amount=AMOUNTS,
+    refunded=AMOUNTS,
+    state=st.none() | st.sampled_from(["paid", "reserved"]),
+)
+_NAMES = st.integers(0, 20).map(lambda number: f"T{number:06d}")
+_JUNK = st.none() | st.text(max_size=3) | st.floats() | st.lists(st.integers(), max_size=1)
 
 
-class _Taken:
-    """Entries that are made when they are taken, and know how many were."""
+def records(**fields: Any) -> Any:
+    """Draw records of which any field is right, missing or junk."""
+    return st.fixed_dictionaries({}, optional={n: right | _JUNK for n, right in fields.items()})
 
-    def __init__(self, count: int) -> None:
-        self.count, self.closed = 0, False
-        self.alive = weakref.WeakSet[LedgerEntry]()
-        self.ledger = self._take(count)
 
-    async def _take(self, count: int) -> AsyncIterator[LedgerEntry]:
+TRANSACTIONS = records(
+    amount=AMOUNTS.map(str),
+    currency=CURRENCIES,
+    payment_status=st.sampled_from(["3000", "4100", "9"]),
+    query_result=st.sampled_from(["1", "2"]),
+    order_no=st.just("N000001"),
+    transaction_date=st.just("20230516120000"),
+)
+REFUNDS = records(
+    refund_amount=AMOUNTS.map(str),
+    currency=CURRENCIES,
+    refund_status=st.sampled_from(["1", "9"]),
+    refund_reference_id=st.sampled_from(["", "R1", "R2"]),
+)
+BOOKS = st.builds(
+    Books,
+    transactions=st.dictionaries(_NAMES, st.none() | TRANSACTIONS, max_size=8),
+    refunds=st.dictionaries(_NAMES, st.lists(REFUNDS, max_size=3), max_size=8),
+)
+
+
+class End(Enum):
+    """How a reconciliation ends."""
+
+    TAKEN = auto()  # with the ledger
+    WRONG = auto()  # at what is no entry
+    RAISED = auto()  # as the ledger raises
+    LEFT = auto()  # at the first difference, where it is streamed
+    CANCELLED = auto()  # while a look-up is out
+
+
+ERRORS = {End.WRONG: InvalidOrderError, End.RAISED: LookupError}
+
+
+@attrs.define(eq=False)
+class _Ledger:
+    """A ledger whose entries are made when they are taken; it notes how many were, and are kept."""
+
+    entries: list[LedgerEntry]
+    end: End
+    taken: int = 0
+    is_closed: bool = False
+    alive: WeakSet[LedgerEntry] = attrs.field(factory=WeakSet)
+
+    async def take(self) -> AsyncIterator[Any]:
         try:
-            for one in entries(count):
-                await asyncio.sleep(0)
-                self.count += 1
-                self.alive.add(one)
-                yield one
+            for one in self.entries:
+                self.taken += 1
+                self.alive.add(made := attrs.evolve(one))
+                yield made
+            if self.end is End.WRONG:
+                yield {"amount": 1}
+            if self.end is End.RAISED:
+                raise LookupError("the database is gone")
         finally:
-            self.closed = True
+            self.is_closed = True
 
 
-def _check(summary: Summary, taken: int) -> None:
-    """Check that every entry taken in is counted, once, and that no task is left."""
-    assert summary.entries == taken
-    assert summary.unanswered == summary.differences["unanswered"]
-    assert sum(totals.ledger_count for totals in summary.currencies.values()) == taken
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("end", End)
+@settings(max_examples=20)
+@given(
+    entries=st.lists(ENTRIES, max_size=40),
+    books=BOOKS,
+    window=st.integers(1, 12),
+    lost=st.sets(st.integers(0, 20)),
+    last=st.integers(0, 6),
+)
+async def test_every_entry_that_was_taken_in_is_counted_once(
+    *, end: End, streamed: bool, entries: Any, books: Books, window: int, lost: set[int], last: int
+) -> None:
+    ledger, told = _Ledger(entries, end), list[tuple[int, str]]()
+
+    async def answer(asked: Asked) -> Any:
+        if end is End.CANCELLED and books.requests == last:
+            task.cancel()
+            await asyncio.Event().wait()
+        reply = books(asked)
+        return LOST if books.requests in lost else reply
+
+    async def stream() -> None:
+        async with reconciliation:
+            async for difference in reconciliation:
+                told.extend(found([difference]))
+                assert ledger.taken - difference.index <= window
+                assert len(ledger.alive) <= window
+                if end is End.LEFT:
+                    break
+
+    meanings: Any = {"states": {"3000": "paid", "4100": "reserved"}, "refund_statuses": {"1": True}}
+    reconciliation = begin(ledger.take(), answer, window=window, **meanings)
+    task: asyncio.Task[Any] = asyncio.create_task(stream() if streamed else reconciliation)
+    try:
+        came = await task
+    except (asyncio.CancelledError, InvalidOrderError, LookupError) as error:
+        came = error
+    summary, result = reconciliation.summary, reconciliation.result
+    told += found(result)
+    if end in ERRORS:
+        assert isinstance(came, ERRORS[end])
+        assert end is not End.WRONG or f"ledger[{len(entries)}]" in str(came)
+        assert "not taken to its end" in str(summary)
+    if isinstance(came, asyncio.CancelledError):
+        assert streamed or came.outcome is result  # type: ignore[attr-defined]
+        assert "no answer was waited for" in str(result.differences[-1].error)
+    elif end is not End.LEFT:
+        assert summary.entries == len(entries)
+        assert summary.exhausted is (end not in ERRORS)
+    assert (summary.entries, ledger.is_closed) == (ledger.taken, True)
+    check_counts(summary, told, entries[: ledger.taken])
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def _stream(reconciliation: Reconciliation, seen: list[Difference]) -> None:
-    async with reconciliation:
-        async for difference in reconciliation:
-            seen.append(difference)  # noqa: PERF401  # what was seen before the end
-
-
-# What goes in
+def check_counts(summary: Summary, told: list[tuple[int, str]], taken: list[LedgerEntry]) -> None:
+    """Check counts and sums by the entries that were taken in, and the differences of them."""
+    unanswered = {index for index, kind in told if kind == "unanswered"}
+    assert [index for index, _ in told] == sorted(index for index, _ in told)
+    assert summary.matched == summary.entries - len({index for index, _ in told})
+    assert summary.unanswered == summary.differences["unanswered"] == len(unanswered)
+    assert sum(summary.differences.values()) == len(told)
+    counted = sum(totals.gateway_count for totals in summary.currencies.values())
+    assert counted <= summary.entries - len(unanswered)
+    with localcontext(prec=500):
+        for code, totals in summary.currencies.items():
+            own = [one for one in taken if one.currency.upper() == code]
+            assert totals.ledger_amount == sum(one.amount for one in own)
+            assert totals.ledger_refunded == sum(one.refunded for one in own)
 
 
 async def test_a_sequence_is_checked_whole() -> None:
@@ -69,85 +183,12 @@ async def test_a_sequence_is_checked_whole() -> None:
     assert books.requests == 0
 
 
-def _bad(error: Exception | None) -> Iterator[Any]:
-    yield from entries(7)
-    if error is not None:
-        raise error
-    yield {"amount": 1}
-    pytest.fail("taken too far")
-
-
-@pytest.mark.parametrize("error", [None, TimeoutError("the database is gone")])
-async def test_a_broken_stream_raises_behind_the_rest(error: Exception | None) -> None:
-    expected = (InvalidOrderError, r"ledger\[7\]") if error is None else (type(error), str(error))
-    seen: list[Difference] = []
-    reconciliation = begin(_bad(error), Books({"T000006": None}), window=5)
-    with pytest.raises(expected[0], match=expected[1]):
-        await _stream(reconciliation, seen)
-    assert found([*seen, *reconciliation.result]) == [(6, "absent_at_gateway")]
-    summary = reconciliation.summary
-    assert (summary.entries, summary.matched, summary.exhausted) == (7, 6, False)
-    assert "not taken to its end" in str(summary)
-
-
-# How it runs
-
-
-async def test_a_stream_takes_in_and_keeps_one_window_and_may_be_left_early() -> None:
-    taken = _Taken(1000)
-    async with begin(taken.ledger, EVERY_TENTH, window=50) as reconciliation:
-        async for difference in reconciliation:
-            assert taken.count == reconciliation.progress.entries
-            assert taken.count - difference.index <= 50
-            assert len(taken.alive) <= 50
-    _check(reconciliation.summary, 1000)
-    taken = _Taken(1000)
-    async with begin(taken.ledger, EVERY_TENTH, window=50) as reconciliation:
-        first = await anext(reconciliation)
-    summary = reconciliation.summary
-    _check(summary, 50)
-    assert (taken.closed, summary.exhausted, summary.ok) == (True, False, False)
-    told = found([first, *reconciliation.result])
-    assert told == [(index, "absent_at_gateway") for index in (0, 10, 20, 30, 40)]
-
-
-@pytest.mark.parametrize("answered", [0, 8])
-@pytest.mark.parametrize("streamed", [False, True])
-async def test_cancelled_while_look_ups_are_out(streamed: bool, answered: int) -> None:
-    taken, holds, seen = _Taken(1000), asyncio.Event(), list[Difference]()
-    left = iter(range(answered))
-
-    async def answer(asked: Asked) -> dict[str, Any]:
-        if next(left, None) is None:
-            holds.set()
-            await asyncio.Event().wait()
-        return EVERY_TENTH(asked)
-
-    policy = BatchPolicy(chunk_size=10, concurrency=4)
-    reconciliation = begin(taken.ledger, answer, window=40, policy=policy)
-    running = _stream(reconciliation, seen) if streamed else reconciliation
-    task: asyncio.Task[Any] = asyncio.create_task(running)
-    await holds.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await task
-    assert streamed or caught.value.outcome is reconciliation.result  # type: ignore[attr-defined]
-    summary = reconciliation.summary
-    _check(summary, taken.count)
-    assert (summary.unanswered, taken.closed) == (40, True)
-    assert summary.matched + summary.differing == (answered // 8) * 40
-    told = [*found(seen), *found(reconciliation.result)]
-    assert len(told) == len(set(told)) == sum(summary.differences.values())
-    rest = [one for one in reconciliation.result if one.kind == "unanswered"]
-    assert all("no answer was waited for" in str(one.error) for one in rest)
-
-
 async def test_it_is_used_once_and_says_so() -> None:
-    reconciliation = begin(entries(1), EVERY_TENTH)
+    reconciliation = begin(entries(1), Books({"T000000": None}))
     with pytest.raises(RuntimeError, match="no result yet"):
         _ = reconciliation.result
     assert found(await reconciliation) == [(0, "absent_at_gateway")]
-    for again in (reconciliation, _stream(reconciliation, [])):
+    for again in (reconciliation, reconciliation.__aenter__()):
         with pytest.raises(RuntimeError, match="used once"):
             await again
 
@@ -161,13 +202,12 @@ async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for
         clock.advance()
         await asyncio.Event().wait()
 
-    for given, seconds, exhausted in ((entries(50), 1e-9, 50), (ledger(), BEYOND, 0)):
+    for entered, seconds, exhausted in ((entries(50), 1e-9, 50), (ledger(), BEYOND, 0)):
         books, policy = Books(), BatchPolicy(deadline_seconds=seconds)
-        result = await begin(given, books, policy=policy, window=20)
+        result = await begin(entered, books, policy=policy, window=20)
         assert books.requests == 0
         assert "deadline" in str(result.differences[0])
-        _check(result.summary, exhausted or 3)
-        assert result.summary.unanswered == result.summary.entries
+        assert result.summary.unanswered == result.summary.entries == (exhausted or 3)
         assert result.summary.exhausted is bool(exhausted)
 
 
@@ -182,7 +222,6 @@ async def test_a_lost_gateway_is_not_asked_on(lost: set[int], unanswered: int, a
         return LOST if window in lost else Books()(request)
 
     result = await begin(entries(30), answer, window=5)
-    _check(result.summary, 30)
     assert (len(requests), result.summary.unanswered) == (asked, unanswered)
     gave_up = "3 requests in a row had no answer" in str(result.differences[-1])
     assert gave_up == (unanswered == 30)
