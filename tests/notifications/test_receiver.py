@@ -14,7 +14,7 @@ import uvicorn
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from starlette.applications import Starlette
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 from gateway_async import ConfigurationError, Dialect, RetryPolicy
 from gateway_async.notifications import Notification, NotificationReceiver, SignatureVerifier
@@ -60,30 +60,26 @@ class Shop:
 
 FORM = "application/x-www-form-urlencoded"
 PATH = "/notify"
-MOUNTS: dict[str, Callable[[NotificationReceiver], Any]] = {
-    "a route of Starlette": lambda receiver: Starlette(routes=[Route(PATH, receiver)]),
-    "a mount of Starlette": lambda receiver: Starlette(routes=[Mount(PATH, receiver)]),
-}
-SERVERS = ("aiohttp.web", *MOUNTS)
 
 
 @contextlib.asynccontextmanager
-async def serving(name: str, receiver: NotificationReceiver) -> AsyncIterator[str]:
-    """Serve a receiver on a port of this machine; yield its address."""
-    if name == "aiohttp.web":
-        async with answering(receiver.handle, "*") as url:
-            yield f"{url}{PATH}"
-        return
+async def in_starlette(receiver: NotificationReceiver) -> AsyncIterator[str]:
+    """Serve a receiver as a route of Starlette, by uvicorn; yield its address."""
     with bind() as listening:
         listening.listen()  # who connects before it has started waits
-        slash = "/" if "mount" in name else ""  # it redirects from a mount without one
-        mounted = MOUNTS[name](receiver)
-        config = uvicorn.Config(mounted, log_level="error", ws="none", lifespan="off")
+        shop = Starlette(routes=[Route(PATH, receiver)])
+        config = uvicorn.Config(shop, log_level="error", ws="none", lifespan="off")
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listening]))
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}{slash}"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}{PATH}"
         server.should_exit = True
         await serving
+
+
+SERVERS: dict[str, Callable[[NotificationReceiver], Any]] = {
+    "aiohttp.web": lambda receiver: answering(receiver.handle, "*"),
+    "Starlette": in_starlette,
+}
 
 
 async def post(url: str, data: Any, method: str = "POST", **headers: str) -> tuple[int, str]:
@@ -133,7 +129,7 @@ async def test_the_application_gets_what_the_gateway_says_and_nothing_of_what_is
     shop = Shop()
     async with (
         client_of(sandbox) as gateway,
-        serving(name, NotificationReceiver(gateway, shop.take)) as url,
+        SERVERS[name](NotificationReceiver(gateway, shop.take)) as url,
     ):
         assert await post(url, forged) == (200, "OK")
         assert (await post(url, xml, Content_Type="text/xml"))[0] == 200

@@ -144,7 +144,9 @@ async def test_every_entry_that_was_taken_in_is_counted_once(
     if isinstance(came, asyncio.CancelledError):
         assert streamed or came.outcome is result  # type: ignore[attr-defined]
         assert "no answer was waited for" in str(result.differences[-1].error)
-    elif end is not End.LEFT:
+    elif end is End.LEFT:
+        assert [difference async for difference in reconciliation] == []
+    else:
         assert summary.entries == len(entries)
         assert summary.exhausted is (end not in ERRORS)
     assert (summary.entries, ledger.is_closed) == (ledger.taken, True)

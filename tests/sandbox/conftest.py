@@ -64,8 +64,8 @@ class Merchant:
         texts = {n: v if isinstance(v, str) else json.dumps(v) for n, v in fields.items()}
         signature = {"encryption_data": sign(texts)}
         if form:
-            return self.send(operation, urlencode(texts | signature), "x-www-form-urlencoded")
-        return self.send(operation, json.dumps(fields | signature))
+            return self.send(operation, urlencode(signature | texts), "x-www-form-urlencoded")
+        return self.send(operation, json.dumps(signature | fields))
 
     async def ask(
         self, operation: str, fields: dict[str, Any] | None = None, *, form: bool = False

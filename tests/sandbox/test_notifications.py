@@ -22,21 +22,19 @@ class Shop:
 
     url: str = ""
     statuses: list[int] = attrs.field(factory=list)  # what it answers, before it answers 200
-    # content type and body of each notification
-    told: list[tuple[str, bytes]] = attrs.field(factory=list)
+    told: list[bytes] = attrs.field(factory=list)
     heard: asyncio.Event = attrs.field(factory=asyncio.Event)
 
     async def notify(self, request: web.Request) -> web.Response:
-        self.told.append((request.headers["Content-Type"], await request.read()))
+        assert request.headers["Content-Type"] == FORM
+        self.told.append(await request.read())
         self.heard.set()
         status = self.statuses.pop(0) if self.statuses else 200
         return web.Response(status=status, headers={"Location": "/elsewhere"})
 
     def fields(self, number: int = 0) -> dict[str, str]:
-        """Return the fields of a notification."""
-        content_type, body = self.told[number]
-        assert content_type == FORM
-        return dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True))
+        told = self.told[number].decode()
+        return dict(parse_qsl(told, keep_blank_values=True, strict_parsing=True))
 
     @property
     def orders(self) -> list[str]:
@@ -119,28 +117,26 @@ async def test_only_this_machine_is_called(merchant: Merchant, url: str, attempt
     assert (sent.delivered, sent.status, sent.attempts) == (False, None, attempts)
 
 
-async def pay_each(merchant: Merchant, shop: Shop, *order_nos: str) -> None:
-    for order_no in order_nos:
-        await merchant.pay({**DIRECT, "order_no": order_no, "notify_url": shop.url})
-
-
 async def test_a_notification_is_lost_repeated_or_late(shop: Shop) -> None:
     late = faults.LateNotification(3600.0, times=1)
     async with merchant_of() as merchant:
+
+        async def pay(order_no: str, *struck: faults.Fault) -> None:
+            for fault in struck:
+                sandbox.faults.add("*", fault)
+            await merchant.pay({**DIRECT, "order_no": order_no, "notify_url": shop.url})
+
         sandbox = merchant.sandbox
-        sandbox.faults.add("pay_direct", faults.LostNotification(times=1))
-        await pay_each(merchant, shop, "lost")
-        sandbox.faults.add("pay_direct", faults.RepeatedNotification(copies=3, times=1))
-        await pay_each(merchant, shop, "repeated")
+        await pay("lost", faults.LostNotification(times=1))
+        await pay("repeated", faults.RepeatedNotification(copies=3, times=1))
         await sandbox.deliver_notifications()
         assert shop.orders == ["repeated"] * 3
-        sandbox.faults.add("*", late)
         shop.heard.clear()
-        await pay_each(merchant, shop, "late", "next")
+        await pay("late", late)
+        await pay("next")
         await shop.heard.wait()
         assert shop.orders[3:] == ["next"]
         await sandbox.deliver_notifications()
-        sandbox.faults.add("*", late)
-        await pay_each(merchant, shop, "too late")  # it ends with the sandbox
+        await pay("too late", late)  # it ends with the sandbox
     assert shop.orders[3:] == ["next", "late"]
     assert [one.delivered for one in sandbox.notifications] == [False, *[True] * 5, False]

@@ -1,4 +1,7 @@
-"""A sandbox on a thread of its own is asked from others as if it were here."""
+"""A sandbox on a thread of its own is asked from others as if it were here.
+
+Refunds, recovery and jobs by the fixtures are shown by the suites of the page.
+"""
 
 import asyncio
 import re
@@ -8,18 +11,14 @@ from typing import Any
 
 import pytest
 
-from gateway_async import ConfigurationError, Dialect, GatewayClient, OrderRef, OutcomeStatus
+from gateway_async import ConfigurationError, Dialect, GatewayClient
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
+from gateway_async.sandbox.faults import DropReply
 from gateway_async.testing import sandbox_client, threaded_sandbox
-from tests.support.orders import orders_for
+from tests.support.orders import seeded
 from tests.support.processes import ROOT
 
 pytest_plugins = ["gateway_async.testing", "pytester"]
-
-
-def _threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("gateway_async sandbox")]
 
 
 def test_the_books_are_read_from_here_while_others_write(gateway_sandbox: Sandbox) -> None:
@@ -33,20 +32,17 @@ def test_the_books_are_read_from_here_while_others_write(gateway_sandbox: Sandbo
     assert read == sorted(read)
 
 
-def test_all_parts_work_in_a_loop(gateway_sandbox: Sandbox, gateway_client: GatewayClient) -> None:
-    (order,) = gateway_sandbox.seed(1, status="captured")
-    gateway_sandbox.faults.add("query", DropReply(times=1))
+def test_all_parts_are_there(gateway_sandbox: Sandbox, gateway_client: GatewayClient) -> None:
+    async def refund() -> bool:
+        return (await gateway_client.refund([order])).ok
 
-    async def use() -> None:
-        assert (await gateway_client.query([OrderRef(order_no=order.order_no)])).ok
-        assert (await gateway_client.refund(orders_for("refund", [order]))).ok
-
-    asyncio.run(use())
-    assert gateway_sandbox.requests == {"query": 2, "search_refunds": 1, "refund": 1}
+    (order,) = seeded(gateway_sandbox, 1)
+    gateway_sandbox.faults.add("refund", DropReply(times=1))
+    assert not asyncio.run(refund())
+    assert gateway_sandbox.requests == {"search_refunds": 1, "refund": 1}
     assert gateway_sandbox.faults.struck == {"DropReply": 1}
     transaction = gateway_sandbox.ledger.transaction(order.transaction_id)
     assert transaction.status is PaymentStatus.CAPTURED
-    assert gateway_sandbox.ledger.effects("refund", order.transaction_id) == 1
     assert asyncio.run(gateway_sandbox.deliver_notifications()) == 0
     with pytest.raises(ConfigurationError, match="no status"):
         gateway_sandbox.seed(1, status="nonsense")
@@ -60,24 +56,9 @@ def test_a_sandbox_that_cannot_start_says_why_and_a_closed_client_sends_nothing(
         with sandbox_client(sandbox) as gateway:
             pass
         with pytest.raises(ConfigurationError, match="closed"):
-            gateway.refund(orders_for("refund", sandbox.seed(1, status="captured")))
-    assert _threads() == []
-
-
-def test_a_lost_refund_is_recovered_without_waiting(
-    gateway_sandbox: Sandbox, gateway_client: GatewayClient
-) -> None:
-    done, late = orders_for("refund", gateway_sandbox.seed(2, status="captured"))
-
-    async def lose() -> OutcomeStatus:
-        (succeeded,) = await gateway_client.refund([done])
-        gateway_sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-        (unknown,) = await gateway_client.refund([late])
-        async with asyncio.timeout(50):  # less than the usual `settle_seconds`
-            _, settled = await gateway_client.recover([succeeded, unknown])
-        return settled.status
-
-    assert asyncio.run(lose()) is OutcomeStatus.NOT_SENT
+            gateway.refund(seeded(sandbox, 1))
+    names = [thread.name for thread in threading.enumerate()]
+    assert [name for name in names if name.startswith("gateway_async sandbox")] == []
 
 
 class TestSettings:
@@ -107,7 +88,10 @@ SUITES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL
 def test_pytest_asyncio_in_strict_mode_anyio_and_django(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What pytest-asyncio does in its auto mode, the tests beside this one show."""
+    """What pytest-asyncio does in its auto mode, the tests beside this one show.
+
+    They end long before the usual `settle_seconds`, a minute, so recovery waits for nothing.
+    """
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each takes its time to load
     pytester.makepyfile(**{name.removesuffix(".py"): text for name, text in SUITES.items()})
     pytester.makeini(
@@ -118,5 +102,5 @@ def test_pytest_asyncio_in_strict_mode_anyio_and_django(
         filterwarnings = error
         """
     )
-    done = pytester.runpytest_subprocess("-p", "asyncio", "-p", "anyio", "-q")
+    done = pytester.runpytest_subprocess("-p", "asyncio", "-p", "anyio", "-q", timeout=50)
     done.assert_outcomes(passed=9)
