@@ -265,7 +265,7 @@ class BatchRunner:
 
 
 class WorkerPool:
-    """`concurrency` workers, each of which takes a chunk from the feed, sends it, and so on.
+    """Up to `concurrency` workers, each of which takes a chunk from the feed, sends it, and so on.
 
     Args:
         run: The batch.
@@ -325,9 +325,11 @@ class WorkerPool:
         run, loop = self._run, asyncio.get_running_loop()
         gate, policy = run.gate, self._policy
         alarm = loop.call_at(gate.deadline, self._end_waiting) if gate.deadline < math.inf else None
+        # A batch of one order, as of a web request, needs no more than one of them.
+        most = policy.concurrency if self.total is None else max(self.total, 1)
         self._workers = [
             loop.create_task(self._work(), name=f"{run.operation} worker {number}")
-            for number in range(policy.concurrency)
+            for number in range(min(most, policy.concurrency))
         ]
         for worker in self._workers:  # one that ends may have pulled what others wait for
             worker.add_done_callback(lambda _: run.changed.set())

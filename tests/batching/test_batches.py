@@ -218,7 +218,12 @@ async def test_of_a_long_text_of_the_gateway_each_order_has_the_beginning() -> N
         assert said[:7] not in str(outcome.error)
 
 
-async def test_thousands_of_orders_take_no_more_tasks_than_workers() -> None:
+@pytest.mark.parametrize(
+    ("given", "concurrency", "workers"), [(iter(refunds(5000)), 5, 5), (refunds(1), 100, 1)]
+)
+async def test_a_batch_takes_no_more_tasks_than_it_has_requests_in_flight(
+    given: Any, concurrency: int, workers: int
+) -> None:
     most = 0
 
     async def handler(asked: Asked) -> dict[str, Any]:
@@ -228,9 +233,9 @@ async def test_thousands_of_orders_take_no_more_tasks_than_workers() -> None:
         return asked.done()
 
     before = len(asyncio.all_tasks())
-    gateway = client_over(MemoryTransport(handler), policy=BatchPolicy(concurrency=5))
-    assert len(await read(gateway.refund(iter(refunds(5000))), streamed=True)) == 5000
-    assert most <= before + 1 + 5
+    gateway = client_over(MemoryTransport(handler), policy=BatchPolicy(concurrency=concurrency))
+    assert len(await read(gateway.refund(given), streamed=True)) == (5000 if workers > 1 else 1)
+    assert most <= before + 1 + workers
 
 
 @pytest.mark.parametrize("operation", ["capture", "refund"])
