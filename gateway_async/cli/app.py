@@ -70,9 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         return int(command(*bound.args, **bound.kwargs) or 0)
     said = bound.arguments.get("given") or Config()
     line = shlex.join(("gateway-async", *given))
-    console = Console(
-        line=line, is_quiet=said.quiet, is_verbose=said.verbose, is_json=said.log_format == "json"
-    )
+    console = Console(line, said.quiet, said.verbose, said.log_format == "json")
     beside = {"console": console, "name": given[0]}
     more = {one: beside[one] for one in left_out}
     try:

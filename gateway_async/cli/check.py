@@ -281,7 +281,8 @@ def describe_order(
         seen = f"{outcome.status}: {outcome.error}"
         yield Finding(check, UNKNOWN, seen, advice["unknown"])
     for record in records:
-        yield Finding(check, OK, _shown(record))
+        texts = ((name, to_text(getattr(record, name, None))) for name in _SHOWN)
+        yield Finding(check, OK, ", ".join(f"{name} {text}" for name, text in texts if text))
     for status, seen, field in dict.fromkeys(_fits(records, dialect)):
         question = "" if status == OK else QUESTIONS["dialect"][field]
         yield Finding(check, status, seen, question, (field,))
@@ -291,12 +292,6 @@ def describe_order(
     if not all(references) or len(set(references)) < len(references):
         seen = "its refunds do not each have a refund_reference_id of their own"
         yield Finding(check, WRONG, seen, advice["references"])
-
-
-def _shown(record: Any) -> str:
-    """Show what names and counts a record, and nothing that may be personal."""
-    texts = ((name, to_text(getattr(record, name, None))) for name in _SHOWN)
-    return ", ".join(f"{name} {text}" for name, text in texts if text)
 
 
 _STATUS_FIELDS = (

@@ -113,7 +113,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-@attrs.define(kw_only=True)
+@attrs.define
 class Console:
     """Says what happens.
 

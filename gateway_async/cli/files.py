@@ -40,7 +40,7 @@ from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal.codec import make_order
 from gateway_async.models.orders import OrderRef
 from gateway_async.models.values import CURRENCY, IS_LIST, MODEL, is_encodable
-from gateway_async.operations import OPERATIONS, Operation, OperationClass, identity_of
+from gateway_async.operations import OPERATIONS, Operation, identity_of
 from gateway_async.report.report import Totals
 
 STDIO = Path("-")
@@ -317,11 +317,8 @@ _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 # Columns
 
-LEDGER = Operation(
-    name="reconcile",
-    path="",
-    kind=OperationClass.READ,
-    order_class="gateway_async.reconciliation.LedgerEntry",
+LEDGER = attrs.evolve(
+    OPERATIONS["query"], name="reconcile", order_class="gateway_async.reconciliation.LedgerEntry"
 )
 """What stands for an operation where a ledger is read."""
 

@@ -211,7 +211,7 @@ async def run_job(
         ConfigurationError: If the answer was no.
     """
     run.job = known.name
-    if run.may_begin_anew and known.status is None:  # no alike refund, no paid payout is held
+    if run.again and known.status is None:  # no alike refund, no paid payout is held
         settings, is_keyed = run.settings, known.operation.is_keyed
         recovery = attrs.evolve(settings.recovery, hold_alike_hours=None)
         duplicates = "allow" if is_keyed else settings.policy.duplicates

@@ -42,9 +42,7 @@ async def send(
         raise ConfigurationError(
             "--again: a job with a name of its own is made again under another --job"
         )
-    run = Run(
-        command=name, console=console, given=given, source=str(orders), may_begin_anew=given.again
-    )
+    run = Run(command=name, console=console, given=given, source=str(orders), again=given.again)
     settings = run.settings
     with files.open_orders(orders, OPERATIONS[run.operation], settings) as file:
         run.check(needs_out=not given.dry_run, needs_secret=not given.dry_run)

@@ -85,7 +85,7 @@ class Run(Head):
         given: The options: where the results go, and what the next command needs.
         settings: Name gateway and journal; by default as the options and the environment say.
         operation: The operation of the orders.
-        may_begin_anew: Whether the same line, given again, may be another job.
+        again: Whether the same line, given again, may be another job.
         books: What a reconciliation came to; None for any other run.
         status: How far the job has come, as the journal has it at the end.
         states: Likewise, how many of its orders are in each state.
@@ -99,7 +99,7 @@ class Run(Head):
     given: Files
     settings: Settings = attrs.Factory(lambda run: run.given.settings(), takes_self=True)
     operation: str = attrs.Factory(lambda run: run.command.replace("-", "_"), takes_self=True)
-    may_begin_anew: bool = False
+    again: bool = False
     books: Summary | None = None
     status: JobStatus | None = None
     states: Mapping[OrderState, int] = attrs.field(factory=Counter)
@@ -156,9 +156,8 @@ class Run(Head):
             taken |= {} if there is None else {Path(there).resolve(): f"the file of {what}"}
         for option, path in (("--out", given.out), ("--report", given.report)):
             if path is not None and path != files.STDIO:
-                if path.resolve() in taken:
-                    what = taken[path.resolve()]
-                    raise ConfigurationError(f"{option}: {path} is {what}; name another file")
+                if use := taken.get(path.resolve()):
+                    raise ConfigurationError(f"{option}: {path} is {use}; name another file")
                 taken[path.resolve()] = f"the file of {option}"
 
 
@@ -283,7 +282,7 @@ def _advise(run: Run) -> Iterator[tuple[str, str]]:
     if unknown or new or run.failure if job else run.exit_code == Exit.UNSETTLED:
         if run.status is not None and run.status.is_sliced:  # `jobs resume` refuses it
             yield "not all is done; workers run it, as this shows", line("watch", job)
-        elif job and (run.may_begin_anew or run.source in (None, str(files.STDIO))):
+        elif job and (run.again or run.source in (None, str(files.STDIO))):
             go_on = line("jobs", "resume", job, "--out", str(run.given.out), taken=Journaled)
             yield "not all is done; go on with", go_on
         else:
@@ -293,9 +292,8 @@ def _advise(run: Run) -> Iterator[tuple[str, str]]:
         yield doubt, line("jobs", "show", job)
     if held:
         how = (
-            "look into each, then decide on it by its index (--state held in its place: on "
-            "all); OUTCOME is not_sent (the next run sends it, perhaps a second time), or "
-            "declined or succeeded (it is never sent)"
+            "look into each, then decide by its index, or with --state held on all: not_sent (the "
+            "next run sends it, perhaps a second time), declined or succeeded (it is never sent)"
         )
         yield how, line("jobs", "resolve", job, "OUTCOME", "INDEX", "--note", "WHY")
     if job and run.misplaced:

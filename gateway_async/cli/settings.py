@@ -7,7 +7,6 @@ hold the password of a URL, from an option, which may not.
 """
 
 import contextlib
-import functools
 import importlib
 import json
 import os
@@ -15,7 +14,6 @@ import ssl
 import tomllib
 import traceback
 from collections.abc import Mapping, Set as AbstractSet
-from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,21 +22,13 @@ import attrs
 from aiolimiter import AsyncLimiter
 from cattrs import BaseValidationError, Converter, ForbiddenExtraKeysError, transform_error
 
+from gateway_async import settings as policies
 from gateway_async.cli.console import explained
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal
 from gateway_async.journal.engines import Sqlite, locate
-from gateway_async.settings import (
-    BatchPolicy,
-    RecoveryPolicy,
-    RetryPolicy,
-    Timeouts,
-    check,
-    checked_base_url,
-    is_duration,
-)
 from gateway_async.signing import Credentials, HmacSigner
 from gateway_async.telemetry import Telemetry
 
@@ -59,8 +49,8 @@ _OF_CLIENT = (
 )
 """The settings that a client takes by the same names."""
 _SECRET_PLACES = ("secret_file", "keyring", "secret")
-_positive = check(
-    lambda value: value is None or (is_duration(value) and value > 0), "a number above 0"
+_positive = policies.check(
+    lambda value: value is None or (policies.is_duration(value) and value > 0), "a number above 0"
 )
 
 
@@ -134,10 +124,10 @@ class Settings(Network):
 
     journal: str = attrs.field(default="", repr=False)
     rate: float | None = attrs.field(default=None, validator=_positive)
-    timeouts: Timeouts = attrs.field(factory=Timeouts)
-    retry: RetryPolicy = attrs.field(factory=RetryPolicy)
-    policy: BatchPolicy = attrs.field(factory=BatchPolicy)
-    recovery: RecoveryPolicy = attrs.field(factory=RecoveryPolicy)
+    timeouts: policies.Timeouts = attrs.field(factory=policies.Timeouts)
+    retry: policies.RetryPolicy = attrs.field(factory=policies.RetryPolicy)
+    policy: policies.BatchPolicy = attrs.field(factory=policies.BatchPolicy)
+    recovery: policies.RecoveryPolicy = attrs.field(factory=policies.RecoveryPolicy)
     dialect: Dialect = attrs.field(factory=Dialect)
     signer: Mapping[str, Any] = attrs.field(factory=dict)
     reconcile: Reconcile = attrs.field(factory=Reconcile)
@@ -149,7 +139,7 @@ class Settings(Network):
         Raises:
             ConfigurationError: If it is no URL, or holds credentials, which would be shown.
         """
-        return checked_base_url(self.base_url or "", allow_http=self.allow_http)
+        return policies.checked_base_url(self.base_url or "", allow_http=self.allow_http)
 
     def ssl_context(self) -> ssl.SSLContext | None:
         """Return what certificates are judged by; None for aiohttp's own.
@@ -168,7 +158,7 @@ class Settings(Network):
         self,
         credentials: Credentials,
         *,
-        limiter: AbstractAsyncContextManager[object] | None = None,
+        limiter: contextlib.AbstractAsyncContextManager[object] | None = None,
         telemetry: Telemetry | None = None,
     ) -> GatewayClient:
         """Make the client that the settings describe.
@@ -184,14 +174,8 @@ class Settings(Network):
         if limiter is None and self.rate is not None:
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
         given: dict[str, Any] = {name: getattr(self, name) for name in _OF_CLIENT}
-        return GatewayClient(
-            self.address,
-            credentials,
-            limiter=limiter,
-            telemetry=telemetry,
-            ssl=self.ssl_context(),
-            **given,
-        )
+        given |= {"limiter": limiter, "telemetry": telemetry, "ssl": self.ssl_context()}
+        return GatewayClient(self.address, credentials, **given)
 
     @property
     def journal_file(self) -> Path | None:
@@ -336,32 +320,26 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _structured(document: Mapping[str, Any], kind: type[T], source: str) -> T:
-    """Make settings of a document.
+    """Make settings of a document; the classes check their values themselves.
 
     Raises:
         ConfigurationError: Naming every field that is wrong or not known.
     """
+    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
+    for one in (str, int, float):
+        converter.register_structure_hook(one, lambda value, _: value)
+    converter.register_structure_hook(bool, lambda value, _: _flag(value))
+    converter.register_structure_hook(  # TOML has no None
+        float | None, lambda value, _: None if value is False else value
+    )
     try:
-        return _converter().structure(document, kind)
+        return converter.structure(document, kind)
     except BaseValidationError as error:
         found = transform_error(error, path="", format_exception=_described)
     problems = [problem.rpartition(" @ ") for problem in found]
     raise ConfigurationError(
         "\n".join(": ".join(filter(None, (source, at[1:], text))) for text, _, at in problems)
     )
-
-
-@functools.cache
-def _converter() -> Converter:
-    """Return what makes classes of tables; they check their values themselves."""
-    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
-    for kind in (str, int, float):
-        converter.register_structure_hook(kind, lambda value, _: value)
-    converter.register_structure_hook(bool, lambda value, _: _flag(value))
-    converter.register_structure_hook(  # TOML has no None
-        float | None, lambda value, _: None if value is False else value
-    )
-    return converter
 
 
 def _flag(value: Any) -> bool:

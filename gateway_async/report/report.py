@@ -16,14 +16,8 @@ from typing import Any
 
 import attrs
 
+from gateway_async import errors
 from gateway_async.dialect import Dialect
-from gateway_async.errors import (
-    AlikeRefundError,
-    InvalidOrderError,
-    NotDoneError,
-    RejectedError,
-    require_extra,
-)
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.models.records import RefundRecord
 from gateway_async.models.values import written_amount
@@ -340,10 +334,10 @@ class Report:
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
         step.add_amount(entry.currency, amount)
-        sides = (difference.ledger, difference.gateway)
-        ours, theirs = (self._sides(one, entry.currency) for one in sides)
-        names, reason = _names(entry), _cut(difference.error or difference.field or "")
-        named = difference.index, line, *names, entry.currency, amount, reason
+        currency, reason = entry.currency, _cut(difference.error or difference.field or "")
+        ours = self._sides(difference.ledger, currency)
+        theirs = self._sides(difference.gateway, currency)
+        named = difference.index, line, *_names(entry), currency, amount, reason
         step.keep("", Example(*named, ours, theirs))
 
     def shown(self, amount: Decimal, currency: str | None) -> str:
@@ -369,22 +363,22 @@ class Report:
         """Return what to do about an order, as the template names it: the first row that holds."""
         in_job, is_unsent = self._job is not None, status == "not_sent"
         is_look_up = _NOUNS.get(self.operation) == "look-ups"
-        is_held = isinstance(error, NotDoneError | AlikeRefundError)
+        is_held = isinstance(error, errors.NotDoneError | errors.AlikeRefundError)
         rows = (
             (status == "succeeded", ""),
             (is_unsent and in_job and is_held, "held"),
-            (isinstance(error, InvalidOrderError), "invalid"),
+            (isinstance(error, errors.InvalidOrderError), "invalid"),
             (status == "unknown" and is_look_up, "look_again"),
             (status == "unknown", "job" if in_job else "recover"),
             (is_unsent and in_job, "not_sent_in_job"),
-            (isinstance(error, AlikeRefundError), "alike"),
+            (isinstance(error, errors.AlikeRefundError), "alike"),
         )
         return next((advice for holds, advice in rows if holds), status)
 
 
 def reason_of(error: Exception | None) -> str:
     """Return why an order did not succeed: what the gateway said, or else the client."""
-    said = error.text if isinstance(error, RejectedError) else ""
+    said = error.text if isinstance(error, errors.RejectedError) else ""
     return said or ("" if error is None else str(error))
 
 
@@ -422,7 +416,7 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
         head: The run as a whole.
         summary: The summary of a reconciliation, if it was one.
     """
-    with require_extra("a report", "jinja2", install="'gateway-async[cli]'"):
+    with errors.require_extra("a report", "jinja2", install="'gateway-async[cli]'"):
         from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  # an extra
     environment = Environment(
         loader=PackageLoader("gateway_async", "report"),
