@@ -48,10 +48,11 @@ def prepare(transaction: Transaction) -> None:
         for statement in statements(is_sqlite=transaction.engine.is_sqlite):
             transaction.driver.execute(statement)
         transaction.run("INSERT INTO gateway_journal_version VALUES (:version)", version=VERSION)
-    elif found != VERSION:
+        return
+    if found != VERSION:
         _upgrade(transaction, found)
-    elif isinstance(transaction.engine, Sqlite):
-        for copy in _copies(transaction.engine.path):  # of an upgrade that was killed at its end
+    if isinstance(transaction.engine, Sqlite):
+        for copy in _copies(transaction.engine.path):  # also of one that was killed at its end
             copy.unlink(missing_ok=True)
 
 
@@ -100,7 +101,6 @@ def _upgrade(transaction: Transaction, found: str) -> None:
     engine = sa.create_engine(
         f"{kind}://", creator=lambda: driver, poolclass=sa.StaticPool, hide_parameters=True
     )
-    copy: Path | None = None
     with engine.connect() as connection:
         journal.begin(driver)  # SQLAlchemy has ended the one before
         transaction.lock(_ADVISORY_LOCK)
@@ -114,22 +114,20 @@ def _upgrade(transaction: Transaction, found: str) -> None:
         )
         if context.get_current_revision() != VERSION:  # else another process was faster
             if isinstance(journal, Sqlite):
-                copy = _copied(journal.path, found)
+                _copy(journal.path, found)
             try:
                 with Operations.context(context):
                     context.run_migrations()
             except sa.exc.DBAPIError as error:
                 raise error.orig or error from None
         driver.commit()
-    if copy is not None:
-        copy.unlink(missing_ok=True)
 
 
 def _copies(path: Path) -> list[Path]:
     return list(path.parent.glob(f"{glob.escape(path.name)}.version-*"))
 
 
-def _copied(path: Path, version: str) -> Path:
+def _copy(path: Path, version: str) -> None:
     """Copy a SQLite file that this process has locked, as it was before."""
     import sqlite3  # noqa: PLC0415  # not of PostgreSQL
 
@@ -140,4 +138,3 @@ def _copied(path: Path, version: str) -> Path:
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as copy:
         source.backup(copy)
     shutil.copymode(path, target)
-    return target
