@@ -172,7 +172,8 @@ class Lease:
         """
 
         def release(transaction: "Transaction") -> None:
-            is_ours = transaction.run(_VERIFY, **self._key).fetchone() is not None
+            # Of a whole job, nothing asks whether it is finished.
+            is_ours = self._slice_number and transaction.run(_VERIFY, **self._key).fetchone()
             if is_ours and not self._orders(transaction).select(UNFINISHED, most=1):
                 transaction.run(_FINISH, **self._key)
             self._end(transaction)
