@@ -195,6 +195,10 @@ async def test_nothing_is_sent_or_left_of_orders_with_a_wrong_one_or_a_duplicate
     assert effects(sandbox, orders) == [1] * 6
 
 
+class Extended(RefundOrder):
+    """An order of a merchant's own."""
+
+
 @on_a_file
 async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journal) -> None:
     orders = seeded(sandbox)
@@ -211,6 +215,9 @@ async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journ
     with pytest.raises(JobNotFoundError):
         await make().resume(journal.job("job"))
     check_conserved(await make().refund(orders, job=journal.job("job")), orders)
+    extended = Extended(**attrs.asdict(orders[0]))  # fields of its own would not be kept
+    with pytest.raises(InvalidOrderError, match="expected RefundOrder, got Extended"):
+        await make().refund([extended], job=journal.job("extended"))
     nothing = await make().refund([], job=journal.job("nothing"))
     assert (nothing.ok, len(nothing)) == (True, 0)
     assert (await journal.status("nothing")).done

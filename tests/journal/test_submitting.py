@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from gateway_async.errors import InvalidOrderError, JobConflictError
+from gateway_async.errors import JobConflictError
 from gateway_async.journal import Journal
 from gateway_async.journal.rows import Merchant
 from tests.journal.tables import MERCHANT, Tables, pages_of, submit, submitted
@@ -145,27 +145,6 @@ def test_orders_are_read_back_as_they_were(data: st.DataObject) -> None:
 
     with TemporaryDirectory() as folder:
         asyncio.run(check(f"sqlite:///{Path(folder) / 'journal.db'}"))
-
-
-@pytest.mark.parametrize("slice_size", [0, 2])
-async def test_an_input_that_fails_leaves_nothing(
-    journal: Journal, tables: Tables, slice_size: int
-) -> None:
-    async def failing() -> AsyncIterator[Sequence[Any]]:
-        yield refunds(2300)
-        raise RuntimeError("the file ended")
-
-    job = journal.job("job")
-    with pytest.raises(RuntimeError, match="the file ended"):
-        await submit(job, failing(), slice_size=slice_size)
-    with pytest.raises(InvalidOrderError, match="expected RefundOrder, got CancelOrder"):
-        await submitted(journal, [*refunds(3), *orders_for("cancel", made_up(1))])
-    assert not any(tables.snapshot())
-    orders = orders_for("cancel", made_up(4))
-    assert await submit(job, pages_of(orders), "cancel", slice_size=slice_size) == 4
-    assert [outcome.order async for outcome in journal.outcomes("job")] == orders
-    assert tables.states() == ["new"] * 4
-    assert [each.total for each in await journal.slices("job")] == ([2, 2] if slice_size else [])
 
 
 async def test_of_two_that_submit_at_once_one_is_compared(journal: Journal, other: Journal) -> None:
