@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
 from gateway_async.sandbox import Sandbox, faults
@@ -18,8 +18,13 @@ from tests.support.dragnet import SIGNER_SECRET, Dragnet
 from tests.support.orders import Make, client_of, make_client
 from tests.support.slow import SlowMarker
 
-# A busy machine is no failure.
-settings.register_profile("no-clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A busy machine is no failure; to explain one takes most of a minute, and to find it a second.
+settings.register_profile(
+    "no-clock",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
 settings.load_profile("no-clock")
 
 
