@@ -150,7 +150,7 @@ class Files(Config):
 
     Attributes:
         out: The file for the results, in the order of the input: CSV, or JSON Lines by a name
-            that ends in .jsonl; - for standard output. Required.
+            that ends in .jsonl; - for standard output, in the format of the input. Required.
         report: The file for a report on the run, one page of HTML for a browser.
         json: Print one JSON object at the end: counts, amounts, job, files and the next commands;
             it needs --out with a file.

@@ -71,8 +71,7 @@ async def submit(
     they find it within seconds.
 
     Args:
-        orders: The file with the orders, one a row: CSV, or JSON Lines by a name that ends in
-            .jsonl; - for standard input.
+        orders: The file with the orders, one a row: CSV or JSON Lines; - for standard input.
         job: The name of the job: the same command, given again, is harmless.
         operation: What is done with them.
         slice_size: How many orders a worker takes at a time.
