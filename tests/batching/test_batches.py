@@ -347,15 +347,6 @@ async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
             await read(batch, streamed=streamed)
 
 
-async def test_a_task_that_is_cancelled_before_its_first_step_leaves_a_result() -> None:
-    batch = client_over(transport := MemoryTransport()).refund(refunds(3))
-    task = asyncio.create_task(batch)
-    task.cancel()
-    await asyncio.wait({task})
-    assert task.cancelled()
-    assert (statuses(batch.result), transport.asked) == ([NOT_SENT] * 3, [])
-
-
 @pytest.mark.parametrize("number", range(3))
 @pytest.mark.parametrize("turns", range(3, 9))
 async def test_a_worker_that_other_code_cancels_keeps_no_other_waiting(
