@@ -32,6 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # What runs in the background of a shell ignores it, and so would the programs that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(SlowMarker())
+    # A worker of xdist takes one test after the other: none has all that take long, or waits.
+    config.option.maxschedchunk = 1
 
 
 @pytest.hookimpl(optionalhook=True)
