@@ -18,7 +18,6 @@ from gateway_async import (
     GatewayError,
     HmacSigner,
     Operation,
-    OutcomeUnknownError,
     RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox, faults
@@ -29,7 +28,7 @@ from tests.support.interruptions import WAYS, Way, asked, beside_a_failure, time
 from tests.support.memory import QUICK, MemoryTransport, client_over
 from tests.support.orders import LOOK_UPS, MONEY_OPERATIONS, client_at, seeded
 from tests.support.recording import Recorder
-from tests.support.servers import bind, body_of, read_message, serving
+from tests.support.servers import Handle, bind, body_of, read_message, serving
 
 SIGNER = HmacSigner(SIGNER_SECRET)
 USUAL = ("pay_direct", "payout", "refund", "query")
@@ -62,11 +61,13 @@ async def _call(name: str, client: GatewayClient, sandbox: Sandbox) -> Any:
 
 
 async def _drive(
-    net: Dragnet, sandbox: Sandbox, names: Sequence[str] = ALL, **settings: Any
+    net: Dragnet, sandbox: Sandbox, names: Sequence[str] = ALL, way: Way | None = None, **given: Any
 ) -> list[BaseException]:
     """Run operations at the same time, catch all that comes of them; return the errors."""
-    async with _client(sandbox, **settings) as client:
-        calls = [_call(name, client, sandbox) for name in names]
+    async with _client(sandbox, **given) as client:
+        calls: list[Any] = [_call(name, client, sandbox) for name in names]
+        if way is not None:
+            calls = [way(call, asked(sandbox)) for call in calls]
         came = await asyncio.gather(*calls, return_exceptions=True)
         net.catch("client", [client, *vars(client).values()], deep=False)
     for name, value in zip(names, came, strict=True):
@@ -90,42 +91,63 @@ async def test_all_is_well(net: Dragnet, sandbox: Sandbox) -> None:
         assert order.order_no not in shown
 
 
-# What the caller gives
+# What the caller gives, and how it ends a call
+
+
+class _Interruption(BaseException):
+    """Such as Ctrl-C, which may come while it signs."""
 
 
 def _raises(operation: Operation, fields: Mapping[str, str]) -> str:
     raise ValueError(f"{fields}") from LookupError(f"{operation} with {SIGNER_SECRET}")
 
 
+def _interrupted(*_: object) -> str:
+    raise _Interruption
+
+
 BROKEN = raising(LookupError("the limiter broke"))
-GIVEN: list[tuple[dict[str, Any], faults.Fault | None]] = [
-    ({"signer": _raises}, None),
-    ({"signer": lambda operation, fields: SIGNER.sign(operation, fields).encode()}, None),
-    ({"signer": lambda operation, fields: SIGNER.sign(operation, fields) + "\ud800"}, None),
-    ({"signer": HmacSigner(f"{SIGNER_SECRET}\ud800")}, None),
-    ({"signer": HmacSigner(SIGNER_SECRET, check_replies=True)}, None),
+OF_LIMITER, ENDED = (GatewayError, LookupError), BatchPolicy(chunk_size=2, drain_seconds=0)
+OTHER_ENDS: dict[Way, Any] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
+GIVEN: list[tuple[dict[str, Any], faults.Fault | None, Any]] = [
+    ({"signer": _raises}, None, None),
+    ({"signer": _interrupted}, None, _Interruption),
+    ({"signer": lambda operation, fields: SIGNER.sign(operation, fields).encode()}, None, None),
+    ({"signer": lambda operation, fields: SIGNER.sign(operation, fields) + "\ud800"}, None, None),
+    ({"signer": HmacSigner(f"{SIGNER_SECRET}\ud800")}, None, None),
+    ({"signer": HmacSigner(SIGNER_SECRET, check_replies=True)}, None, None),
     *(
-        ({"signer": Verifier(said, SIGNER.sign)}, None)
+        ({"signer": Verifier(said, SIGNER.sign)}, None, None)
         for said in (LookupError(SIGNER_SECRET), False)
     ),
-    ({"limiter": Limiter(enter=BROKEN, leave=BROKEN)}, None),
-    ({"limiter": Limiter(leave=BROKEN)}, faults.CutReply()),
-    ({"dialect": Dialect(wire_names={"card": "pan", "security_code": "cvv"})}, None),
-    ({"telemetry": Diary()}, faults.DropReply(probability=0.5)),
+    ({"limiter": Limiter(enter=BROKEN, leave=BROKEN)}, None, OF_LIMITER),
+    ({"limiter": Limiter(leave=BROKEN)}, faults.CutReply(), OF_LIMITER),
+    ({"dialect": Dialect(wire_names={"card": "pan", "security_code": "cvv"})}, None, None),
+    ({"telemetry": Diary()}, faults.DropReply(probability=0.5), None),
+    *(
+        (
+            {"way": way, "policy": ENDED},
+            faults.NoReply(),
+            OTHER_ENDS.get(way, asyncio.CancelledError),
+        )
+        for way in WAYS
+    ),
 ]
+"""What is given, the fault, and what every call raises; None where some may end well."""
 
 
 @pytest.mark.parametrize("number", range(len(GIVEN)))
-async def test_what_is_given(net: Dragnet, sandbox: Sandbox, number: int) -> None:
-    settings, fault = GIVEN[number]
+async def test_what_is_given_or_ends_a_call(net: Dragnet, sandbox: Sandbox, number: int) -> None:
+    given, fault, raised = GIVEN[number]
     if fault:
         sandbox.faults.add("*", fault)
     names = _some(number)
-    errors = await _drive(net, sandbox, names, **settings)
-    allowed = (GatewayError, LookupError) if "limiter" in settings else GatewayError
-    assert [error for error in errors if not isinstance(error, allowed)] == []
-    assert len(errors) == len(names) or "limiter" not in settings
-    if isinstance(diary := settings.get("telemetry"), Diary):
+    errors = await _drive(net, sandbox, names, **given)
+    assert [error for error in errors if not isinstance(error, raised or GatewayError)] == []
+    assert len(errors) == len(names) or raised is None
+    groups = [error.exceptions for error in errors if isinstance(error, ExceptionGroup)]
+    assert all([type(one) for one in group] == [LookupError] for group in groups)
+    if isinstance(diary := given.get("telemetry"), Diary):
         assert diary.is_closed
         net.catch("told", [*diary.batches, *diary.requests, *diary.settled])
 
@@ -152,41 +174,6 @@ async def test_what_cannot_be_sent(net: Dragnet, sandbox: Sandbox) -> None:
     net.catch("closed", *await asyncio.gather(client.pay_direct(paid), return_exceptions=True))
 
 
-# Interruptions
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_an_interruption(net: Dragnet, sandbox: Sandbox, way: Way) -> None:
-    sandbox.faults.add("*", faults.NoReply())
-    policy, names = BatchPolicy(chunk_size=2, drain_seconds=0), _some(WAYS.index(way))
-    async with _client(sandbox, policy=policy) as client:
-        calls = [way(_call(name, client, sandbox), asked(sandbox)) for name in names]
-        ends: list[Any] = [*await asyncio.gather(*calls, return_exceptions=True)]
-    kinds: dict[Way, type] = {timed_out: TimeoutError, beside_a_failure: ExceptionGroup}
-    assert {type(end) for end in ends} == {kinds.get(way, asyncio.CancelledError)}
-    for name, end in zip(names, ends, strict=True):
-        assert way is not timed_out or type(end.__cause__) is asyncio.CancelledError
-        if way is beside_a_failure:
-            assert [type(error) for error in end.exceptions] == [LookupError]
-        net.catch(name, end)
-
-
-async def test_an_interruption_of_the_signer(net: Dragnet, sandbox: Sandbox) -> None:
-    """Such as Ctrl-C, which may come while it signs."""
-
-    class Interruption(BaseException):
-        pass
-
-    def interrupt(*_: object) -> str:
-        raise Interruption
-
-    async with _client(sandbox, signer=interrupt) as client:
-        for name in ("pay_direct", "payout"):
-            with pytest.raises(Interruption) as caught:
-                await SINGLES[name](client)
-            net.catch(name, caught.value)
-
-
 async def test_a_loop_that_logs_all_it_runs_and_a_task_that_nobody_awaits(
     net: Dragnet, sandbox: Sandbox
 ) -> None:
@@ -205,47 +192,47 @@ async def test_a_loop_that_logs_all_it_runs_and_a_task_that_nobody_awaits(
     assert any("never retrieved" in text for label, text in net.texts if label == "event loop")
 
 
-# Connections that break while the request is written, or as soon as it is
+# Connections that break while the request is written, as soon as it is, or within the reply
 
 
-@pytest.mark.parametrize(
-    ("after_bytes", "length"),
-    [(0, 0), (1000, 0), (1, 4_000_000)],  # the last is longer than any buffer
-)
-async def test_a_broken_connection(net: Dragnet, after_bytes: int, length: int) -> None:
+def _break(after_bytes: int) -> Handle:
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if after_bytes:
             await reader.read(after_bytes)
         writer.transport.abort()
 
+    return take
+
+
+async def _repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Break off behind a header that repeats the request: aiohttp's exception carries it."""
+    body = body_of(await read_message(reader))
+    writer.write(b"HTTP/1.1 200 OK\r\nX-Request: " + body + b"\r\nContent-Type: text/xml\r\n")
+
+
+@pytest.mark.parametrize(
+    ("handle", "length"),
+    [
+        *((handle, 0) for handle in (_break(0), _break(1000), _repeat)),
+        (_break(1), 4_000_000),  # longer than any buffer
+    ],
+)
+async def test_a_broken_connection(net: Dragnet, handle: Handle, length: int) -> None:
     bound = bind()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     # Not shown in the repr, so that the net need not search it in every frame.
     payment = attrs.evolve(paid_by_card(), document="x" * length)
     retry = RetryPolicy(attempts=1)
     async with (
-        serving(take, bound=bound) as address,
+        serving(handle, bound=bound) as address,
         client_at(address, signer=SIGNER, retry=retry) as client,
     ):
         with pytest.raises(GatewayError) as caught:
             await client.pay_direct(payment)
     net.catch("broken", caught.value)
     causes = links_of(caught.value)[1:]
-    assert causes
+    assert bool(causes) is (handle is not _repeat)
     assert [cause for cause in causes if cause.__traceback__] == []
-
-
-async def test_headers_that_break_off(net: Dragnet) -> None:
-    """The exception of aiohttp carries those that came."""
-
-    async def repeat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        body = body_of(await read_message(reader))
-        writer.write(b"HTTP/1.1 200 OK\r\nX-Request: " + body + b"\r\nContent-Type: text/xml\r\n")
-
-    async with serving(repeat) as address, client_at(address, signer=SIGNER) as client:
-        with pytest.raises(OutcomeUnknownError, match="ServerDisconnectedError;") as caught:
-            await client.pay_direct(paid_by_card())
-    net.catch("broken off", caught.value)
 
 
 async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(net: Dragnet) -> None:
