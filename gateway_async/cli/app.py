@@ -26,9 +26,8 @@ from gateway_async.cli.options import Config
 from gateway_async.errors import GatewayError, JobBusyError
 from gateway_async.operations import OPERATIONS
 
-_MONEY = [name for name, row in OPERATIONS.items() if row.takes_jobs]
 GROUPS = {
-    "Money": dict.fromkeys(_MONEY, "money:send"),
+    "Money": {name: "money:send" for name, row in OPERATIONS.items() if row.takes_jobs},
     "Look-ups": {
         **dict.fromkeys(("query", "search-refunds"), "money:look_up"),
         "reconcile": "money:reconcile",

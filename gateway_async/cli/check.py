@@ -173,8 +173,7 @@ async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef
     found, orders = dict[str, Finding](), list[Finding]()
     async with settings.client(credentials) as client:
         query, refunds = [await _ask(name, client) for name in _LOOK_UPS]
-        rows = _judge(query, refunds, settings, credentials, proxy)
-        for check, holds, status, seen in rows:
+        for check, holds, status, seen in _judge(query, refunds, settings, credentials, proxy):
             if holds:  # the first row that does counts
                 advice = _ADVICE.get(check, {}).get(status, "")
                 found.setdefault(check, Finding(check, status, seen, advice))
@@ -325,7 +324,7 @@ def _fits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, str
 def write_config(settings: Settings) -> str:
     """Write TOML that names the gateway, and has each open question with what counts now.
 
-    A default is a comment. What may hold a password is left out: the journal, and some a proxy.
+    A default is a comment. What may hold a password is left out: the journal, and such a proxy.
     """
     lines = [_TEXTS["config"]["head"]]
     for name in (*attrs.fields_dict(Network), "rate"):
@@ -334,10 +333,13 @@ def write_config(settings: Settings) -> str:
             lines.append(f"{name} = {to_toml(value)}")
     for table, questions in QUESTIONS.items():
         own = getattr(settings, table)
-        usual = HmacSigner("-") if isinstance(own, Mapping) else type(own)()
+        given = own if isinstance(own, Mapping) else attrs.asdict(own, recurse=False)
+        default = HmacSigner("-") if isinstance(own, Mapping) else type(own)()
+        usual = attrs.asdict(default, recurse=False)
         lines += ["", f"[{table}]"]
-        for name, question in questions.items():
-            value = default = getattr(usual, name)
-            value = own.get(name, default) if isinstance(own, Mapping) else getattr(own, name)
-            lines += [f"# {question}", f"{'# ' * (value == default)}{name} = {to_toml(value)}"]
+        for name, value in {**usual, **given}.items():
+            is_usual = name in usual and value == usual[name]
+            lines += [f"# {questions[name]}"] if name in questions else []
+            if name in questions or not is_usual:
+                lines.append(f"{'# ' * is_usual}{name} = {to_toml(value)}")
     return "\n".join([*lines, ""])

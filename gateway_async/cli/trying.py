@@ -156,9 +156,8 @@ async def sandbox(
             settings = Settings(dialect=made.dialect)
             with out_file(config) as file:
                 file.write(f"journal = {to_toml(journal)}\n{write_config(settings)}")
-            names = ("base_url", "merchant_id", "account_id", "secret")
-            variables = {VARIABLES[name]: getattr(made, name) for name in names}
             console.say(f"sandbox listening on {made.base_url}; in a second terminal, run:")
-            for name, value in {**variables, "GATEWAY_CONFIG": str(config)}.items():
-                output(f"export {name}={shlex.quote(value)}")
+            for name in ("base_url", "merchant_id", "account_id", "secret"):
+                output(f"export {VARIABLES[name]}={shlex.quote(getattr(made, name))}")
+            output(f"export GATEWAY_CONFIG={shlex.quote(str(config))}")
             await ended.wait()

@@ -242,6 +242,18 @@ async def test_the_file_has_the_answers_that_count_and_is_a_new_one(shell: Shell
     assert "--write: not -" in (await shell("check --json --write -", 2)).stderr
 
 
+def test_the_file_has_all_that_makes_a_signature_and_no_password() -> None:
+    signer = {"factory": "ours:make", "digest": "sha512"}
+    proxy = "http://me:hush@proxy.example:3128"
+    given = Settings(signer=signer, proxy=proxy, secret_file=Path("/run/secret"), rate=20)
+    text = write_config(given)
+    for line in ('factory = "ours:make"', 'digest = "sha512"', 'secret_file = "/run/secret"'):
+        assert f"\n{line}\n" in text
+    assert "\nrate = 20\n" in text
+    assert "hush" not in text
+    assert "\nsecret =" not in text
+
+
 def test_every_open_question_is_asked() -> None:
     assert set(QUESTIONS["dialect"]) == set(attrs.fields_dict(Dialect))
     assert set(QUESTIONS["signer"]) == set(attrs.fields_dict(HmacSigner)) - {"secret"}

@@ -146,9 +146,16 @@ def test_memory_does_not_grow_with_the_rows() -> None:
     assert held < 10 * 20_000
 
 
-def test_the_package_is_the_command_line() -> None:
-    line = [sys.executable, "-m", "gateway_async", "--version"]
-    assert subprocess.check_output(line, text=True) == f"{version('gateway-async')}\n"  # noqa: S603  # our own
+@pytest.mark.parametrize(
+    ("module", "option", "said"),
+    [
+        ("gateway_async", "--version", f"{version('gateway-async')}\n"),
+        ("gateway_async.sandbox", "--help", "Usage: gateway-async sandbox [OPTIONS]\n"),
+    ],
+)
+def test_the_packages_are_commands(module: str, option: str, said: str) -> None:
+    line = [sys.executable, "-m", module, option]
+    assert subprocess.check_output(line, text=True).startswith(said)  # noqa: S603  # our own
 
 
 # Dry runs
