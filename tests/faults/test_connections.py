@@ -1,6 +1,7 @@
 """Faults before anything is sent: repeated, and then `not_sent`, for money as for look-ups."""
 
 import asyncio
+import itertools
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
@@ -18,6 +19,7 @@ from gateway_async import (
     ConfigurationError,
     GatewayClient,
     OutcomeUnknownError,
+    RetryPolicy,
     Timeouts,
 )
 from gateway_async.sandbox import Sandbox
@@ -244,32 +246,61 @@ async def test_a_connection_that_ended_is_not_used(
             clock.advance(pause_seconds)
 
 
-@pytest.mark.parametrize("over_tls", [False, True])
-async def test_the_end_of_a_connection_is_seen_before_it_is_used_again(
-    authority: trustme.CA, over_tls: bool
+STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+@pytest.mark.parametrize(
+    ("over_tls", "turns", "said"),
+    [
+        *((over_tls, None, b"") for over_tls in (False, True)),
+        *(
+            (False, turns, said)
+            for turns in (0, 1, 20)
+            for said in (STRAY, STRAY[:-1], b"no reply\r\n\r\n", b"")
+        ),
+    ],
+)
+async def test_nothing_is_written_to_a_connection_that_ended_or_said_something(
+    authority: trustme.CA, over_tls: bool, turns: int | None, said: bytes
 ) -> None:
-    """The loop has not heard of it. By TLS it comes a turn later, and without a farewell."""
-    connections, idle = 0, list[asyncio.StreamWriter]()
+    """Right before it is chosen, or so many turns of the loop later; this would be the reply.
+
+    By TLS its end comes a turn later, and without a farewell. Where what came reads as a reply,
+    taking another connection is no second attempt.
+    """
+    numbers, requests, idle = itertools.count(), list[int](), list[asyncio.StreamWriter]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await read_message(reader)
-        writer.write(OK)
+        number = next(numbers)
         idle.append(writer)
-        await reader.read()
+        while True:
+            await read_message(reader)
+            requests.append(number)
+            writer.write(OK)
 
-    def end_idle(_: int) -> None:
-        """End a connection as a limiter is entered: right before the next request leaves."""
-        while idle:
-            idle.pop().get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+    async def end_idle(*_: object) -> None:
+        for writer in idle:
+            writer.write(said)
+            if not said:
+                how = socket.SHUT_RDWR if turns is None else socket.SHUT_WR
+                writer.get_extra_info("socket").shutdown(how)
+        idle.clear()
+        for _turn in range(turns or 0):
+            await asyncio.sleep(0)
 
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(end_idle)
+    own: dict[str, Any] = {"ssl": trust_in(authority), "limiter": Limiter(end_idle)}
+    retry = RetryPolicy(attempts=1 if said.startswith(STRAY[:-1]) else 2, first_pause_seconds=0)
     tls = tls_of(authority) if over_tls else None
-    settings: dict[str, Any] = {"ssl": trust_in(authority), "limiter": Limiter(end_idle)}
-    async with serving(serve, tls=tls) as url, client_at(url, **settings) as client:
-        for number in (1, 2, 3):
-            reply = await client.call("/v1/x", {}, body="json", reply="text")
-            assert (reply.data, connections) == ("ok", number)
+    async with (
+        serving(serve, tls=tls) as url,
+        aiohttp.ClientSession(trace_configs=[trace]) as session,
+        client_at(url, retry=retry, **(own if turns is None else {"session": session})) as client,
+    ):
+        for _ in range(3):
+            assert await called(client)
+    assert requests == [0, 1, 2]
 
 
 @attrs.define

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import random
-import socket
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from email.utils import formatdate
@@ -40,9 +39,7 @@ from tests.support.collaborators import Limiter, raising
 from tests.support.examples import SINGLES
 from tests.support.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
 from tests.support.orders import client_at, references, refunds
-from tests.support.servers import read_message, serving
 
-STRAY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 LOST = [
     *(aiohttp.ServerDisconnectedError(), aiohttp.ClientOSError(104, "Connection reset by peer")),
     *(aiohttp.ServerTimeoutError(), aiohttp.ConnectionTimeoutError()),
@@ -53,45 +50,6 @@ UNREADABLE = [
     aiohttp.ClientPayloadError("quoted reply"),
     aiohttp.http_exceptions.BadHttpMessage("quoted reply"),
 ]
-
-
-@pytest.mark.parametrize("came", [STRAY, STRAY[:-1], b"no reply\r\n\r\n", b""])
-@pytest.mark.parametrize("turns", [0, 1, 20])
-async def test_nothing_is_written_to_a_talking_connection(came: bytes, turns: int) -> None:
-    """It ends, or says something, when the session has chosen it: this would be the reply.
-
-    Where that reads as a reply, taking another connection is no second attempt.
-    """
-    writers: list[asyncio.StreamWriter] = []
-    requests: list[int] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        number = len(writers)
-        writers.append(writer)
-        while True:
-            await read_message(reader)
-            requests.append(number)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-
-    async def chosen(*_: object) -> None:
-        if came:
-            writers[0].write(came)
-        else:
-            writers[0].get_extra_info("socket").shutdown(socket.SHUT_WR)
-        for _turn in range(turns):
-            await asyncio.sleep(0)
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(chosen)
-    retry = RetryPolicy(attempts=1 if came.startswith(STRAY[:-1]) else 2, first_pause_seconds=0)
-    async with (
-        serving(serve) as url,
-        aiohttp.ClientSession(trace_configs=[trace]) as session,
-        client_at(url, session=session, retry=retry) as gateway,
-    ):
-        for _ in range(2):
-            assert (await gateway.call("/v1/x", {}, reply="text")).data == "ok"
-    assert requests == [0, 1]
 
 
 class MockedResponse(aiohttp.ClientResponse):
