@@ -10,9 +10,8 @@ elsewhere.
 
 import asyncio
 import shlex
-import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from importlib.metadata import version
 from typing import Any
@@ -57,24 +56,22 @@ def _help(name: str) -> str | None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    given = list(arguments)
     stdout: Any = sys.stdout
     stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as its files, in any locale
-    app = make_app(is_listed=not given or given[0] in ("--help", "-h"))
+    app = make_app(is_listed=not arguments or arguments[0] in ("--help", "-h"))
     try:
-        command, bound, left_out = app.parse_args(given, exit_on_error=False)
+        command, bound, left_out = app.parse_args(arguments, exit_on_error=False)
     except CycloptsError:
         return Exit.WRONG
     if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
         return int(command(*bound.args, **bound.kwargs) or 0)
     said = bound.arguments.get("given") or Config()
-    line = shlex.join(("gateway-async", *given))
+    line = shlex.join(("gateway-async", *arguments))
     console = Console(line, said.quiet, said.verbose, said.log_format == "json")
-    beside = {"console": console, "name": given[0]}
-    more = {one: beside[one] for one in left_out}
+    more = {one: console if one == "console" else arguments[0] for one in left_out}
     try:
         with console.passing_on_logs():
-            return int(asyncio.run(_run(command(*bound.args, **bound.kwargs, **more))) or Exit.DONE)
+            return int(asyncio.run(command(*bound.args, **bound.kwargs, **more)) or Exit.DONE)
     except (TableError, GatewayError) as error:  # it could not begin
         problem = str(error)
         code = Exit.UNSETTLED if isinstance(error, JobBusyError) else Exit.WRONG
@@ -86,12 +83,6 @@ def run(arguments: Sequence[str]) -> int:
         problem, code = f"it ended early: {error}", Exit.UNSETTLED
     console.say(f"gateway-async: {problem}", "ERROR")
     return code
-
-
-async def _run(command: Coroutine[Any, Any, int | None]) -> int | None:
-    """Await a command; Ctrl-C ends what it does, such as to read a file, and waits for nothing."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    return await command
 
 
 def make_app(*, is_listed: bool = False) -> App:

@@ -77,6 +77,14 @@ def explained(problem: str, expected: str = "") -> Iterator[None]:
         raise ConfigurationError(f"{problem}: {reason}{advice}") from None
 
 
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Let Ctrl-C end at once what the block does, which is not awaited."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def plain_console(file: TextIO) -> RichConsole:
     """Return a console that shows texts as they are: no markup, and lines as long as they are."""
     return RichConsole(file=file, soft_wrap=True, markup=False, emoji=False, highlight=False)
@@ -148,7 +156,7 @@ class Console:
                 f"{what}: there is no terminal to confirm it at; nothing was sent. Give --yes to "
                 "go on without being asked"
             )
-        with contextlib.suppress(EOFError, KeyboardInterrupt):
+        with contextlib.suppress(EOFError, KeyboardInterrupt), interruptible():
             self.rich.print(plain(f"{what}. Go on? [y/N] "), end="")
             if input().strip().lower() in {"y", "yes"}:
                 return

@@ -32,7 +32,7 @@ import orjson
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, cell_of, columns_of
-from gateway_async.cli.console import explained
+from gateway_async.cli.console import explained, interruptible
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.settings import Settings
 from gateway_async.dialect import Dialect
@@ -535,13 +535,14 @@ def open_orders(
     expected = "expected a CSV file, one of JSON Lines, or - for standard input"
     with contextlib.closing(Kept()) as rows:
         with (
+            interruptible(),
             explained(f"cannot read {'standard input' if is_stdin else path}", expected),
             open(source, closefd=not is_stdin, **form) as text,  # a descriptor, too
         ):
             begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
             is_json = path.suffix.lower() == _JSON_LINES or begins.startswith(b"{")
-            table = Table(text, rows, is_json=is_json)
-        yield OrderFile(table, operation, settings)
+            file = OrderFile(Table(text, rows, is_json=is_json), operation, settings)
+        yield file
 
 
 def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
