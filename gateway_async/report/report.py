@@ -36,6 +36,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufd
 _CURRENCIES = 100
 _OTHER_CURRENCIES = "other currencies"
 # An amount or an identifier; shorter numbers, such as an HTTP status, distinguish reasons.
+_AMOUNT = re.compile(r"\b([A-Z]{3}) (\d)")
 _NUMBER = re.compile(r"\d+(?:[.,:-]\d+)+|\d{4,}")
 _NOUNS = {
     name: "look-ups" if row.is_look_up else f"{name}s"
@@ -442,9 +443,10 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     counts = report.counts if summary is None else attrs.asdict(summary, recurse=False)
     shape = "%Y-%m-%d %H:%M:%S"
     lasted = timedelta(seconds=round(head.seconds))
+    headline = _books_headline(report, summary) if summary is not None else _headline(report)
     page = environment.get_template("report.html.jinja").render(
         head=head,
-        headline=_books_headline(report, summary) if summary is not None else _headline(report),
+        headline=_AMOUNT.sub("\\1\u00a0\\2", headline),
         when=(f"{head.started_at:{shape} %Z} to", f"{head.ended_at:{shape} %Z},", lasted),
         bars={str(name): counts[name] for name in names if counts[name]},
         latencies=report.latencies,

@@ -153,7 +153,7 @@ def test_all_is_counted_and_added_up_exactly() -> None:
             expected = f"{total(amounts):,f}{len(amounts):,}" if amounts else ""
             assert cells.get(name, "") == expected
             if status is SUCCEEDED:
-                done.append(f"{row[0]} {total(amounts):,f}")
+                done.append(f"{row[0]}\u00a0{total(amounts):,f}")
     (headline,) = found.texts["h1"]
     succeeded = sum(one.status is SUCCEEDED for one in made)
     assert headline == f"{succeeded:,} of 2,001 refunds done: {', '.join(done)}."
@@ -270,6 +270,11 @@ def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
     assert shown == ["2 times: code 1001: no", "1 time: code 1002: no"]
 
 
+def test_an_identifier_is_not_broken_at_its_hyphens() -> None:
+    page = render(seen(OutcomeUnknownError("it lists T-1-01"), status=UNKNOWN), HEAD)
+    assert '<bdi>it lists <span class="id">T-1-01</span></bdi>' in page
+
+
 def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
     report = Report("refund")
     for number in range(3000):
@@ -289,6 +294,7 @@ def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
 
 def test_a_run_without_anything_to_do_says_so() -> None:
     text = read(seen(None, None, status=SUCCEEDED), unexpected=0, retries=1).text
+    text = text.replace("\u00a0", " ")
     assert "repeated 1 time\n" in text
     assert "All 2 refunds done: EUR 1.10, USD 2.10." in text
     assert "Nothing is left to do." in text
@@ -296,8 +302,8 @@ def test_a_run_without_anything_to_do_says_so() -> None:
     record = TransactionRecord(currency="EUR", amount=Decimal(2))
     order, found = OrderRef(order_no="A"), {"status": SUCCEEDED, "record": (record,)}
     report.see(SimpleNamespace(order=order, index=0, error=None, **found))  # type: ignore[arg-type]
-    assert "1 of 1 look-up found: EUR 2.00." in read(report).text
-    assert "1 of 1 refund done: EUR 1.10." in read(seen(None, status=SUCCEEDED)).text
+    assert "1 of 1 look-up found: EUR\u00a02.00." in read(report).text
+    assert "1 of 1 refund done: EUR\u00a01.10." in read(seen(None, status=SUCCEEDED)).text
     assert "No orders." in read(Report("refund")).text
     ended = read(Report("refund"), failure="the journal is gone").text
     assert "It ended early: the journal is gone" in ended
