@@ -81,8 +81,10 @@ def explained(problem: str, expected: str = "") -> Iterator[None]:
 def interruptible() -> Iterator[None]:
     """Let Ctrl-C end at once what the block does, which is not awaited."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def plain_console(file: TextIO) -> RichConsole:

@@ -216,7 +216,7 @@ def _by_state(operation: "Operation", lookup: LookupResult, dialect: "Dialect") 
     state = dialect.payment_states.get(status)
     if state is None:
         reason = f"payment_status {status!r} has no meaning in Dialect.payment_states"
-        return Evidence(_UNKNOWN, reason, item)
+        return Evidence(_UNKNOWN, reason, item, is_final=not dialect.payment_states)
     proved = _NOT_DONE if lookup.complete else _UNKNOWN
     if state == operation.done_state:
         proved = _DONE
