@@ -21,10 +21,11 @@ import attrs
 from gateway_async.cli import options
 from gateway_async.cli.console import Exit, output, print_json
 from gateway_async.cli.files import STDIO, out_file, to_text
-from gateway_async.cli.settings import Network, Settings, to_toml
+from gateway_async.cli.settings import Network, Settings, default_journal, to_toml
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
 from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
+from gateway_async.journal.engines import locate
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
@@ -42,6 +43,8 @@ QUESTIONS: Mapping[str, Mapping[str, str]] = _TEXTS["questions"]
 
 A test holds the fields of `Dialect` and `HmacSigner` against it.
 """
+_OTHER_TABLES = ("retry", "policy", "reconcile")
+"""Of settings, without a question."""
 _ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
 """By line and status, what to do; of an order, by what its look-ups show."""
 
@@ -322,24 +325,29 @@ def _fits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, str
 
 
 def write_config(settings: Settings) -> str:
-    """Write TOML that names the gateway, and has each open question with what counts now.
+    """Write the settings as TOML, with each open question beside what counts now.
 
-    A default is a comment. What may hold a password is left out: the journal, and such a proxy.
+    A default is a comment. What may hold a password is left out: such a journal, and such a proxy.
     """
     lines = [_TEXTS["config"]["head"]]
     for name in (*attrs.fields_dict(Network), "rate"):
         value = getattr(settings, name)
         if value not in (None, False) and not (name == "proxy" and "@" in value):
             lines.append(f"{name} = {to_toml(value)}")
-    for table, questions in QUESTIONS.items():
-        own = getattr(settings, table)
+    if (journal := settings.journal) not in ("", default_journal(os.environ)):
+        is_shown = journal == locate(journal).shown
+        left_out = "# The journal's URL may hold a password: give it by GATEWAY_JOURNAL."
+        lines.append(f"journal = {to_toml(journal)}" if is_shown else left_out)
+    for table in (*QUESTIONS, *_OTHER_TABLES):
+        own, questions = getattr(settings, table), QUESTIONS.get(table, {})
         given = own if isinstance(own, Mapping) else attrs.asdict(own, recurse=False)
         default = HmacSigner("-") if isinstance(own, Mapping) else type(own)()
         usual = attrs.asdict(default, recurse=False)
-        lines += ["", f"[{table}]"]
+        written = []
         for name, value in {**usual, **given}.items():
             is_usual = name in usual and value == usual[name]
-            lines += [f"# {questions[name]}"] if name in questions else []
+            written += [f"# {questions[name]}"] if name in questions else []
             if name in questions or not is_usual:
-                lines.append(f"{'# ' * is_usual}{name} = {to_toml(value)}")
+                written.append(f"{'# ' * is_usual}{name} = {to_toml(value)}")
+        lines += ["", f"[{table}]", *written] if written else []
     return "\n".join([*lines, ""])

@@ -267,7 +267,12 @@ class Stop:
 
 @contextlib.contextmanager
 def progress(
-    console: Console, name: str, total: int, look: Callable[[], tuple[int, Mapping[Any, int]]]
+    console: Console,
+    name: str,
+    total: int,
+    look: Callable[[], tuple[int, Mapping[Any, int]]],
+    *,
+    is_shared: bool = False,
 ) -> Iterator[None]:
     """Show a bar while the block runs; where there is no terminal, a line every few seconds.
 
@@ -276,8 +281,10 @@ def progress(
         name: What is counted.
         total: How many there are.
         look: Returns how many are done, and how many have each status.
+        is_shared: Whether rows go to the same terminal, so that no bar fits between them.
     """
-    has_bar = console.rich.is_terminal and not (console.is_quiet or console.is_json)
+    is_plain = console.is_quiet or console.is_json or is_shared
+    has_bar = console.rich.is_terminal and not is_plain
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),

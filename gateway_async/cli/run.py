@@ -6,6 +6,7 @@ What is known is never given up: it is written to the file of the run, and into 
 import contextlib
 import functools
 import os
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -171,6 +172,7 @@ async def carried_out(run: Run) -> AsyncIterator[TextIO]:
         try:
             with files.out_file(run.given.out or files.STDIO) as out:
                 run.stop = Stop(run.console)
+                run.started_at = datetime.now().astimezone()  # behind a question
                 yield out
         except (OSError, GatewayError) as error:
             if run.requests is None and run.status is None:  # nothing to report
@@ -212,7 +214,8 @@ async def drive(run: Run, streamed: Any, *, total: int, see: Callable[[Any], obj
         return so_far.done, so_far.counts
 
     failure, left = None, None
-    with progress(run.console, run.command, total, look):
+    is_shared = run.given.out == files.STDIO and sys.stdout.isatty()
+    with progress(run.console, run.command, total, look, is_shared=is_shared):
         try:
             with run.stop.cancelling():
                 async with streamed:

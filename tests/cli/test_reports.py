@@ -68,7 +68,7 @@ async def test_a_reconciliation_lists_its_differences(shell: Shell) -> None:
     assert read.column("Order")[2] == hostile
     assert "script" not in read.tags
     headline = "28 of 31 entries match, and the totals differ: "
-    headline += "payments by EUR 1.01, refunds by EUR 2.00."
+    headline += "payments by EUR\u00a01.01, refunds by EUR\u00a02.00."
     assert read.texts["h1"] == [headline]
     bars = [row[:2] for row in read.tables["bars"][0]]
     assert bars == [["matched", "28"], ["differing", "3"]]
