@@ -24,17 +24,21 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_USAGE)
-    code = _UNSETTLED
+    code = _USAGE
     try:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):
             from gateway_async.cli.app import run
+        code = _UNSETTLED
         code = run(sys.argv[1:] if arguments is None else arguments)
     except Exception as error:  # noqa: BLE001  # of a defect, 1 would say that some were declined
         if isinstance(error, ModuleNotFoundError) and "pip install" in str(error):
             sys.stderr.write(f"gateway-async: {error}\n")
             code = _USAGE
         else:
+            code = _UNSETTLED
             traceback.print_exc()
+    except KeyboardInterrupt:  # before `run` takes it, as while it is imported
+        sys.stderr.write("gateway-async: stopped\n")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over, and its exit code says how
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):

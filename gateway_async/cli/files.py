@@ -134,6 +134,9 @@ class Table:
                     yield Row(begins, dict(zip(self.header, cells, strict=False)), wrong)
                     continue
                 self.header = cells
+                if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
+                    reason = f"columns are separated by {others[0]!r}; save the file with commas"
+                    raise TableError([Problem(begins, None, reason)])
                 if twice := [name for name, count in Counter(cells).items() if count > 1]:
                     reason = "more than one column has this name"
                     raise TableError(Problem(begins, name, reason) for name in twice)

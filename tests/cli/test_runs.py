@@ -6,6 +6,7 @@ import re
 import signal
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -189,6 +190,14 @@ def exit_code_of(*arguments: str) -> object:
         for number, handler in taken.items():
             signal.signal(number, handler)
     return getattr(ended.value, "code", ended.value)
+
+
+def test_ctrl_c_while_a_command_is_loaded_ends_it_in_few_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gateway_async.cli.require_extra", Mock(side_effect=KeyboardInterrupt))
+    assert exit_code_of("jobs", "list") == 2
+    assert capsys.readouterr().err == "gateway-async: stopped\n"
 
 
 def test_a_command_that_has_a_defect_or_cannot_be_loaded(
