@@ -103,6 +103,7 @@ async def check(
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
     with contextlib.nullcontext() if write is None else out_file(write) as file:
+        console.has_begun = True
         findings = await look(settings, credentials, refs)
         if file is not None:
             file.write(write_config(settings))

@@ -89,6 +89,7 @@ async def submit(
             console.confirm(f"{known}: {known.operation} {known.left} at {settings.address}")
         async with settings.open_journal() as journal, settings.client(credentials) as client:
             kept, sent = journal.job(job), file.orders()
+            console.has_begun = True  # from here on, workers may send it
             total = await client.submit(operation, sent, job=kept, slice_size=slice_size)
     count = counted(total, "order")
     console.note(f"{known}; workers alone run its {count} from now on (`gateway-async worker`)")

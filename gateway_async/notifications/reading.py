@@ -29,6 +29,9 @@ MAX_BYTES = 64 * 1024
 _LONGEST_NAME = 200
 
 
+_TWICE = "the notification has a field twice"  # of which a verifier may read the other one
+
+
 @attrs.frozen(kw_only=True)
 class Notification:
     """What a notification claims: a hint, and no proof.
@@ -99,8 +102,12 @@ def parse(
 
 def _parse(headers: Mapping[str, str], body: bytes, dialect: Dialect) -> Notification:
     content_type = next((v for n, v in headers.items() if n.lower() == "content-type"), "")
-    texts = _read(in_utf8(body, content_type).strip(), content_type)
+    body = in_utf8(body, content_type).strip()
+    texts = _read(body, content_type)
     values = {n: json.loads(t) if isinstance(t, JsonText) else t for n, t in texts.items()}
+    lists = [value for value in values.values() if isinstance(value, list)]
+    if body.startswith(b"<") and any(isinstance(one, str) for each in lists for one in each):
+        raise NotificationError(_TWICE)
     names = dialect.notification_fields
     found = {kind: _identifier(kind, known, values) for kind, known in names.items()}
     if not any(found.values()):
@@ -130,8 +137,8 @@ def _read(body: bytes, content_type: str) -> Mapping[str, str]:
     except (UnicodeDecodeError, LookupError):  # the latter of what only browsers know
         raise NotificationError(f"the notification is not in {encoding.name}") from None
     fields = dict(pairs)
-    if len(fields) < len(pairs):  # a verifier may read the first, and the application the last
-        raise NotificationError("the notification has a field twice")
+    if len(fields) < len(pairs):
+        raise NotificationError(_TWICE)
     return fields
 
 

@@ -91,6 +91,7 @@ LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE respon [<!ENTITY a "ha"><!ENTITY b "
         (b" \r\n", "empty body"),
         (b"order_no=A&x=" + b"x" * 65_536, "larger than 65536 bytes"),
         (b"encryption_data=s3cret&order_no=+", "names no order: it has none of order_no, orderNo"),
+        (b"<respon><order_no>A</order_no><order_no>B</order_no></respon>", "a field twice"),
         (b"order_no=A&status=FAILED&status=COMPLETED", "a field twice"),
         (b'{"order_no": "A", "status": "FAILED", "status": "COMPLETED"}', "names a field twice"),
         (b"order_no=A&orderNo=B", "two different values of order_no"),
