@@ -10,15 +10,17 @@ from unittest.mock import Mock
 
 import pytest
 
+from gateway_async import GatewayClient
 from gateway_async.cli import main
 from gateway_async.journal import Journal
 from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
-from tests.cli.running import Shell, names
+from tests.cli.running import Shell, names, write
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.journal.tables import Tables
 from tests.support import nursery
 from tests.support.interruptions import until
 from tests.support.nursery import Forked
+from tests.support.orders import COLUMNS
 
 # In a terminal
 
@@ -198,6 +200,24 @@ def test_ctrl_c_while_a_command_is_loaded_ends_it_in_few_words(
     monkeypatch.setattr("gateway_async.cli.require_extra", Mock(side_effect=KeyboardInterrupt))
     assert exit_code_of("jobs", "list") == 2
     assert capsys.readouterr().err == "gateway-async: stopped\n"
+
+
+def test_ctrl_c_in_submit_does_not_say_that_nothing_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The orders may be in the journal by then, and workers send them."""
+    write(tmp_path / "orders.csv", COLUMNS, [("T1", "O1", "EUR", "1.00")])
+    named = {"BASE_URL": "http://127.0.0.1:9", "MERCHANT_ID": "M1", "ACCOUNT_ID": "A1"}
+    for name, value in {
+        **named,
+        "SECRET": "s3cret",
+        "JOURNAL": f"sqlite:///{tmp_path}/j.db",
+    }.items():
+        monkeypatch.setenv(f"GATEWAY_{name}", value)
+    monkeypatch.setattr(GatewayClient, "submit", Mock(side_effect=KeyboardInterrupt))
+    line = ("submit", f"{tmp_path}/orders.csv", "--operation", "capture", "--job", "night")
+    assert exit_code_of(*line, "--yes") == 3
+    assert "nothing was sent" not in capsys.readouterr().err
 
 
 def test_a_command_that_has_a_defect_or_cannot_be_loaded(
