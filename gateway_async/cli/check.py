@@ -113,6 +113,8 @@ async def check(
     if json:
         print_json({"exit_code": code, "findings": [attrs.asdict(one) for one in findings]})
     for one in () if json else findings:
+        if console.is_quiet and one.status == OK:
+            continue
         tell(f"{one.status:<8} {one.check}: {one.seen}")
         if one.advice:
             tell(f"         -> {one.advice}")

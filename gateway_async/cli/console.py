@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from gateway_async.errors import ConfigurationError
 from gateway_async.models.orders import OutcomeStatus
+from gateway_async.operations import Operation
 from gateway_async.report.report import Totals
 
 _ALL = ("gateway_async",)
@@ -144,7 +145,7 @@ class Console:
     rich: RichConsole = attrs.field(
         factory=lambda: plain_console(cast("TextIO", _Forgiving(sys.stderr)))
     )
-    _alike: dict[tuple[str, str], tuple[int, str]] = attrs.field(factory=dict, init=False)
+    _alike: dict[tuple[str, ...], tuple[int, str]] = attrs.field(factory=dict, init=False)
     """By logger and kind of warning, how many there were beyond the first, and the last."""
 
     def confirm(self, what: str) -> None:
@@ -196,7 +197,8 @@ class Console:
             self.sum_up()
 
     def _pass_on(self, record: logging.LogRecord) -> None:
-        kind, text = (record.name, str(record.msg)), record.getMessage()
+        about = [str(one) for one in record.args or () if isinstance(one, Operation)]
+        kind, text = (record.name, str(record.msg), *about), record.getMessage()
         if kind in self._alike and not self.is_json:
             self._alike[kind] = self._alike[kind][0] + 1, text
         else:

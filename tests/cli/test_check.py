@@ -57,6 +57,7 @@ async def test_all_is_fine_at_the_sandbox_and_no_money_moves(shell: Shell) -> No
     (payment,) = shell.sandbox.seed(1, status="captured", amount="9.00")
     ended, found = await check(shell, f"--order-no {payment.order_no}")
     assert ended.code == 0
+    assert (await shell("check -q")).stdout == ""
     assert tuple(found)[: len(CHECKS)] == CHECKS
     query = f"query of order_no {payment.order_no!r}"
     assert statuses_of(found) == {query: "ask"}  # no payment_status has a meaning by default

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway_async.cli.console import Console, Exit, output, plain_console, progress
+from gateway_async.operations import QUERY, REFUND
 from tests.cli.running import SCRIPT
 
 
@@ -80,12 +81,16 @@ def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() ->
     with console.passing_on_logs():
         for number in range(9):
             requests.warning("chunk %d is unknown", number)
+        for operation in (REFUND, QUERY):
+            requests.warning("%s failed", operation)
         logging.getLogger("gateway_async.batches").info("refund began")
         jobs.info("job 'november' waits 14.0 s")
         logging.getLogger("gateway_async.recovery").info("looked at again in 60 s")
     jobs.info("job 'december' waits 14.0 s")
     assert file.getvalue().splitlines() == [
         "chunk 0 is unknown",
+        "refund failed",
+        "query failed",  # which is of another kind: it moves no money
         "job 'november' waits 14.0 s",
         "looked at again in 60 s",
         "8 more of these, the last: chunk 8 is unknown",
