@@ -119,7 +119,7 @@ async def check(
         if one.advice:
             tell(f"         -> {one.advice}")
     if write not in (None, STDIO):
-        console.note(f"{write} names the gateway and has the open questions; use it by --config")
+        console.note(f"{write} has these settings and the open questions; use it by --config")
     return code
 
 
