@@ -36,13 +36,14 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
     from gateway_async.settings import RecoveryPolicy
 
-# So many that the wait for them, in which another chunk may be sent, counts for little.
-_NEW_AT_ONCE = 2000
+_NEW_AT_ONCE = 1000
+# When so few chunks are left, more are read: a worker would wait for them, and others behind it.
+_FEW_CHUNKS = 8
 _NOT_RECORDED = "the journal could not record the outcome; resume the job"
 
 
 class NewOrders:
-    """The orders of a job that are new, read page by page.
+    """The orders of a job that are new, read page by page, each while those before are sent.
 
     Whole chunks are handed over together, as far as they fit: what is written of a chunk as a whole
     is one row.
@@ -60,11 +61,13 @@ class NewOrders:
         self._lease = lease
         self._first = 0
         self._chunks: deque[list[JobOrder]] = deque()
+        self._reading: asyncio.Future[list[list[JobOrder]]] | None = None
 
     async def pull(self, orders: list[Any], most: int) -> "Sequence[int]":
         """Add the next orders, as many chunks as are at hand and fit; return their positions."""
         if not self._chunks:
-            self._chunks.extend(await self._lease.read(self._select))
+            self._chunks.extend(await (self._reading or self._lease.read(self._select)))
+            self._reading = None
             if not self._chunks:
                 self.ended = True
                 return ()
@@ -76,6 +79,11 @@ class NewOrders:
             pulled, self._chunks[0] = self._chunks[0][:most], self._chunks[0][most:]
         orders += [each.order for each in pulled]
         return [each.index for each in pulled]
+
+    def read_ahead(self) -> None:
+        """Begin to read the next page, if few chunks are left of this one."""
+        if not self._reading and not self.ended and len(self._chunks) <= _FEW_CHUNKS:
+            self._reading = self._lease.read(self._select)
 
     def _select(self, orders: ChunkStore) -> "list[list[JobOrder]]":
         span = range(self._first, ANYWHERE.stop)
@@ -97,6 +105,7 @@ class JournalRecorder(Recorder):
         duplicates: Whether a second refund of a payment may follow.
 
     Attributes:
+        new_orders: The orders to send; more are read once an intent is written.
         failure: Why outcomes could not be recorded, the first time that happened.
         recordings: The outcomes that are being written: few, since the next intent of a worker is
             written behind those of its chunk before.
@@ -114,6 +123,7 @@ class JournalRecorder(Recorder):
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
         self.lease = lease
         self.operation = operation
+        self.new_orders: NewOrders = NewOrders(lease)
         self.failure: BaseException | None = None
         self.recordings: set[asyncio.Future[None]] = set()
         self._keys: array[int] | None = None  # a job whose refunds are listed asks for each chunk
@@ -198,6 +208,7 @@ class JournalIntent(ChunkIntent):
             self.is_recorded = recording.exception() is None
         if self._recorder.failure is not None:  # of outcomes that went before
             raise self._recorder.failure
+        self._recorder.new_orders.read_ahead()
 
     async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""
