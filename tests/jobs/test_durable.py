@@ -15,41 +15,34 @@ import pytest
 from gateway_async import BatchPolicy, Dialect, Timeouts
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, OrderState, engines
-from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Latency
-from tests.jobs.books import Interposed, counts, kept, refuse
+from tests.jobs.shop import Shop, kept, refuse
 from tests.journal.tables import Tables, on_a_file
-from tests.support.books import (
-    DECLINED,
-    NOT_SENT,
-    SUCCEEDED,
-    check_books,
-    check_conserved,
-    effects,
-    statuses,
-)
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_conserved, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
-from tests.support.orders import POLICY, RESENDING, Make, refunds, seeded
+from tests.support.orders import POLICY, RESENDING, refunds
+
+INTENT, NEW, UNKNOWN = OrderState.INTENT, OrderState.NEW, OrderState.UNKNOWN
+DONE = OrderState.SUCCEEDED
 
 
 async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(
-    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables
+    shop: Shop,
 ) -> None:
-    orders, gateway, found = seeded(sandbox, 10), make(), []
+    orders, found = shop.orders(10), []
     names = [order.transaction_id for order in orders]
 
     async def look(message: HttpRequest) -> None:
         if message.path.endswith("/refund"):
-            known = dict(zip(names, tables.states(), strict=True))
+            known = dict(zip(names, shop.tables.states(), strict=True))
             asked = fields_of(message)["refund_orders"]
             found.append([known[order["transaction_id"]] for order in asked])
 
-    Interposed(gateway, before=look)
-    async with gateway.refund(orders, job=journal.job("job")) as batch:
+    async with shop.refund(orders, before=look) as batch:
         async for outcome in batch:
-            assert tables.states()[outcome.index] == "succeeded"
+            assert shop.tables.states()[outcome.index] == "succeeded"
     assert found == [["intent", "intent"]] * 5
 
 
@@ -106,49 +99,55 @@ FAILURES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("url", "how", "fails"), FAILURES, indirect=["url"])
-async def test_a_database_that_fails_doubles_nothing_and_is_not_glossed_over(  # a table
-    sandbox: Sandbox,
-    make: Make,
-    url: str,
-    tables: Tables,
-    monkeypatch: pytest.MonkeyPatch,
-    how: str,
-    fails: Callable[[int, int], bool],
+async def test_a_database_that_fails_doubles_nothing_and_is_not_glossed_over(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, how: str, fails: Callable[[int, int], bool]
 ) -> None:
     """At each statement or commit in turn: once, or from then on."""
-    engine, resending, ended = type(engines.locate(url)), make(recovery=RESENDING), list[bool]()
+    url, ended = shop.tables.url, list[bool]()
+    engine = type(engines.locate(url))
     connect: Any = engine.connect
     for first in itertools.count():
         failures = Failures(how, functools.partial(fails, first))
-        name, orders = f"job {first}", seeded(sandbox, 6, refund_reason="r" * 900)
+        name, orders = f"job {first}", shop.orders(refund_reason="r" * 900)
         told = list[Any]()
         with monkeypatch.context() as patch, contextlib.suppress(JournalError):
             patch.setattr(engine, "connect", failures.over(connect))
             ended.append(False)
             async with Journal.open(url) as journal:
-                batch = make().refund(orders, job=journal.job(name))
+                batch = attrs.evolve(shop, journal=journal).refund(orders, name)
                 try:
                     await batch
                 finally:
                     told += batch.result
             ended[-1] = True
         async with Journal.open(url) as journal:
-            await _check_told(sandbox, journal, name, told)
-            tables.end_leases()  # one that was taken, as nobody was told, runs out by itself
-            assert (await resending.refund(orders, job=journal.job(name))).ok
-        assert effects(sandbox, orders) == [1] * 6
+            shop.check(told)
+            await _check_kept(journal, name, told)
+            shop.tables.end_leases()  # one that was taken, as nobody was told, runs out by itself
+            again = attrs.evolve(shop, journal=journal).refund(orders, name, recovery=RESENDING)
+            assert (await again).ok
+        assert shop.effects(orders) == [1] * 6
         if not failures.failed:
             break
     assert ended[-1]
     assert ended.count(False) > 5
 
 
+async def _check_kept(journal: Journal, name: str, told: list[Any]) -> None:
+    """Check that what was told as final was kept."""
+    known = []
+    if any(status.name == name for status in await journal.jobs()):
+        known = statuses(await kept(journal, name))
+    for outcome in told:
+        if outcome.status in {SUCCEEDED, DECLINED}:
+            assert known[outcome.index] is outcome.status
+
+
 @on_a_file
 async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
-    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders, gateway = seeded(sandbox, 6), make(policy=attrs.evolve(POLICY, concurrency=1))
-    real: Any = journal.database.run
+    orders, real = shop.orders(), shop.journal.database.run
 
     def fail(_: object) -> None:
         raise JournalError("the disk is on fire")
@@ -156,23 +155,12 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
     def run(what: str, operation: Any) -> Any:
         return real(what, fail if what.endswith("keep the outcomes") else operation)
 
-    monkeypatch.setattr(journal.database, "run", run)
-    batch = gateway.refund(orders, job=journal.job("job"))
+    monkeypatch.setattr(shop.journal.database, "run", run)
+    batch = shop.refund(orders, policy=attrs.evolve(POLICY, concurrency=1))
     with pytest.raises(JournalError, match="on fire"):
         await batch
-    check_books(sandbox, batch.result)
-    assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
-
-
-async def _check_told(sandbox: Sandbox, journal: Journal, name: str, told: list[Any]) -> None:
-    """Check that what was told is true, and final only where it was kept."""
-    check_books(sandbox, told)
-    known = []
-    if any(status.name == name for status in await journal.jobs()):
-        known = [outcome.status async for outcome in journal.outcomes(name)]
-    for outcome in told:
-        if outcome.status in {SUCCEEDED, DECLINED}:
-            assert known[outcome.index] is outcome.status
+    shop.check(batch.result)
+    assert shop.effects(orders) == [1, 1, 0, 0, 0, 0]
 
 
 # Nothing secret gets into the journal, whatever the gateway says
@@ -185,15 +173,13 @@ TEXTS = (f"E1:card {CARD} was declined", f"E1:{SIGNATURE} is not right", "E1:a\0
 def _echoing(asked: Asked) -> Any:
     """Answer half of the refunds as done, decline the others, and say too much of each."""
     reply = asked.done(encryption_data=SIGNATURE, card=CARD)
-    if asked.operation.name == "search_refunds":  # earlier refunds, unlike those of the job
-        for item in reply["refund_orders"]:
+    for number, item in enumerate(reply["refund_orders"]):
+        if asked.operation.name == "search_refunds":  # earlier refunds, unlike those of the job
             item["refund_amount"] = "0.01"
-    if asked.operation.name == "refund":
-        for number, item in enumerate(reply["refund_orders"]):
-            secrets = {"card": CARD, "encryption_data": SIGNATURE}
-            item |= {**secrets, "refund_reference_id": f"R{number}"}
-            if number % 2:
-                item |= {"refund_status": "0", "refund_message": TEXTS[number % len(TEXTS)]}
+            continue
+        item |= {"card": CARD, "encryption_data": SIGNATURE, "refund_reference_id": f"R{number}"}
+        if number % 2:
+            item |= {"refund_status": "0", "refund_message": TEXTS[number % len(TEXTS)]}
     return reply
 
 
@@ -213,8 +199,7 @@ async def test_neither_card_nor_secret_nor_signature_is_kept(
         known = b"".join(part.read_bytes() for part in file.parent.glob(f"{file.name}*"))
     assert b"T000001" in known
     assert b"E1" in known
-    for secret in (CARD, SIGNATURE, "s3cret"):
-        assert secret.encode() not in known
+    assert not [one for one in (CARD, SIGNATURE, "s3cret") if one.encode() in known]
 
 
 # Cancelled wherever it is, a job doubles nothing once it is run again
@@ -246,16 +231,15 @@ async def _left(batch: Any) -> Any:
     ("drive", "is_resumed"), [(_awaited, False), (_streamed, True), (_left, False)]
 )
 async def test_a_job_that_is_cancelled_in_any_turn_doubles_nothing(
-    sandbox: Sandbox, make: Make, journal: Journal, drive: Any, is_resumed: bool
+    shop: Shop, drive: Any, is_resumed: bool
 ) -> None:
-    gateway, refusing, cancelled = make(recovery=RESENDING), make(), 0
-    Interposed(refusing, before=refuse)
-    before = asyncio.all_tasks()
+    cancelled, before = 0, asyncio.all_tasks()
     for turns in TURNS:
-        orders, job = seeded(sandbox, 6), journal.job(f"job {turns}")
+        orders, name = shop.orders(), f"job {turns}"
         if is_resumed:
-            await refusing.refund(orders, job=job)
-        batch = gateway.resume(job) if is_resumed else gateway.refund(iter(orders), job=job)
+            await shop.refund(orders, name, before=refuse)
+        again = {"recovery": RESENDING}
+        batch = shop.resume(name, **again) if is_resumed else shop.refund(iter(orders), name)
         task = asyncio.create_task(drive(batch))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -264,44 +248,38 @@ async def test_a_job_that_is_cancelled_in_any_turn_doubles_nothing(
         cancelled += task.cancelled()
         assert not {one for one in asyncio.all_tasks() - before if "job" in one.get_name()}
         with contextlib.suppress(RuntimeError):  # it was never begun
-            check_books(sandbox, batch.result)
+            shop.check(batch.result)
             assert batch.result.counts[SUCCEEDED] <= len(orders)
-        for status in await journal.jobs():
-            if status.name == job.name:
-                assert not status.is_running
-                assert status.counts[OrderState.INTENT] == 0
-                check_books(sandbox, await kept(journal, job.name))
-        assert (await gateway.refund(orders, job=job)).ok  # the same line ends it
-        assert effects(sandbox, orders) == [1] * 6
+        if any(status.name == name for status in await shop.journal.jobs()):
+            status = await shop.journal.status(name)
+            assert (status.is_running, status.counts[INTENT]) == (False, 0)
+            shop.check(await shop.kept(name))
+        assert (await shop.refund(orders, name, **again)).ok  # the same line ends it
+        assert shop.effects(orders) == [1] * 6
     assert cancelled > 10
 
 
 @on_a_file
-async def test_a_second_cancel_ends_drain(sandbox: Sandbox, make: Make, journal: Journal) -> None:
-    orders = seeded(sandbox, 6)
-    sandbox.faults.add("refund", Latency(seconds=3600))
-    patient = make(
-        policy=attrs.evolve(POLICY, drain_seconds=3600),
-        timeouts=Timeouts(reply_seconds=3600, total_seconds=3600),
-    )
-    task = asyncio.create_task(patient.refund(orders, job=journal.job("job")))
-    await until(lambda: sandbox.requests["refund"] == 2)
+async def test_a_second_cancel_ends_drain(shop: Shop) -> None:
+    orders, long = shop.orders(), Timeouts(reply_seconds=3600, total_seconds=3600)
+    shop.sandbox.faults.add("refund", Latency(seconds=3600))
+    patient = attrs.evolve(POLICY, drain_seconds=3600)
+    task = asyncio.create_task(shop.refund(orders, policy=patient, timeouts=long))
+    await until(lambda: shop.sandbox.requests["refund"] == 2)
     task.cancel()
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task}, timeout=120)
     assert task.cancelled()
-    assert await counts(journal) == {OrderState.UNKNOWN: 4, OrderState.NEW: 2}
-    sandbox.faults.clear()
-    assert (await make(recovery=RESENDING).resume(journal.job("job"))).ok
-    assert effects(sandbox, orders) == [1] * 6
+    assert await shop.counts() == {UNKNOWN: 4, NEW: 2}
+    shop.sandbox.faults.clear()
+    assert (await shop.resume(recovery=RESENDING)).ok
+    assert shop.effects(orders) == [1] * 6
 
 
 @on_a_file
-async def test_a_second_cancellation_ends_an_input_that_takes_its_time_to_end(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders, begun, ending = seeded(sandbox, 1), asyncio.Event(), asyncio.Event()
+async def test_a_second_cancellation_ends_an_input_that_takes_its_time_to_end(shop: Shop) -> None:
+    orders, begun, ending = shop.orders(1), asyncio.Event(), asyncio.Event()
 
     async def given() -> Any:
         try:
@@ -312,13 +290,13 @@ async def test_a_second_cancellation_ends_an_input_that_takes_its_time_to_end(
             ending.set()
             await asyncio.Event().wait()
 
-    task = asyncio.create_task(make().refund(given(), job=journal.job("job")))
+    task = asyncio.create_task(shop.refund(given()))
     for reached in (begun, ending):
         await reached.wait()
         task.cancel()
     await asyncio.wait({task}, timeout=120)
     assert task.cancelled()
-    assert sandbox.requests.total() == 0
+    assert shop.sandbox.requests.total() == 0
 
 
 # What the journal keeps of requests whose turn has not come
@@ -339,16 +317,14 @@ class Turnstile(Limiter):
 
 
 @on_a_file
-async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders, turnstile = seeded(sandbox, 8), Turnstile()
-    gateway = make(policy=BatchPolicy(concurrency=4, chunk_size=2), limiter=turnstile)
-    batch = asyncio.create_task(gateway.refund(orders, job=journal.job("job")))
+async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(shop: Shop) -> None:
+    orders, turnstile = shop.orders(8), Turnstile()
+    policy = BatchPolicy(concurrency=4, chunk_size=2)
+    batch = asyncio.create_task(shop.refund(orders, policy=policy, limiter=turnstile))
     await turnstile.let(4, until_asked=8)  # each chunk's look-up
-    assert await counts(journal) == {OrderState.NEW: 8}
+    assert await shop.counts() == {NEW: 8}
     await turnstile.let(1)
-    while await counts(journal) != {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}:  # noqa: ASYNC110  # it has no event
+    while await shop.counts() != {NEW: 6, DONE: 2}:  # noqa: ASYNC110  # it has no event
         await asyncio.sleep(0)
     batch.cancel()
     with pytest.raises(asyncio.CancelledError) as cancelled:
@@ -356,40 +332,37 @@ async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(
     result = cancelled.value.outcome  # type: ignore[attr-defined]  # the batch's result
     check_conserved(result, orders)
     assert (result.counts[SUCCEEDED], result.counts[NOT_SENT]) == (2, 6)
-    assert await counts(journal) == {OrderState.NEW: 6, OrderState.SUCCEEDED: 2}
-    assert (await make().resume(journal.job("job"))).ok
-    assert effects(sandbox, orders) == [1] * 8
+    assert await shop.counts() == {NEW: 6, DONE: 2}
+    assert (await shop.resume()).ok
+    assert shop.effects(orders) == [1] * 8
 
 
 @on_a_file
 @pytest.mark.parametrize("is_cancelled", [True, False])
 async def test_a_request_that_is_tried_again_is_intended_only_when_it_is_sent(
-    sandbox: Sandbox, make: Make, journal: Journal, is_cancelled: bool
+    shop: Shop, is_cancelled: bool
 ) -> None:
-    orders, turnstile = seeded(sandbox, 2, "capture"), Turnstile()
-    gateway, tries = make(limiter=turnstile), 0
+    orders, turnstile, tries = shop.orders(2, "capture"), Turnstile(), itertools.count()
 
     async def refuse_the_first(_: object) -> None:
-        nonlocal tries
-        tries += 1
-        assert await counts(journal) == {OrderState.INTENT: 2}
-        if tries == 1:
+        assert await shop.counts() == {INTENT: 2}
+        if next(tries) == 0:
             await refuse()
 
-    Interposed(gateway, before=refuse_the_first)
-    batch = asyncio.create_task(gateway.capture(orders, job=journal.job("job")))
+    job = shop.batch("capture", orders, before=refuse_the_first, limiter=turnstile)
+    batch = asyncio.create_task(job)
     await turnstile.let(1, until_asked=2)
-    assert await counts(journal) == {OrderState.NEW: 2}
+    assert await shop.counts() == {NEW: 2}
     if is_cancelled:
         batch.cancel()
         with pytest.raises(asyncio.CancelledError):
             await batch
-        assert await counts(journal) == {OrderState.NEW: 2}
-        batch = asyncio.ensure_future(make().resume(journal.job("job")))
+        assert await shop.counts() == {NEW: 2}
+        batch = asyncio.ensure_future(shop.resume())
     await turnstile.let(1)
     assert (await batch).ok
-    assert tries == 2 - is_cancelled
-    assert effects(sandbox, orders, "capture") == [1] * 2
+    assert next(tries) == 2 - is_cancelled
+    assert shop.effects(orders) == [1] * 2
 
 
 class AlarmError(Exception):
@@ -398,7 +371,7 @@ class AlarmError(Exception):
 
 @on_a_file
 async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_it_not_sent(
-    sandbox: Sandbox, make: Make, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait = asyncio.wait
 
@@ -410,9 +383,9 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
         return await wait(tasks, return_when=return_when, **given)
 
     monkeypatch.setattr(asyncio, "wait", alarmed)
-    orders, turnstile, told = seeded(sandbox, 6), Turnstile(), list[Any]()
+    orders, turnstile, told = shop.orders(), Turnstile(), list[Any]()
     with contextlib.suppress(AlarmError):
-        async with make(limiter=turnstile).refund(orders, job=journal.job("job")) as batch:
+        async with shop.refund(orders, limiter=turnstile) as batch:
             await turnstile.let(3)  # two look-ups and a refund
             await until(lambda: batch.progress.counts[NOT_SENT])
             await turnstile.let(6)  # the lease is still ours, until the outcomes are read
@@ -423,7 +396,7 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
                 told.append(outcome)  # it raises in the end
     told += batch.result
     assert statuses(told).count(NOT_SENT) == 4
-    check_books(sandbox, told)
-    assert sum(effects(sandbox, orders)) == 2
-    assert (await make().resume(journal.job("job"))).ok
-    assert effects(sandbox, orders) == [1] * 6
+    shop.check(told)
+    assert sum(shop.effects(orders)) == 2
+    assert (await shop.resume()).ok
+    assert shop.effects(orders) == [1] * 6

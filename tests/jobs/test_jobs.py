@@ -29,15 +29,14 @@ from gateway_async.journal import Journal, OrderState, chunk_store
 from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from tests.jobs.books import Interposed, counts, kept, references_of, refuse, streamed
-from tests.journal.tables import Tables, on_a_file
-from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
+from tests.jobs.shop import Shop, references_of, refuse, streamed
+from tests.journal.tables import on_a_file
+from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, statuses
 from tests.support.memory import Asked, Handler, MemoryTransport, client_over, listing
 from tests.support.orders import (
     LOOK_UPS,
     MONEY_OPERATIONS,
     RESENDING,
-    Make,
     awaited,
     made_up,
     make_client,
@@ -45,89 +44,73 @@ from tests.support.orders import (
     references,
     refunds,
     reply_to,
-    seeded,
 )
 
-INPUTS: list[Any] = [list, iter, awaited]
+INPUTS: list[Any] = [list, iter, awaited, list]
+LATE = BatchPolicy(deadline_seconds=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("operation", "given"), [*zip(MONEY_OPERATIONS, [*INPUTS, list], strict=True)]
-)
+@pytest.mark.parametrize(("operation", "given"), [*zip(MONEY_OPERATIONS, INPUTS, strict=True)])
 async def test_the_same_line_again_sends_nothing_and_says_the_same(
-    sandbox: Sandbox, make: Make, journal: Journal, other: Journal, operation: str, given: Any
+    shop: Shop, operation: str, given: Any
 ) -> None:
-    orders = seeded(sandbox, 5, operation)
-    batch = getattr(make(), operation)(given(orders), job=journal.job("job"))
+    orders = shop.orders(5, operation)
+    batch = shop.batch(operation, given(orders))
     first = await batch
     assert first.ok
     check_conserved(first, orders)
-    assert effects(sandbox, orders, operation) == [1] * 5
-    before = sandbox.requests.total()
+    assert shop.effects(orders) == [1] * 5
+    before = shop.sandbox.requests.total()
     assert (batch.progress.total, batch.progress.requests, first.requests) == (5, before, before)
-    for again in (
-        await getattr(make(), operation)(given(orders), job=journal.job("job")),
-        await make().resume(other.job("job")),
-    ):
+    for again in (await shop.batch(operation, given(orders)), await shop.elsewhere.resume()):
         assert again.ok
         check_conserved(again, orders)
         assert again.requests == 0
         if operation == "refund":
-            assert references_of(again) == references_of(await kept(other)) == references_of(first)
-    assert sandbox.requests.total() == before
+            assert references_of(again) == references_of(await shop.kept()) == references_of(first)
+    assert shop.sandbox.requests.total() == before
 
 
 @on_a_file
 @pytest.mark.parametrize("given", [list, iter])
 async def test_a_deadline_that_passes_before_the_job_begins_loses_no_order(
-    sandbox: Sandbox, make: Make, journal: Journal, given: Any
+    shop: Shop, given: Any
 ) -> None:
-    orders = seeded(sandbox, 5)
-    late = BatchPolicy(deadline_seconds=1e-9)
-    for result in (
-        await make().refund(given(orders), job=journal.job("job"), policy=late),
-        await make().resume(journal.job("job"), policy=late),
-    ):
+    orders = shop.orders(5)
+    for result in (await shop.refund(given(orders), policy=LATE), await shop.resume(policy=LATE)):
         check_conserved(result, orders)
         assert statuses(result) == [NOT_SENT] * 5
         assert "the deadline had passed" in str(result[0].error)
         assert result.exhausted
-    assert sandbox.requests.total() == 0
-    assert (await make().resume(journal.job("job"))).ok
+    assert shop.sandbox.requests.total() == 0
+    assert (await shop.resume()).ok
 
 
 @on_a_file
-async def test_an_input_that_waits_beyond_the_deadline_is_an_error(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders = seeded(sandbox, 2)
+@pytest.mark.parametrize("use", [streamed, lambda batch: asyncio.wait_for(batch, 5)])
+async def test_an_input_that_waits_beyond_the_deadline_is_an_error(shop: Shop, use: Any) -> None:
+    orders = shop.orders(2)
 
     async def pausing() -> AsyncIterator[RefundOrder]:
         yield orders[0]
         await asyncio.Event().wait()
 
-    late = BatchPolicy(deadline_seconds=0.01)
-    for use in (streamed, asyncio.wait_for):
-        batch = make().refund(pausing(), job=journal.job("job"), policy=late)
-        with pytest.raises(NotSentError, match="before all of its orders were kept"):
-            await use(batch, *[5] * (use is asyncio.wait_for))
-        assert (len(batch.result), batch.result.exhausted) == (0, False)
-    assert sandbox.requests.total() == 0
-    assert (await make().refund(orders, job=journal.job("job"))).ok
+    batch = shop.refund(pausing(), policy=BatchPolicy(deadline_seconds=0.01))
+    with pytest.raises(NotSentError, match="before all of its orders were kept"):
+        await use(batch)
+    assert (len(batch.result), batch.result.exhausted) == (0, False)
+    assert shop.sandbox.requests.total() == 0
+    assert (await shop.refund(orders)).ok
 
 
 @on_a_file
-async def test_a_job_goes_on_in_smaller_requests(
-    sandbox: Sandbox, make: Make, journal: Journal
-) -> None:
-    orders, first = seeded(sandbox, 12), make(policy=BatchPolicy(chunk_size=4))
-    Interposed(first, before=refuse)
-    assert statuses(await first.refund(orders, job=journal.job("job"))) == [NOT_SENT] * 12
-    smaller = BatchPolicy(chunk_size=3, concurrency=1)
-    resumed = await make(policy=smaller).resume(journal.job("job"))
-    check_conserved(resumed, orders)
-    assert effects(sandbox, orders) == [1] * 12
-    assert sandbox.requests["refund"] > 12 // 4
+async def test_a_job_goes_on_in_smaller_requests(shop: Shop) -> None:
+    orders = shop.orders(12)
+    unsent = await shop.refund(orders, before=refuse, policy=BatchPolicy(chunk_size=4))
+    assert statuses(unsent) == [NOT_SENT] * 12
+    check_conserved(await shop.resume(policy=BatchPolicy(chunk_size=3, concurrency=1)), orders)
+    assert shop.effects(orders) == [1] * 12
+    assert shop.sandbox.requests["refund"] > 12 // 4
 
 
 @on_a_file
@@ -136,63 +119,58 @@ async def test_reasons_are_noted_of_so_many_orders_only(
 ) -> None:
     monkeypatch.setattr(jobs, "_MOST_REASONS", 3)
     orders = [attrs.evolve(order, refund_amount=Decimal("0.255")) for order in refunds(5)]
-    transport = MemoryTransport(listing([]))
-    async with client_over(transport, dialect=Dialect(currency_places={"EUR": 3})) as precise:
-        late = BatchPolicy(deadline_seconds=1e-9)
-        await precise.refund(orders, job=journal.job("job"), policy=late)
-    async with client_over(transport) as gateway:
-        result = await gateway.resume(journal.job("job"))
+    transport, job = MemoryTransport(listing([])), journal.job("job")
+    precise = client_over(transport, dialect=Dialect(currency_places={"EUR": 3}))
+    await precise.refund(orders, job=job, policy=LATE)
+    result = await client_over(transport).resume(job)
     check_conserved(result, orders)
     assert statuses(result) == [NOT_SENT] * 5
-    assert [type(outcome.error) for outcome in result] == [InvalidOrderError] * 3 + [
-        NotSentError
-    ] * 2
+    kinds = [type(outcome.error) for outcome in result]
+    assert kinds == [InvalidOrderError] * 3 + [NotSentError] * 2
     assert "nothing was sent: this run did not send it" in str(result[4].error)
     assert not transport.asked
 
 
 @on_a_file
 async def test_what_was_unknown_and_proved_not_done_is_not_sent_where_the_job_has_stopped(
-    sandbox: Sandbox, make: Make, journal: Journal
+    shop: Shop,
 ) -> None:
     """Why it was unknown is not why it is not sent."""
-    orders = seeded(sandbox, 3)
+    orders = shop.orders(3)
     one_by_one = BatchPolicy(concurrency=1, chunk_size=1, stop_after_unknown=1)
-    gateway = make(policy=one_by_one, recovery=RESENDING)
-    async with gateway.refund(orders, job=journal.job("job")) as batch:
+    async with shop.refund(orders, policy=one_by_one, recovery=RESENDING) as batch:
         told = [await anext(batch)]  # no more is sent before this is taken
-        sandbox.faults.add("refund", ResetBeforeEffect(times=1))
+        shop.sandbox.faults.add("refund", ResetBeforeEffect(times=1))
         told += [outcome async for outcome in batch]
     assert statuses(told) == [SUCCEEDED, NOT_SENT, NOT_SENT]
     assert all("stop_after_unknown" in str(outcome.error) for outcome in told[1:])
-    assert effects(sandbox, orders) == [1, 0, 0]
-    assert (await make(recovery=RESENDING).resume(journal.job("job"))).ok
-    assert effects(sandbox, orders) == [1, 1, 1]
+    assert shop.effects(orders) == [1, 0, 0]
+    assert (await shop.resume(recovery=RESENDING)).ok
+    assert shop.effects(orders) == [1, 1, 1]
 
 
 @on_a_file
 @pytest.mark.parametrize("given", [list, iter])
 @pytest.mark.parametrize("how", ["awaited", "streamed", "submitted"])
 async def test_nothing_is_sent_or_left_of_orders_with_a_wrong_one_or_a_duplicate(
-    sandbox: Sandbox, make: Make, journal: Journal, tables: Tables, how: str, given: Any
+    shop: Shop, how: str, given: Any
 ) -> None:
     orders: list[Any] = refunds(1200)
-    job, gateway = journal.job("job"), make()
     begin: Any = {
-        "awaited": lambda given: gateway.refund(given, job=job),
-        "streamed": lambda given: streamed(gateway.refund(given, job=job)),
-        "submitted": lambda given: gateway.submit("refund", given, job=job),
+        "awaited": shop.refund,
+        "streamed": lambda given: streamed(shop.refund(given)),
+        "submitted": lambda given: shop.make().submit("refund", given, job=shop.journal.job("job")),
     }[how]
     for wrong in ("no order", orders[0]):
         with pytest.raises(InvalidOrderError, match="1200"):
             await begin(given([*orders, wrong]))
-        assert tables.run("SELECT count(*) FROM gateway_orders") == [(0,)]
-    assert sandbox.requests.total() == 0
-    orders = seeded(sandbox)
-    check_conserved(await gateway.refund(given(orders), job=job), orders)  # a corrected line works
+        assert shop.tables.run("SELECT count(*) FROM gateway_orders") == [(0,)]
+    assert shop.sandbox.requests.total() == 0
+    orders = shop.orders()
+    check_conserved(await shop.refund(given(orders)), orders)  # a corrected line works
     with pytest.raises(InvalidOrderError, match=r"; this run sent nothing$"):
-        await gateway.refund(iter([*orders[:3], 7]), job=job)
-    assert effects(sandbox, orders) == [1] * 6
+        await shop.refund(iter([*orders[:3], 7]))
+    assert shop.effects(orders) == [1] * 6
 
 
 class Extended(RefundOrder):
@@ -200,27 +178,27 @@ class Extended(RefundOrder):
 
 
 @on_a_file
-async def test_an_input_that_raises(sandbox: Sandbox, make: Make, journal: Journal) -> None:
-    orders = seeded(sandbox)
+async def test_an_input_that_raises(shop: Shop) -> None:
+    orders = shop.orders()
 
     def given() -> Iterator[Any]:
         yield from orders[:4]
         raise LookupError("the file ended")
 
-    batch = make().refund(given(), job=journal.job("job"))
+    batch = shop.refund(given())
     with pytest.raises(LookupError, match="the file ended"):
         await batch
-    assert sandbox.requests.total() == 0
+    assert shop.sandbox.requests.total() == 0
     assert not batch.result.exhausted
     with pytest.raises(JobNotFoundError):
-        await make().resume(journal.job("job"))
-    check_conserved(await make().refund(orders, job=journal.job("job")), orders)
+        await shop.resume()
+    check_conserved(await shop.refund(orders), orders)
     extended = Extended(**attrs.asdict(orders[0]))  # fields of its own would not be kept
     with pytest.raises(InvalidOrderError, match="expected RefundOrder, got Extended"):
-        await make().refund([extended], job=journal.job("extended"))
-    nothing = await make().refund([], job=journal.job("nothing"))
+        await shop.refund([extended], "extended")
+    nothing = await shop.refund([], "nothing")
     assert (nothing.ok, len(nothing)) == (True, 0)
-    assert (await journal.status("nothing")).done
+    assert (await shop.journal.status("nothing")).done
 
 
 # What a streamed job needs of memory does not grow with its orders
@@ -293,78 +271,71 @@ async def _refused(batch: Any, said: str) -> None:
     assert caught.value.job == "job"
 
 
-async def test_other_orders_or_subject(sandbox: Sandbox, make: Make, journal: Journal) -> None:
-    given, job = seeded(sandbox, 4), journal.job("job")
-    await make().refund(given, job=job)
-    sandbox.requests.clear()
-    more = seeded(sandbox, 1)
+async def test_other_orders_or_subject(shop: Shop) -> None:
+    given = shop.orders(4)
+    await shop.refund(given)
+    shop.sandbox.requests.clear()
+    more = shop.orders(1)
     for orders, said in (
         (given[:3], "it has 4 in all, and 3 were given"),
         (given + more, "it has 4 in all, and 5 were given"),
         (given[:3] + more, "which differs in "),
         (given[::-1], "its order 0 is .*which differs in "),
-        (
-            [*given[:3], attrs.evolve(given[3], refund_amount="2.00")],
-            "which differs in refund_amount;",
-        ),
-        (
-            [*given[:3], attrs.evolve(given[3], refund_reason="torn")],
-            "which differs in refund_reason;",
+        *(
+            ([*given[:3], attrs.evolve(given[3], **{field: value})], f"which differs in {field};")
+            for field, value in (("refund_amount", "2.00"), ("refund_reason", "torn"))
         ),
         ([], "and 0 were given"),
         (iter(given[:3]), "it has 4 in all, and 3"),
     ):
-        refused = f"{said}.*sent again"
-        await _refused(make().refund(orders, job=job), refused)
-    captures = seeded(sandbox, 4, "capture")
-    await _refused(make().capture(captures, job=job), "operation is 'refund'")
-    batch = make().refund(given[1:], job=job)
+        await _refused(shop.refund(orders), f"{said}.*sent again")
+    await _refused(shop.batch("capture", shop.orders(4, "capture")), "operation is 'refund'")
+    batch = shop.refund(given[1:])
     await _refused(streamed(batch), "which differs in ")
     assert sum(batch.result.counts.values()) in {0, 3}
     credentials = Credentials(merchant_id="M2", account_id="A1", signer=HmacSigner("x"))
-    async with GatewayClient(sandbox.base_url, credentials) as stranger:
-        await _refused(stranger.refund(given, job=job), "merchant_id is 'M1'")
-        await _refused(stranger.resume(job), "'M2'")
-    assert sandbox.requests.total() == 0
-    assert await counts(journal) == {OrderState.SUCCEEDED: 4}
+    async with GatewayClient(shop.sandbox.base_url, credentials) as stranger:
+        await _refused(stranger.refund(given, job=shop.journal.job("job")), "merchant_id is 'M1'")
+        await _refused(stranger.resume(shop.journal.job("job")), "'M2'")
+    assert shop.sandbox.requests.total() == 0
+    assert await shop.counts() == {OrderState.SUCCEEDED: 4}
 
 
 @pytest.mark.parametrize("sends", [False, True], ids=["kept", "in doubt"])
-async def test_another_gateway(
-    make: Make, journal: Journal, tables: Tables, sandbox: Sandbox, sends: bool
-) -> None:
-    orders, first = seeded(sandbox, 2), make()
-    job, number = journal.job("job"), 0 if sends else 1
+async def test_another_gateway(shop: Shop, sends: bool) -> None:
+    orders, first = shop.orders(2), shop.make()
+    job, number = shop.journal.job("job"), 0 if sends else 1
     async with Sandbox() as elsewhere, make_client(elsewhere) as other:
         if sends:
-            sandbox.faults.add("refund", DropReply(times=1))
+            shop.sandbox.faults.add("refund", DropReply(times=1))
             await first.refund(orders, job=job)
-            tables.put(state="unknown")
+            shop.tables.put(state="unknown")
         else:
             await first.submit("refund", orders, job=job, slice_size=2)
-        before = tables.snapshot()
+        before = shop.tables.snapshot()
         with pytest.raises(JobConflictError) as caught:
             await other.resume(job, slice_number=number)
         assert first.gateway in str(caught.value)
         assert other.gateway in str(caught.value)
         await _refused(other.refund(orders, job=job), "its gateway is")
-        assert await journal.claim_due(Merchant("M1", "A1", other.gateway), 60) == []
-        assert tables.snapshot() == before
+        assert await shop.journal.claim_due(Merchant("M1", "A1", other.gateway), 60) == []
+        assert shop.tables.snapshot() == before
         assert elsewhere.requests.total() == 0
-    tables.run("UPDATE gateway_jobs SET gateway = ''")  # of an earlier version: the next client's
-    assert (await make().resume(job, slice_number=number)).ok
+    # One of an earlier version belongs to the next client's.
+    shop.tables.run("UPDATE gateway_jobs SET gateway = ''")
+    assert (await shop.make().resume(job, slice_number=number)).ok
     assert (await job.head()).gateway == first.gateway
 
 
 @on_a_file
-async def test_what_is_no_job(sandbox: Sandbox, make: Make, journal: Journal) -> None:
-    gateway: Any = make()
+async def test_what_is_no_job(shop: Shop) -> None:
+    gateway: Any = shop.make()
     for job in ("job", 7):
-        for begin in (lambda job: gateway.refund(seeded(sandbox), job=job), gateway.resume):
+        for begin in (lambda job: gateway.refund(shop.orders(), job=job), gateway.resume):
             with pytest.raises(ConfigurationError, match="job: expected Job, got "):
                 begin(job)
     for operation in LOOK_UPS:
         with pytest.raises(TypeError, match="job"):
             getattr(gateway, operation)(references(1), job=None)
     with pytest.raises(JobNotFoundError, match="'job'"):
-        await gateway.resume(journal.job("job"))
+        await shop.resume()

@@ -10,19 +10,19 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import GatewayClient, OutcomeStatus, RecoveryPolicy, jobs
+from gateway_async import OutcomeStatus, RecoveryPolicy, jobs
 from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import noted
 from gateway_async.journal.states import Proof
-from gateway_async.sandbox import Sandbox, faults
-from tests.jobs.books import Interposed, counts
+from gateway_async.sandbox import faults
+from tests.jobs.shop import Shop
 from tests.journal.tables import Tables, on_a_file, submitted
-from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
-from tests.support.orders import POLICY, RESENDING, Make, refunds, seeded
+from tests.support.orders import POLICY, RESENDING, refunds
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""
@@ -46,7 +46,7 @@ class Halted:
         assert {UNKNOWN, SUCCEEDED} >= set(statuses(self.batch.result))
 
 
-async def halt(gateway: GatewayClient, journal: Journal, orders: list[Any]) -> Halted:
+async def halt(shop: Shop, orders: list[Any], **settings: Any) -> Halted:
     reached, goes_on = asyncio.Event(), asyncio.Event()
 
     async def before(message: HttpRequest) -> None:
@@ -54,8 +54,7 @@ async def halt(gateway: GatewayClient, journal: Journal, orders: list[Any]) -> H
             reached.set()
             await goes_on.wait()
 
-    Interposed(gateway, before=before)
-    batch = gateway.refund(orders, job=journal.job("job"))
+    batch = shop.refund(orders, before=before, **settings)
     task = asyncio.create_task(batch)
     await reached.wait()
     return Halted(batch, task, goes_on)
@@ -88,6 +87,12 @@ def let_it_pass(monkeypatch: pytest.MonkeyPatch) -> Pass:
     return let_it_pass
 
 
+@pytest.fixture
+def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let leases be renewed twenty times a second."""
+    monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
+
+
 async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     await submitted(journal)
     ended = await asyncio.gather(
@@ -108,17 +113,17 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
 
 
 async def test_one_that_waits_goes_on_once_the_other_has_ended(
-    sandbox: Sandbox, make: Make, url: str, caplog: pytest.LogCaptureFixture
+    shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     """And not only once its lease would have run out: here, in an hour."""
     caplog.set_level(logging.INFO)
-    orders = seeded(sandbox)
-    async with Journal.open(url, lease_seconds=3600) as journal, asyncio.timeout(600):
+    orders = shop.orders()
+    async with Journal.open(shop.tables.url, lease_seconds=3600) as journal, asyncio.timeout(600):
         first = await (await submitted(journal, orders)).take()
-        waiting = asyncio.ensure_future(make().refund(orders, job=journal.job("job")))
+        waiting = asyncio.ensure_future(attrs.evolve(shop, journal=journal).refund(orders))
         await until(lambda: "s at most: another process has it" in caplog.text)
         await first.release()
-        check_books(sandbox, await waiting)
+        shop.check(await waiting)
 
 
 async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables: Tables) -> None:
@@ -140,38 +145,31 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
 @pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("passed", [{}, {"awake": 0.0}, {"wall": 0.0}, {"wall": -900.0}], ids=str)
 async def test_one_whose_lease_is_over_by_either_clock_sends_nothing_and_changes_nothing(
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    other: Journal,
-    tables: Tables,
-    let_it_pass: Pass,
-    passed: dict[str, float],
+    shop: Shop, let_it_pass: Pass, passed: dict[str, float]
 ) -> None:
-    orders = seeded(sandbox)
-    halted = await halt(make(), journal, orders)
+    halted = await halt(shop, shop.orders())
     let_it_pass(**passed)
-    tables.end_leases()
-    assert (await make(recovery=RESENDING).resume(other.job("job"))).counts[SUCCEEDED] >= 2
-    before, requests = tables.snapshot(), sandbox.requests["refund"]
+    shop.tables.end_leases()
+    assert (await shop.elsewhere.resume(recovery=RESENDING)).counts[SUCCEEDED] >= 2
+    before = shop.tables.snapshot(), shop.sandbox.requests["refund"]
     await halted.ends()
-    assert (tables.snapshot(), sandbox.requests["refund"]) == (before, requests)
-    check_books(sandbox, halted.batch.result)
+    assert (shop.tables.snapshot(), shop.sandbox.requests["refund"]) == before
+    shop.check(halted.batch.result)
 
 
 @pytest.mark.usefixtures("frozen")
 @pytest.mark.parametrize("is_taken", [True, False])
 async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
-    sandbox: Sandbox, make: Make, journal: Journal, other: Journal, tables: Tables, is_taken: bool
+    shop: Shop, is_taken: bool
 ) -> None:
-    orders = seeded(sandbox)
-    halted = await halt(make(policy=ONE_BY_ONE), journal, orders)
+    orders, tables = shop.orders(), shop.tables
+    halted = await halt(shop, orders, policy=ONE_BY_ONE)
     tables.end_leases()
     if is_taken:
-        await other.job("job").take()
+        await shop.elsewhere.journal.job("job").take()
     before = tables.snapshot()
     await halted.ends("another process took it" if is_taken else "ran out")
-    assert effects(sandbox, orders) == [1, 1, 0, 0, 0, 0]
+    assert shop.effects(orders) == [1, 1, 0, 0, 0, 0]
     assert statuses(halted.batch.result)[:2] == [UNKNOWN if is_taken else SUCCEEDED] * 2
     assert (tables.snapshot() == before) is is_taken
     assert is_taken or tables.states() == ["succeeded"] * 2 + ["new"] * 4
@@ -192,15 +190,11 @@ async def test_a_renewal_counts_from_when_it_was_asked_for(
 
 
 @on_a_file
+@pytest.mark.usefixtures("renewed_often")
 async def test_one_that_found_its_lease_lost_renews_it_no_more(
-    journal: Journal,
-    other: Journal,
-    tables: Tables,
-    let_it_pass: Pass,
-    monkeypatch: pytest.MonkeyPatch,
+    journal: Journal, other: Journal, tables: Tables, let_it_pass: Pass
 ) -> None:
     """Its caller may take its time over what is left; another process takes the job meanwhile."""
-    monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
     lease = await (await submitted(journal)).take()
     let_it_pass()
     with pytest.raises(LeaseLostError):
@@ -221,32 +215,25 @@ def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatc
     assert before <= leases.read_clocks()[0] <= time.monotonic()
 
 
-async def test_a_job_that_runs_longer_than_its_lease_keeps_it(
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    other: Journal,
-    tables: Tables,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
-    orders = seeded(sandbox)
-    halted = await halt(make(), journal, orders)
-    tables.end_leases()
+@pytest.mark.usefixtures("renewed_often")
+async def test_a_job_that_runs_longer_than_its_lease_keeps_it(shop: Shop) -> None:
+    orders, other = shop.orders(), shop.elsewhere.journal
+    halted = await halt(shop, orders)
+    shop.tables.end_leases()
     while not (await other.status("job")).is_running:  # noqa: ASYNC110  # it is renewed by itself
         await asyncio.sleep(0)
     with pytest.raises(JobBusyError):
         await other.job("job").take()
     halted.goes_on.set()
     assert (await halted.task).ok
-    assert effects(sandbox, orders) == [1] * 6
+    assert shop.effects(orders) == [1] * 6
 
 
 @on_a_file
+@pytest.mark.usefixtures("renewed_often")
 async def test_one_that_loses_its_lease_while_it_waits_to_look_again_ends_at_once(
-    journal: Journal, other: Journal, tables: Tables, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, other: Journal, tables: Tables
 ) -> None:
-    monkeypatch.setattr(leases, "_RENEWALS_A_LEASE", 300)
     orders, looked = refunds(2), asyncio.Event()
     await submitted(journal, orders)
     before = {order.transaction_id: frozenset[str]() for order in orders}
@@ -273,52 +260,42 @@ async def test_one_that_loses_its_lease_while_it_waits_to_look_again_ends_at_onc
 
 @pytest.mark.usefixtures("frozen")
 async def test_one_that_stood_still_while_it_yielded_what_is_left_says_so(
-    sandbox: Sandbox,
-    make: Make,
-    journal: Journal,
-    other: Journal,
-    tables: Tables,
-    let_it_pass: Pass,
-    monkeypatch: pytest.MonkeyPatch,
+    shop: Shop, let_it_pass: Pass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process has sent it meanwhile."""
     monkeypatch.setattr(jobs, "_READ_AT_ONCE", 1)
-    orders, told = seeded(sandbox, 12), list[OutcomeStatus]()
-    sandbox.faults.add("refund", faults.DropReply(times=1))
-    stopping = attrs.evolve(ONE_BY_ONE, stop_after_unknown=1)
+    orders, told = shop.orders(12), list[OutcomeStatus]()
+    shop.sandbox.faults.add("refund", faults.DropReply(times=1))
+    batch = shop.refund(orders, policy=attrs.evolve(ONE_BY_ONE, stop_after_unknown=1))
 
     async def stream() -> None:
-        async with make(policy=stopping).refund(orders, job=journal.job("job")) as batch:
+        async with batch:
             async for outcome in batch:
                 told.append(outcome.status)
                 if outcome.status is NOT_SENT and told.count(NOT_SENT) == 1:
                     let_it_pass()
-                    tables.end_leases()
-                    await make(recovery=RESENDING).resume(other.job("job"))
+                    shop.tables.end_leases()
+                    await shop.elsewhere.resume(recovery=RESENDING)
 
     with pytest.raises(LeaseLostError):
         await stream()
-    assert effects(sandbox, orders) == [1] * 12
+    assert shop.effects(orders) == [1] * 12
     assert told[-1] is SUCCEEDED
 
 
 @on_a_file
-async def test_what_an_operator_decides_meanwhile_is_not_proved_again(
-    sandbox: Sandbox, make: Make, journal: Journal, other: Journal, tables: Tables
-) -> None:
-    order, single = seeded(sandbox, 2)
-    await make().refund([order])
-    await submitted(journal, [order, order, single])
+async def test_what_an_operator_decides_meanwhile_is_not_proved_again(shop: Shop) -> None:
+    order, single = shop.orders(2)
+    await shop.make().refund([order])
+    await submitted(shop.journal, [order, order, single])
     sent = noted({order.transaction_id: frozenset(), single.transaction_id: frozenset()}, None)
-    tables.put(state="unknown", sent=sent)
-    gateway = make()
+    shop.tables.put(state="unknown", sent=sent)
 
     async def decide(_: object) -> None:
-        if (await counts(other)).get(OrderState.UNKNOWN) == 3:
-            await other.resolve("job", 1, "succeeded", "it is this one")
+        if (await shop.counts()).get(OrderState.UNKNOWN) == 3:
+            await shop.elsewhere.journal.resolve("job", 1, "succeeded", "it is this one")
 
-    Interposed(gateway, after=decide)
-    result = await gateway.resume(journal.job("job"))
-    assert effects(sandbox, [order, single]) == [1, 0]
+    result = await shop.resume(after=decide)
+    assert shop.effects([order, single]) == [1, 0]
     assert statuses(result) == [UNKNOWN, SUCCEEDED, NOT_SENT]
-    assert [known.note for known in tables.known()] == ["", "it is this one", ""]
+    assert [known.note for known in shop.tables.known()] == ["", "it is this one", ""]
