@@ -39,10 +39,12 @@ class Transaction:
     Attributes:
         driver: The driver's connection.
         engine: What made it.
+        locked: What was read of rows that it has locked, by what they are: asked for once.
     """
 
     driver: Any
     engine: "Engine"
+    locked: dict[object, Any] = attrs.field(factory=dict)
 
     def run(self, statement: str, **parameters: object) -> Any:  # noqa: ANN401  # the driver's cursor
         """Carry out a statement."""

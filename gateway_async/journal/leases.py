@@ -252,6 +252,7 @@ class Lease:
                 f"job {name!r} is not this client's: {difference}; resume it with its own", job=name
             )
         key = {"job": job.id, "slice": number}
+        transaction.locked.clear()  # the lease before may be in the same transaction
         taken = transaction.run(_TAKE, **key, owner=self._owner, seconds=self._seconds)
         row = transaction.run(_LOOK, **key).fetchone()
         if row is None:
@@ -283,7 +284,9 @@ class Lease:
         Raises:
             LeaseLostError: If it is not.
         """
-        row = transaction.run(_VERIFY, **self._key).fetchone()
+        if self not in transaction.locked:
+            transaction.locked[self] = transaction.run(_VERIFY, **self._key).fetchone()
+        row = transaction.locked[self]
         if row is None or (alive and not row[0]):
             reason = "another process took it" if row is None else "it ran out"
             raise LeaseLostError(
