@@ -110,9 +110,10 @@ async def wait_out(
 class Gate:
     """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
 
-    A gate that was stopped never opens again.
+    A gate that was stopped never opens again. It is made while its event loop runs.
 
     Attributes:
+        now: The clock of the loop.
         deadline: Loop time after which no request leaves.
         drain_seconds: How long a request that has left may take beyond the deadline.
         paused_until: Loop time before which no request leaves.
@@ -120,6 +121,7 @@ class Gate:
     """
 
     def __init__(self, *, deadline: float = math.inf, drain_seconds: float = math.inf) -> None:
+        self.now: Callable[[], float] = asyncio.get_running_loop().time
         self.deadline = deadline
         self.drain_seconds = drain_seconds
         self.paused_until: float = -math.inf
@@ -130,8 +132,7 @@ class Gate:
     @property
     def is_too_late(self) -> bool:
         """Whether the deadline has passed."""
-        has_deadline = self.deadline < math.inf  # mostly not, and that is quicker to find
-        return has_deadline and asyncio.get_running_loop().time() >= self.deadline
+        return self.deadline < math.inf and self.now() >= self.deadline
 
     @property
     def stop_reason(self) -> str | None:
@@ -150,12 +151,11 @@ class Gate:
 
     def pause(self, seconds: float) -> None:
         """Let no request leave for so long."""
-        until = asyncio.get_running_loop().time() + seconds
-        self.paused_until = max(self.paused_until, until)
+        self.paused_until = max(self.paused_until, self.now() + seconds)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for so long, at most until the deadline or a stop."""
-        seconds = min(seconds, self.deadline - asyncio.get_running_loop().time())
+        seconds = min(seconds, self.deadline - self.now())
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), seconds)
 
@@ -165,8 +165,7 @@ class Gate:
         Raises:
             NotSentError: If no request may leave any more.
         """
-        now = asyncio.get_running_loop().time
-        while (seconds := self.paused_until - now()) > 0 and self.stop_reason is None:
+        while (seconds := self.paused_until - self.now()) > 0 and self.stop_reason is None:
             await self.sleep(seconds)
         self.check()
 
@@ -435,7 +434,6 @@ class Attempts(Generic[T]):
         tracker = self._tracker = SendTracker(check)
         self._began_at = None  # its turn has not come
         try:
-            await self._gate.wait_open()
             response = await self._send_in_turn(message, tracker)
         except JournalError as error:  # the intent's: it ends the whole job
             problem = error
@@ -448,20 +446,27 @@ class Attempts(Generic[T]):
             self._conclude(message, tracker, response, problem)
 
     async def _send_in_turn(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        """Record the intent when the limiter lets the request pass, and send it in what is left."""
-        session, gate = self._session, self._gate
-        async with contextlib.nullcontext() if session.limiter is None else session.limiter:
-            await gate.wait_open()
-            if self._intent is not None:
-                await self._intent.record()
-                gate.check()
-            self._began_at = now = asyncio.get_running_loop().time()
-            self._ends = min(self._ends, now + session.timeouts.total_seconds)
-            seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
-            if seconds <= 0:
-                raise NotSentError("nothing was sent: the time for this call was over")
-            return await session.transport.send(message, tracker=tracker, seconds=seconds)
+        """Send the request when the limiter lets it pass."""
+        if self._session.limiter is None:
+            return await self._send(message, tracker)
+        await self._gate.wait_open()
+        async with self._session.limiter:
+            return await self._send(message, tracker)
         raise _given_up(sent=tracker.revoke())  # the limiter swallowed an error
+
+    async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
+        """Record the intent when the request may leave, and send it in the time that is left."""
+        session, gate = self._session, self._gate
+        await gate.wait_open()
+        if self._intent is not None:
+            await self._intent.record()
+            gate.check()
+        self._began_at = now = gate.now()
+        self._ends = min(self._ends, now + session.timeouts.total_seconds)
+        seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
+        if seconds <= 0:
+            raise NotSentError("nothing was sent: the time for this call was over")
+        return await session.transport.send(message, tracker=tracker, seconds=seconds)
 
     def _conclude(
         self,
@@ -497,7 +502,7 @@ class Attempts(Generic[T]):
             if self._began_at is not None:
                 self.history += (
                     Attempt(
-                        seconds=asyncio.get_running_loop().time() - self._began_at,
+                        seconds=self._gate.now() - self._began_at,
                         http_status=None if response is None else response.status,
                         error=None if error is None else type(error).__name__,
                     ),
@@ -521,7 +526,7 @@ class Attempts(Generic[T]):
         retry, gate = self._session.retry, self._gate
         limit = retry.first_pause_seconds * 2 ** min(self.tries - 1, _MOST_DOUBLINGS)
         pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
-        wakes = max(asyncio.get_running_loop().time() + pause, gate.paused_until)
+        wakes = max(gate.now() + pause, gate.paused_until)
         is_last = self.tries >= retry.attempts or gate.stop_reason is not None
         if is_last or wakes >= min(self._ends, gate.deadline):
             return False

@@ -8,6 +8,7 @@ import contextlib
 import hmac
 import inspect
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
@@ -111,18 +112,22 @@ class HmacSigner(Unpicklable):
     )
     check_replies: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)
 
+    @cached_property
+    def _keyed(self) -> hmac.HMAC:
+        """The HMAC of nothing: to copy it takes half the time of making one."""
+        return hmac.new(self.secret.encode(), digestmod=self.digest)
+
     def sign(self, operation: "Operation", fields: "Mapping[str, str]") -> str:
         """Return the hexadecimal HMAC of the fields; the operation is not part of it."""
         del operation
-        names = sorted(fields)
-        if not self.excluded.isdisjoint(fields):
-            names = [name for name in names if name not in self.excluded]
+        names = sorted(fields.keys() - self.excluded)
         if self.template == _PAIR:  # written out, it takes a quarter of the time
             written = [f"{name}={fields[name]}" for name in names]
         else:
             written = [self.template.format(name=name, value=fields[name]) for name in names]
-        message = self.joiner.join(written)
-        text = hmac.digest(self.secret.encode(), message.encode(), self.digest).hex()
+        digest = self._keyed.copy()
+        digest.update(self.joiner.join(written).encode())
+        text = digest.hexdigest()
         return text.upper() if self.uppercase else text
 
     def is_ambiguous(self, fields: "Mapping[str, str]") -> bool:

@@ -171,7 +171,7 @@ class AiohttpTransport:
             Exception: What the hooks of a given session raise.
         """
         opened = self._opened.get(asyncio.get_running_loop())
-        if opened is None or self.is_closed or opened.session.closed:
+        if opened is None or self.is_closed:
             opened = await self._open()
         deadline = Deadline(opened.alarm, tracker, seconds)
         left = len(opened.used)  # each of them may have ended; then a new one is opened
@@ -248,10 +248,9 @@ class AiohttpTransport:
             if not payload.tracker.started:
                 _check_unasked(response, payload)
             body = await self._read(response.content, deadline)
-            response.release()
         finally:
-            if response is not None and body is None:
-                response.close()
+            if response is not None and (body is None or not response.closed):
+                response.close()  # else its end was read, and the connection released
             opened.places.release()
         payload.note_end(is_lost=response.status == _TIMED_OUT)
         return HttpResponse(response.status, response.headers, body)

@@ -107,24 +107,26 @@ class UsedConnections:
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._now = now
-        self._arrivals: weakref.WeakKeyDictionary[
-            asyncio.BaseProtocol, Callable[[], object] | None
+        self._known: weakref.WeakKeyDictionary[
+            asyncio.BaseProtocol, tuple[bool, Callable[[], object] | None]
         ] = weakref.WeakKeyDictionary()
         self._lost = 0
         self._distrusts_until = 0.0
 
     def __len__(self) -> int:
-        return len(self._arrivals)
+        return len(self._known)
 
     def arrivals_on(
         self, transport: asyncio.Transport
     ) -> "tuple[bool, Callable[[], object] | None]":
         """Return whether a connection was used before, and what polls it for arrivals."""
         protocol = transport.get_protocol()
-        is_used = protocol in self._arrivals
-        if not is_used:
-            self._arrivals[protocol] = arrivals_on(transport)
-        return is_used, self._arrivals[protocol]
+        known = self._known.get(protocol)
+        if known is None:
+            arrivals = arrivals_on(transport)
+            self._known[protocol] = True, arrivals
+            return False, arrivals
+        return known
 
     @property
     def are_distrusted(self) -> bool:

@@ -7,6 +7,7 @@ ever expanded.
 """
 
 import contextlib
+import functools
 import json
 import re
 from html.parser import HTMLParser
@@ -53,6 +54,7 @@ _DECLARATION = re.compile(
 _META = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([\w-]{1,40})", re.IGNORECASE)
 
 
+@functools.lru_cache
 def charset_of(content_type: str) -> str | None:
     """Return the charset that a Content-Type header names."""
     found = _CHARSET.search(content_type)
