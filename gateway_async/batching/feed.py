@@ -333,7 +333,7 @@ class OrderFeed:
         """
         if self._ready is not None or self.refused or self.source.ended or self.is_broken:
             return 0
-        fitting = len(self._fitting())
+        fitting = len(self._fitting()) if self._waiting else 0
         if self.source.is_stored and fitting:
             return 0
         others = len(self._waiting) - fitting

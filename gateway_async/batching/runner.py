@@ -405,7 +405,7 @@ class WorkerPool:
             await self._turns.acquire()
             asyncio.get_running_loop().call_soon(self._turns.release)  # in the loop's next turn
         while self._may_take:
-            if not await run.wait_for_room():
+            if run.streamed and not await run.wait_for_room():
                 continue
             try:
                 await feed.fill()
