@@ -79,6 +79,8 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
         return body  # as most are
     if declared := _DECLARATION.match(body):
         labels = [declared[1].decode()]
+        if labels[0].lower() == "utf-8":
+            return body  # which has no mark, since it begins with the declaration
     else:
         meta = _META.search(body, 0, 1024)
         labels = ["utf-8", charset or "", meta[1].decode() if meta else ""]
