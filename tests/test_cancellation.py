@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from gateway_async import (
@@ -24,6 +25,7 @@ from gateway_async import (
     OutcomeStatus,
     OutcomeUnknownError,
     PayoutResult,
+    RecoveryPolicy,
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
@@ -34,6 +36,7 @@ from tests.support.memory import HeldReplies, MemoryTransport, client_over
 from tests.support.orders import (
     AGAIN,
     MARKER,
+    POLICY,
     client_at,
     direct_payment,
     make_client,
@@ -146,24 +149,30 @@ async def test_a_single_call_that_is_closed_before_its_turn_is_not_sent() -> Non
     assert transport.asked == []
 
 
-async def test_a_recovery_tells_of_what_it_was_given(sandbox: Sandbox) -> None:
-    orders, told = seeded(sandbox, 6), list[Any]()
-    sandbox.faults.add("refund", faults.DropReply(times=1))
-    async with make_client(sandbox, recovery=AGAIN) as client:
-        lost = await client.refund(orders)
-        before = effects(sandbox, orders)
-        for turn in itertools.count():
+@pytest.mark.parametrize("recovery", [AGAIN, MARKER])
+@pytest.mark.parametrize("resends", [False, True])
+async def test_a_recovery_tells_of_what_it_was_given_and_may_be_repeated(
+    sandbox: Sandbox, recovery: RecoveryPolicy, resends: bool
+) -> None:
+    """Also where it is cut off while it sends again what was never done."""
+    fault = faults.ResetBeforeEffect(times=1) if resends else faults.DropReply(times=1)
+    policy = attrs.evolve(POLICY, drain_seconds=0)
+    recovery, told = attrs.evolve(recovery, resend_absent=resends), list[Any]()
+    for turn in itertools.count():
+        orders = seeded(sandbox, 6)
+        sandbox.faults.add("refund", fault)
+        async with make_client(sandbox, recovery=recovery, policy=policy) as client:
+            lost = await client.refund(orders)
             error, was_found = await interrupted(client.recover(list(lost)), turn)
-            if not was_found:
-                break
             assert isinstance(error, asyncio.CancelledError | None)
             if (came := getattr(error, "outcome", None)) is not None:
                 told.append(came)
-                assert [o.order for o in came] == orders
-                assert [o.status for o in came] == [o.status for o in lost]
-        assert effects(sandbox, orders) == before
-        assert OutcomeStatus.UNKNOWN in {outcome.status for outcome in told[-1]}
-        assert (await client.recover(told[-1])).ok
+                assert [(o.order, o.status) for o in came] == [(o.order, o.status) for o in lost]
+            assert (await client.recover(came or lost)).ok
+        assert effects(sandbox, orders) == [1] * 6
+        if not was_found:
+            break
+    assert UNKNOWN in statuses(told[-1])
 
 
 @pytest.mark.parametrize("name", ["refund worker 0", "refund batch"])

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, OrderState, engines
 from gateway_async.sandbox.faults import Latency
 from tests.jobs.shop import Shop, kept, refuse
+from tests.journal.failing import CALLS, Failures
 from tests.journal.tables import Tables, on_a_file
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_conserved, statuses
 from tests.support.collaborators import Limiter
@@ -46,50 +47,6 @@ async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_a
     assert found == [["intent", "intent"]] * 5
 
 
-@attrs.define
-class Failures:
-    """The statements and commits of drivers' connections that fail, by their number from 0."""
-
-    how: str
-    fails: Callable[[int], bool]
-    numbers: Iterator[int] = attrs.field(factory=itertools.count)
-    failed: int = 0
-
-    def over(self, connect: Callable[[Any], Any]) -> Callable[[Any], "FailingDriver"]:
-        return lambda engine: FailingDriver(connect(engine), engine.error, self)
-
-    def call(self, failing: "FailingDriver", name: str, *given: Any) -> Any:
-        call: Callable[..., Any] = getattr(failing.driver, name)
-        is_counted = name == "commit" or self.how != "in doubt"
-        if not is_counted or not self.fails(next(self.numbers)):
-            return call(*given)
-        self.failed += 1
-        if self.how == "refused":
-            raise failing.error("disk I/O error")
-        if self.how == "full":
-            failing.driver.execute("PRAGMA max_page_count = 1")  # or as many as it has
-            return call(*given)
-        call()
-        raise failing.error("the server is gone")
-
-
-@attrs.frozen
-class FailingDriver:
-    """A driver's connection, or a cursor of it."""
-
-    driver: Any
-    error: type[Exception]
-    failures: Failures
-
-    def cursor(self) -> "FailingDriver":
-        return attrs.evolve(self, driver=self.driver.cursor())
-
-    def __getattr__(self, name: str) -> Any:
-        if name in {"execute", "executemany", "commit"}:
-            return functools.partial(self.failures.call, self, name)
-        return getattr(self.driver, name)
-
-
 DATABASES, ONCE_AND_FROM_THEN_ON = ("sqlite", "postgresql"), (operator.eq, operator.le)
 FAILURES = [
     *itertools.product(DATABASES, ("refused", "in doubt"), ONCE_AND_FROM_THEN_ON),
@@ -107,7 +64,8 @@ async def test_a_database_that_fails_doubles_nothing_and_is_not_glossed_over(
     engine = type(engines.locate(url))
     connect: Any = engine.connect
     for first in itertools.count():
-        failures = Failures(how, functools.partial(fails, first))
+        of = ("commit",) if how == "in doubt" else CALLS
+        failures = Failures(functools.partial(fails, first), how, of)
         name, orders = f"job {first}", shop.orders(refund_reason="r" * 900)
         told = list[Any]()
         with monkeypatch.context() as patch, contextlib.suppress(JournalError):

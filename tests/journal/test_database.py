@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import functools
+import itertools
+import operator
 import pickle
 import subprocess
 import sys
@@ -17,36 +20,12 @@ import pytest
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal, engines
 from gateway_async.journal.database import Database, Transaction
+from tests.journal.failing import Failures
 from tests.journal.tables import Tables, pages_of, submit, submitted
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.orders import refunds
 from tests.support.postgres import emptied
 from tests.support.servers import Cable
-
-BROKEN = "SELECT broken FROM nowhere"
-
-
-class Watch:
-    """Counts a journal's commits, and breaks the statement whose turn it is."""
-
-    def __init__(self, journal: Journal) -> None:
-        self.commits = self.statements = 0
-        self.broken: int | None = None
-        self.fails_commit = False
-        database: Any = journal.database
-        self._adapt, self._commit = database._engine.adapt, database._commit
-        database._engine.adapt, database._commit = self.adapt, self.commit
-        self._database = database
-
-    def commit(self) -> None:
-        self.commits += 1
-        if self.fails_commit:
-            self._database._driver.execute(BROKEN)
-        self._commit()
-
-    def adapt(self, statement: str) -> str:
-        self.statements += 1
-        return BROKEN if self.statements - 1 == self.broken else self._adapt(statement)
 
 
 @contextlib.contextmanager
@@ -89,20 +68,21 @@ async def test_what_comes_in_turns_that_follow_is_committed_together(
         hand_over(self)
 
     monkeypatch.setattr(Database, "_hand_over", noted)
-    watch, asked = Watch(journal), []
+    failures, asked = Failures(lambda _: False), []
+    failures.strike(journal)
     for number in range(50):
         asked.append(writing(journal, number))
         for _ in range(3):
             await asyncio.sleep(0)
     await asyncio.gather(*asked)
     assert handed == [32, 18]
-    assert watch.commits <= 2
+    assert failures.counts["commit"] <= 2
     assert written(tables) == [*range(50)]
 
 
 async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None:
     def broken(inside: Transaction) -> None:
-        inside.run(f"{BROKEN} WHERE :x = 'hush'", x="hush")
+        inside.run("SELECT broken FROM nowhere WHERE :x = 'hush'", x="hush")
 
     def stubborn(_: Transaction) -> None:
         raise ZeroDivisionError("not of the database")
@@ -131,19 +111,17 @@ async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None
 
 
 async def test_a_failed_commit_is_not_repeated(journal: Journal, tables: Tables) -> None:
-    watch = Watch(journal)
+    failures = Failures(lambda number: number < 2, of=("commit",))
     with held_up(journal):
         waiting = [writing(journal, number) for number in range(3)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        watch.fails_commit = True
+        failures.strike(journal)
     ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(each, JournalError) for each in ended)
-    assert watch.commits <= 2
-    watch.fails_commit = False
     assert written(tables) == []
     await writing(journal, 7)
-    assert written(tables) == [7]
+    assert (written(tables), failures.counts["commit"]) == ([7], 3)
 
 
 END_CONNECTIONS = (
@@ -264,15 +242,16 @@ async def test_a_statement_that_fails_leaves_nothing_half_done(
     tables.put(8, 9, state="unknown")
     tables.put(1, state="intent")
     known = tables.snapshot()
-    watch = Watch(journal)
-    for number in range(40):
-        watch.statements, watch.broken = 0, number
+    for number in itertools.count():
+        failures = Failures(functools.partial(operator.eq, number))
+        failures.strike(journal)
         with contextlib.suppress(JournalError):
             await WRITES[write](journal)
             break
+        assert failures.failed == 1
         assert not (await journal.status("job")).is_running
         assert write == "submit" or tables.snapshot() == known
-    assert 0 < watch.statements <= number  # it ended before the turn of the broken one
+    assert number > 0
     assert tables.snapshot() != known
 
 

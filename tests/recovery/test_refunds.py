@@ -26,9 +26,8 @@ from gateway_async import (
     RefundRecord,
 )
 from gateway_async.sandbox import Sandbox, faults
-from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, statuses
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.collaborators import Limiter
-from tests.support.interruptions import until
 from tests.support.memory import MemoryTransport, client_over, listing
 from tests.support.orders import MARKER, REFERENCES, Make, as_sent, refunds, seeded
 
@@ -184,26 +183,18 @@ async def test_recovery_with_resends_may_be_repeated(
     check_books(sandbox, again)
 
 
-async def test_a_resend_of_recovery_is_not_held_back_as_alike(sandbox: Sandbox, make: Make) -> None:
-    (order,) = seeded(sandbox, 1)
+async def test_what_was_sent_again_has_its_own_record_and_is_not_held_back_as_alike(
+    sandbox: Sandbox, make: Make
+) -> None:
+    one, other, twice = seeded(sandbox, 3)
     gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
-    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow")
-    orders = losing(sandbox, order, order)
-    result = await gateway.recover(await gateway.refund(orders, policy=policy))
-    assert statuses(result) == [SUCCEEDED, SUCCEEDED]
-    assert sandbox.ledger.effects("refund", order.transaction_id) == 2
-
-
-async def test_what_was_sent_again_has_its_own_record(sandbox: Sandbox, make: Make) -> None:
-    orders = seeded(sandbox, 3)
-    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
-    one_by_one = BatchPolicy(chunk_size=1, concurrency=1)
-    result = await gateway.refund(losing(sandbox, *orders), policy=one_by_one)
-    recovered = await gateway.recover(result)
-    assert statuses(recovered) == [SUCCEEDED] * 3
+    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow", stop_after_unknown=9)
+    orders = losing(sandbox, one, other, twice, twice)
+    recovered = await gateway.recover(await gateway.refund(orders, policy=policy))
+    assert statuses(recovered) == [SUCCEEDED] * 4
     own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
-    assert own == [order.transaction_id for order in orders]
-    check_books(sandbox, recovered)
+    assert own == [order.transaction_id for order in (one, other, twice, twice)]
+    assert effects(sandbox, [one, other, twice]) == [1, 1, 2]
 
 
 async def test_two_recoveries_at_once_send_nothing_twice(sandbox: Sandbox, make: Make) -> None:
@@ -219,27 +210,6 @@ async def test_two_recoveries_at_once_send_nothing_twice(sandbox: Sandbox, make:
     assert isinstance(recovered, BatchResult)
     check_books(sandbox, recovered)
     check_books(sandbox, await gateway.recover(result))
-
-
-@BOTH
-async def test_a_recovery_cut_off_while_it_resends_may_be_repeated(
-    sandbox: Sandbox, make: Make, recovery: RecoveryPolicy
-) -> None:
-    gateway = make(
-        recovery=attrs.evolve(recovery, resend_absent=True),
-        policy=BatchPolicy(concurrency=2, chunk_size=2, drain_seconds=0),
-    )
-    result = await lost(sandbox, gateway)
-    sandbox.faults.add("refund", faults.NoReply(times=1))
-    recovering = asyncio.create_task(gateway.recover(result))
-    await until(lambda: sandbox.requests["refund"] == 4)
-    recovering.cancel()
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await recovering
-    assert getattr(caught.value, "outcome", None) is result
-    recovered = await gateway.recover(result)
-    assert statuses(recovered) == [SUCCEEDED] * 6
-    check_books(sandbox, recovered)
 
 
 # What may be given to a recovery, and what can be settled of less than a whole batch
