@@ -250,27 +250,18 @@ class Sender:
 
     def _read(self, chunk: "Chunk", references: "References", response: "HttpResponse") -> Reading:
         """Prove success of every order at a glance, or else decode the reply and judge it."""
-        sent = b"" if chunk.encoded is None else chunk.encoded.array
-        reading = self._read_at_a_glance(chunk, references, response.body, sent)
-        return reading or self._judge(chunk, references, response.body, sent)
-
-    def _read_at_a_glance(
-        self, chunk: "Chunk", references: "References", body: bytes, sent: bytes
-    ) -> Reading | None:
-        """Return the reading of the usual reply; None if it has to be judged."""
-        if self._glance is None or any(references.values()):
-            return None
-        proof = self._glance.prove(body, sent, len(chunk.orders))
-        if proof is None:
-            return None
-        if not self.recorder.claims:
+        sent, proof = b"" if chunk.encoded is None else chunk.encoded.array, None
+        if self._glance is not None and not any(references.values()):
+            proof = self._glance.prove(response.body, sent, len(chunk.orders))
+        if proof is not None and not self.recorder.claims:
             return Reading(*proof, None, references)
-        judgement = echoed_judgement(orjson.loads(proof[0])[self.operation.list_field])
-        named = self._named(chunk, judgement)
-        if self.recorder.claimed_among(named):
-            return None
-        self.recorder.claim(named)
-        return Reading(*proof, judgement, references)
+        if proof is not None:
+            judgement = echoed_judgement(orjson.loads(proof[0])[self.operation.list_field])
+            named = self._named(chunk, judgement)
+            if not self.recorder.claimed_among(named):
+                self.recorder.claim(named)
+                return Reading(*proof, judgement, references)
+        return self._judge(chunk, references, response.body, sent)
 
     def _judge(self, chunk: "Chunk", references: "References", body: bytes, sent: bytes) -> Reading:
         """Decode and judge a reply; what an earlier refund has claimed proves none of these.
