@@ -4,7 +4,9 @@ import asyncio
 import atexit
 import csv
 import functools
+import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -12,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -32,6 +35,16 @@ class Ended:
     code: int | None
     stdout: str
     stderr: str
+
+    @property
+    def facts(self) -> Any:
+        """What `--json` printed."""
+        return json.loads(self.stdout)
+
+    def advice(self, command: str) -> str:
+        """Return the one line of this command that it says to give next."""
+        (line,) = re.findall(rf"^  gateway-async ({command} .*)$", self.stderr, re.MULTILINE)
+        return str(line)
 
 
 @functools.cache
@@ -77,15 +90,14 @@ class Shell:
         self,
         line: str,
         code: int | None = 0,
-        *,
+        *words: str,
         stdin: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Ended:
-        """Run a line to its end, which must have this exit code, if one is named."""
+        """Run a line to its end, which must have this exit code, if one is named, and say this."""
         process = await self.start(line, stdin=stdin, env=env)
-        stdout, stderr = await process.communicate()
-        assert code in (None, process.returncode), stderr.decode()
-        return Ended(process.returncode, stdout.decode(), stderr.decode())
+        output = await process.communicate()
+        return _ended(process.returncode, output, code, words)
 
     async def under_way(
         self, line: str, requests: int = 1
@@ -98,9 +110,9 @@ class Shell:
         return process, ended
 
     async def installed(
-        self, line: str, code: int = 0, *, env: Mapping[str, str] | None = None
+        self, line: str, code: int = 0, *words: str, env: Mapping[str, str] | None = None
     ) -> Ended:
-        """Run the script that was installed, by a shell, to its end with this exit code."""
+        """Run the script that was installed, by a shell, to an end like this."""
         process = await asyncio.create_subprocess_shell(
             f"exec {sys.executable} -W error {SCRIPT} {line}",
             cwd=self.folder,
@@ -109,9 +121,8 @@ class Shell:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        stdout, stderr = await process.communicate()
-        assert process.returncode == code, stderr.decode()
-        return Ended(code, stdout.decode(), stderr.decode())
+        output = await process.communicate()
+        return _ended(process.returncode, output, code, words)
 
     def rows(self, name: str = "out.csv") -> list[dict[str, str]]:
         """Read a CSV file."""
@@ -134,6 +145,17 @@ class Shell:
         """Return how often the refunds of the file were done."""
         rows = self.rows("orders.csv")
         return {self.sandbox.ledger.effects("refund", row["transaction_id"]) for row in rows}
+
+
+def _ended(
+    returned: int | None, output: tuple[bytes, bytes], code: int | None, words: Sequence[str]
+) -> Ended:
+    """Return how a command ended; it must have this exit code, if one is named, and say this."""
+    ended = Ended(returned, *(stream.decode() for stream in output))
+    assert code in (None, returned), ended.stderr
+    for one in words:
+        assert one in ended.stdout + ended.stderr
+    return ended
 
 
 def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Path:

@@ -1,8 +1,7 @@
 """`check`: each fault at a real server on this machine, and what is found of records."""
 
-import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
 from gateway_async.sandbox.faults import Status
 from tests.cli.running import Ended, Shell
-from tests.support.servers import Proxy, Trouble, bind, tls_of, with_body
+from tests.support.servers import Proxy, Trouble, tls_of, with_body
 
 CHECKS = (
     *("address", "proxy", "tls", "reply", "time", "signature", "credentials"),
@@ -31,13 +30,12 @@ CHECKS = (
 Found = tuple[Ended, dict[str, dict[str, Any]]]
 
 
-async def check(shell: Shell, options: str = "") -> Found:
+async def check(shell: Shell, options: str, env: Mapping[str, str] | None = None) -> Found:
     """Run the command, and return its findings by what was checked: one that is not ok, if any."""
-    ended = await shell(f"check --json {options}", None)
+    ended = await shell(f"check --json {options}", None, env=env)
     assert ended.stderr == "", ended.stderr
-    shown = json.loads(ended.stdout)
-    assert shown["exit_code"] == ended.code
-    findings = sorted(shown["findings"], key=lambda one: bool(one["status"] != "ok"))
+    assert ended.facts["exit_code"] == ended.code
+    findings = sorted(ended.facts["findings"], key=lambda one: bool(one["status"] != "ok"))
     return ended, {one["check"]: one for one in findings}
 
 
@@ -72,148 +70,128 @@ async def test_all_is_fine_at_the_sandbox_and_no_money_moves(shell: Shell) -> No
 async def test_what_is_printed_is_utf8_in_any_locale(shell: Shell) -> None:
     line = "check --json --order-no Ü漢"
     told = await shell.installed(line, 1, env={"PYTHONIOENCODING": "ascii"})
-    assert "Ü漢" in json.loads(told.stdout)["findings"][-1]["check"]
+    assert "Ü漢" in told.facts["findings"][-1]["check"]
 
 
-async def test_an_address_that_leads_nowhere(shell: Shell) -> None:
-    with bind() as bound:
-        place = f"127.0.0.1:{bound.getsockname()[1]}"
-        ended, found = await check(shell, f"--base-url http://{place}")
-    assert ended.code == 3
-    assert f"no connection to {place}" in found["address"]["seen"]
-    assert "host and port of base_url" in found["address"]["advice"]
-    assert set(statuses_of(found).values()) == {"unknown", "skipped"}
-    host = ".".join(["x" * 60] * 5)  # longer than a name can be, so that no resolver is asked
-    for address, seen in (
-        (f"https://{host}", "is not known; check the address"),
-        (shell.sandbox.base_url.replace("http:", "https:"), "may not speak TLS"),
-    ):
-        ended, found = await check(shell, f"--base-url {address}")
-        assert (ended.code, found["address"]["status"]) == (3, "unknown")
-        assert seen in found["address"]["seen"]
-    assert not shell.sandbox.requests.total()
+@attrs.frozen(kw_only=True)
+class Way:
+    """What is given to the command, and what stands between it and the sandbox."""
+
+    options: str = "--base-url {gateway} --ca-file ca.pem"
+    login: str = ""  # given to a proxy, whose own is me:right
+    is_tls: bool = False  # its certificate is of the authority of ca.pem
+    change: Callable[[bytes], bytes] = bytes  # to each reply
+    refused: str = ""  # the operations that are answered 403
+
+    async def check(self, shell: Shell) -> tuple[Found, Proxy]:
+        """Run the command; return what it found, and the proxy."""
+        authority, secret = trustme.CA(), shell.folder / "secret"
+        authority.cert_pem.write_to_path(shell.folder / "ca.pem")
+        secret.write_text("another-secret")
+        secret.chmod(0o600)
+        tls = tls_of(authority) if self.is_tls else None
+        async with (
+            Proxy(shell.sandbox.base_url, tls=tls) as gateway,
+            Proxy(login="me:right") as proxy,
+        ):
+            gateway.always(Trouble(said=self.change))
+            if self.refused:
+                shell.sandbox.faults.add(self.refused, Status(403))
+            env = {"GATEWAY_PROXY": proxy.with_login(self.login)} if self.login else {}
+            url = shell.sandbox.base_url
+            options = self.options.format(gateway=gateway.base_url, sandbox=url, host=url[7:])
+            return await check(shell, options, env), proxy
 
 
-@pytest.fixture
-def authority(shell: Shell) -> trustme.CA:
-    """An authority whose certificate is in `ca.pem`."""
-    made = trustme.CA()
-    made.cert_pem.write_to_path(shell.folder / "ca.pem")
-    return made
-
-
-async def test_a_certificate_of_an_unknown_authority(shell: Shell, authority: trustme.CA) -> None:
-    async with Proxy(shell.sandbox.base_url, tls=tls_of(authority)) as gateway:
-        ended, found = await check(shell, f"--base-url {gateway.base_url}")
-        assert ended.code == 3
-        assert "certificate" in found["tls"]["seen"]
-        assert "ca_file" in found["tls"]["advice"]
-        assert not shell.sandbox.requests.total()
-        ended, found = await check(shell, f"--base-url {gateway.base_url} --ca-file ca.pem")
-    assert (ended.code, statuses_of(found)) == (0, {})
-
-
-@pytest.mark.parametrize(
-    ("is_tls", "password"), [(False, "wrong-pa55"), (True, "wrong-pa55"), (True, "right")]
-)
-async def test_a_proxy_that_wants_a_password(
-    shell: Shell, authority: trustme.CA, is_tls: bool, password: str
-) -> None:
-    (payment,) = shell.sandbox.seed(1)
-    tls = tls_of(authority) if is_tls else None
-    async with Proxy(shell.sandbox.base_url, tls=tls) as gateway, Proxy(login="me:right") as proxy:
-        url = proxy.with_login(f"me:{password}")
-        (shell.folder / "config.toml").write_text(f'proxy = "{url}"\nca_file = "ca.pem"\n')
-        options = f"--base-url {gateway.base_url} --config config.toml"
-        ended, found = await check(shell, f"{options} --order-no {payment.order_no}")
-    assert password not in ended.stdout
-    if password == "right":
-        assert (ended.code, {*statuses_of(found).values()}) == (0, {"ask"})
-        assert {line.partition(" ")[0] for line in proxy.lines} == {"CONNECT"}
-        assert proxy.base_url in found["proxy"]["seen"]
-    else:
-        assert ended.code == 3
-        assert "407" in found["proxy"]["seen"]
-        assert "GATEWAY_PROXY" in found["proxy"]["advice"]
-        assert not shell.sandbox.requests.total()
-
-
-# What answers
-
-
-async def rewritten(shell: Shell, change: Callable[[bytes], bytes]) -> Found:
-    async with Proxy(shell.sandbox.base_url) as gateway:
-        gateway.always(Trouble(said=change))
-        return await check(shell, f"--base-url {gateway.base_url}")
-
-
-@pytest.mark.parametrize(("date", "shown"), [("1994 08:49:37", "-"), ("2094 08:49:37", "+")])
-async def test_clocks_that_differ(shell: Shell, date: str, shown: str) -> None:
-    def change(reply: bytes) -> bytes:
-        return re.sub(rb"Date: [^\r]*", f"Date: 06 Nov {date} GMT".encode(), reply)
-
-    ended, found = await rewritten(shell, change)
-    assert (ended.code, statuses_of(found)) == (1, {"time": "wrong"})
-    assert f"clock is {shown}" in found["time"]["seen"]
-
-
-async def test_a_web_site_answers(shell: Shell) -> None:
-    page = b"<html><title>Welcome</title></html>"
-    ended, found = await rewritten(shell, lambda reply: with_body(reply, page))
-    assert (ended.code, found["reply"]["status"]) == (3, "unknown")
-    assert "expected a JSON object" in found["reply"]["seen"]
-    assert found["credentials"]["status"] == found["registered address"]["status"] == "skipped"
-
-
-REFUSED = {"signature": "wrong", "credentials": "ask", "registered address": "ask"}
-UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skipped")
-
-
-@pytest.mark.parametrize(
-    ("options", "faulty", "code", "statuses", "line", "seen", "advice"),
-    [
-        (
-            *("--secret-file secret", "", 1, REFUSED, "signature", "return_status '0'"),
-            "check the secret first: GATEWAY_SECRET, or what secret_file or keyring names. The",
-        ),
-        (
-            *("--merchant-id M9", "", 1, REFUSED, "signature"),
-            *("for another merchant_id: expected 'M9'", "check the secret first"),
-        ),
-        (
-            *("--base-url URL/shop", "", 3, {"reply": "unknown", **UNREAD}, "reply"),
-            *("HTTP 404", "compare base_url"),
-        ),
-        (
-            *("", "query", 1, {"reply": "wrong", "registered address": "wrong"}),
-            *("registered address", "/v1/retrievalTrans is refused", "must register"),
-        ),
-        (
-            *("", "*", 1, {"reply": "wrong", **UNREAD, "registered address": "ask"}, "reply"),
-            *("HTTP 403", "ask the gateway"),
-        ),
-    ],
-)
-async def test_what_is_refused_names_what_to_do(
+async def test_a_gateway_is_reached_through_a_proxy_by_tls_of_an_own_authority(
     shell: Shell,
-    options: str,
-    faulty: str,
-    code: int,
-    statuses: dict[str, str],
-    line: str,
-    seen: str,
-    advice: str,
 ) -> None:
-    secret = shell.folder / "secret"
-    secret.write_text("another-secret")
-    secret.chmod(0o600)
-    if faulty:
-        shell.sandbox.faults.add(faulty, Status(403))
-    ended, found = await check(shell, options.replace("URL", shell.sandbox.base_url))
+    (ended, found), proxy = await Way(login="me:right", is_tls=True).check(shell)
+    assert (ended.code, statuses_of(found)) == (0, {})
+    assert {line.partition(" ")[0] for line in proxy.lines} == {"CONNECT"}
+    assert proxy.base_url in found["proxy"]["seen"]
+
+
+def _dated(date: str) -> Callable[[bytes], bytes]:
+    """Return a change that dates a reply."""
+    return lambda reply: re.sub(rb"Date: [^\r]*", f"Date: 06 Nov {date} GMT".encode(), reply)
+
+
+def _web_site(reply: bytes) -> bytes:
+    return with_body(reply, b"<html><title>Welcome</title></html>")
+
+
+LONG = ".".join(["x" * 60] * 5)
+"""Longer than the name of a host can be, so that no resolver is asked."""
+UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skipped")
+UNREACHED = {**UNREAD, "reply": "skipped", "time": "skipped"}
+NO_TLS = {**UNREACHED, "tls": "skipped"}
+REFUSED = {"signature": "wrong", "credentials": "ask", "registered address": "ask"}
+WAYS: list[tuple[Way, int, dict[str, str], str, str, str]] = [
+    (
+        *(Way(options="--base-url http://127.0.0.1:1"), 3, {**UNREACHED, "address": "unknown"}),
+        *("address", "no connection to 127.0.0.1:1", "host and port of base_url"),
+    ),
+    (
+        *(Way(options=f"--base-url https://{LONG}"), 3, {**NO_TLS, "address": "unknown"}),
+        *("address", "is not known; check the address", ""),
+    ),
+    (
+        *(Way(options="--base-url https://{host}"), 3, {**NO_TLS, "address": "unknown"}),
+        *("address", "may not speak TLS", ""),
+    ),
+    (
+        *(Way(options="--base-url {gateway}", is_tls=True), 3, {**UNREACHED, "tls": "unknown"}),
+        *("tls", "certificate", "ca_file"),
+    ),
+    (
+        *(Way(login="me:wrong-pa55", is_tls=True), 3, {**NO_TLS, "proxy": "unknown"}),
+        *("proxy", "407", "GATEWAY_PROXY"),
+    ),
+    (
+        Way(login="me:wrong-pa55"),
+        *(3, {**UNREACHED, "proxy": "unknown", "reply": "unknown"}),
+        *("proxy", "407", "GATEWAY_PROXY"),
+    ),
+    (Way(change=_dated("1994 08:49:37")), 1, {"time": "wrong"}, "time", "clock is -", ""),
+    (Way(change=_dated("2094 08:49:37")), 1, {"time": "wrong"}, "time", "clock is +", ""),
+    (
+        *(Way(change=_web_site), 3, {"reply": "unknown", **UNREAD}),
+        *("reply", "expected a JSON object", ""),
+    ),
+    (
+        *(Way(options="--secret-file secret"), 1, REFUSED, "signature", "return_status '0'"),
+        "check the secret first: GATEWAY_SECRET, or what secret_file or keyring names. The",
+    ),
+    (
+        *(Way(options="--merchant-id M9"), 1, REFUSED, "signature"),
+        *("for another merchant_id: expected 'M9'", "check the secret first"),
+    ),
+    (
+        *(Way(options="--base-url {sandbox}/shop"), 3, {"reply": "unknown", **UNREAD}),
+        *("reply", "HTTP 404", "compare base_url"),
+    ),
+    (
+        *(Way(refused="query"), 1, {"reply": "wrong", "registered address": "wrong"}),
+        *("registered address", "/v1/retrievalTrans is refused", "must register"),
+    ),
+    (
+        *(Way(refused="*"), 1, {"reply": "wrong", **UNREAD, "registered address": "ask"}),
+        *("reply", "HTTP 403", "ask the gateway"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("way", "code", "statuses", "line", "seen", "advice"), WAYS)
+async def test_each_fault_on_the_way_names_what_to_do(
+    shell: Shell, way: Way, code: int, statuses: dict[str, str], line: str, seen: str, advice: str
+) -> None:
+    (ended, found), _ = await way.check(shell)
     assert (ended.code, statuses_of(found)) == (code, statuses)
     assert seen in found[line]["seen"]
     assert advice in found[line]["advice"]
-    assert "another-secret" not in ended.stdout
+    assert line not in ("address", "proxy", "tls") or not shell.sandbox.requests.total()
+    assert not any(one in ended.stdout for one in ("another-secret", "wrong-pa55"))
 
 
 # The file
@@ -235,12 +213,12 @@ async def test_the_file_has_the_answers_that_count_and_is_a_new_one(shell: Shell
     before, after = (read_settings({"config": one}, {}) for one in (given, path))
     assert attrs.evolve(after, base_url=None, merchant_id=None, account_id=None) == before
     requests = shell.sandbox.requests.total()
-    assert "exists; name a new file" in (await shell(line, 2)).stderr
+    await shell(line, 2, "exists; name a new file")
     assert shell.sandbox.requests.total() == requests  # it is known before anything is asked
     printed = await shell("check --config given.toml --write -")
     assert printed.stdout == written
     assert printed.stderr.count("\nok ") == len(CHECKS) - 1
-    assert "--write: not -" in (await shell("check --json --write -", 2)).stderr
+    await shell("check --json --write -", 2, "--write: not -")
 
 
 def test_the_file_has_all_that_makes_a_signature_and_no_password() -> None:

@@ -43,11 +43,13 @@ NAMED = [
     ("reconcile bare.csv", "line 2, column currency: empty"),
     ("reconcile none.csv", "line 2: order_no and transaction_id are both missing"),
     ("reconcile orders.csv --json --out -", "--out: name the file for the outcomes"),
-    ("jobs list --journal sqlite:///j.db", "there is no journal"),
-    ("jobs show night --journal sqlite:///j.db", "there is no journal"),
-    ("jobs outcomes night --out o.csv --journal sqlite:///j.db", "there is no journal"),
-    ("jobs resolve night declined 1 --note x --journal sqlite:///j.db", "no journal"),
-    ("watch night --journal sqlite:///j.db", "there is no journal"),
+    *(
+        (f"{line} --journal sqlite:///j.db", "there is no journal")
+        for line in (
+            *("jobs list", "jobs show night", "jobs outcomes night --out o.csv", "watch night"),
+            *("jobs resume night --out o.csv", "jobs resolve night declined 1 --note x"),
+        )
+    ),
     ("jobs list --journal postgresql://me:hush@db/x", "a password in an option shows"),
     ("jobs list --journal postgresql://me:a/hush@db/x", "a password in an option shows"),
     ("jobs list --journal postgresql://db/x?sslpassword=hush", "a password in an option shows"),
@@ -61,10 +63,16 @@ NAMED = [
     ("refund --dryrun orders.csv --yes", "--dryrun stands where a file is expected"),
     ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
-    ("jobs resume night --out o.csv --journal sqlite:///j.db", "there is no journal"),
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
     ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "cannot open the journal"),
     ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "journal URL: expected sqlite"),
+    ("submit orders.csv --operation refund --job x", "there is no terminal to confirm it at"),
+    ("submit orders.csv --job x --report x.html", "Unknown option: "),
+    ("worker", "--broker: name the RabbitMQ to work for"),
+    ("worker --broker amqp://me:hush@host/", "a password in an option shows"),
+    ("worker --broker http://host/", "broker: expected amqp://user:password@host/"),
+    ("worker --broker amqp://host:port/", "broker: expected amqp://user:password@host/"),
+    ("worker --broker amqp://127.0.0.1:1/", "--broker: it cannot be reached"),
 ]
 
 

@@ -19,64 +19,54 @@ from tests.support.orders import COLUMNS
 
 UTC_TEXT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 KEPT = "--journal sqlite:///jobs.db"
+LINE = f"refund orders.csv --out out.csv {KEPT}"
 STOPPING = "--concurrency 1 --stop-after-unknown 1"
+
+
+def rewrite(shell: Shell, rows: list[dict[str, str]], name: str = "orders.csv") -> None:
+    """Write a file of orders, with the columns of its first row."""
+    write(shell.folder / name, [*rows[0]], [[row[column] for column in rows[0]] for row in rows])
 
 
 async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell: Shell) -> None:
     shell.refunds(120)
     sandbox = shell.sandbox
     sandbox.faults.add("refund", DropReply(times=1))  # which the run settles by itself
-    first = await shell.installed(f"refund orders.csv --out out.csv --yes {KEPT}")
-    assert first.stdout == ""
-    assert "columns that are not sent: 'customer'\nnew job refund-" in first.stderr
-    assert sandbox.secret not in first.stderr
-    rows = shell.rows()
+    news = "columns that are not sent: 'customer'\nnew job refund-"
+    first = await shell.installed(f"{LINE} --yes", 0, news)
+    assert (first.stdout, sandbox.secret in first.stderr) == ("", False)
+    rows, given = shell.rows(), shell.rows("orders.csv")
     assert [row["customer"] for row in rows] == [f"customer {number}" for number in range(120)]
     assert all(row["refund_reference_id"] == row["transaction_id"] + "-01" for row in rows)
     assert shell.statuses() == {"succeeded": 120}
     assert names(shell.folder) == ["jobs.db", "orders.csv", "out.csv"]
-    requests = sandbox.requests.total()
+    requests = sandbox.requests["refund"]
 
-    given = shell.rows("orders.csv")
-    header = [*given[0]][::-1]
     longer = [{**row, "refund_amount": f"{row['refund_amount']}0"} for row in given]
-    write(shell.folder / "turned.csv", header, [[row[name] for name in header] for row in longer])
-    for name in ("orders.csv", "turned.csv"):  # no question is asked
-        again = await shell(f"refund {name} --out out.csv {KEPT}")
-        assert "is done: 120 succeeded; nothing is sent" in again.stderr
-        assert shell.statuses() == {"succeeded": 120}
-    assert sandbox.requests.total() == requests
-    assert shell.effects() == {1}
-
-
-async def test_the_same_orders_as_json_lines_are_the_same_job(shell: Shell) -> None:
-    shell.refunds(60)
-    given = shell.rows("orders.csv")
+    rewrite(shell, [dict([*row.items()][::-1]) for row in longer], "turned.csv")
     lines = [json.dumps({**row, "customer": {"number": n}}) for n, row in enumerate(given)]
     text = "\n".join(lines).replace('"refund_amount": "1.00"', '"refund_amount": 1.000')
     (shell.folder / "orders.jsonl").write_text(text)
-    await shell.installed(f"refund orders.jsonl --yes --out out.jsonl {KEPT}")
-    again = await shell(f"refund orders.csv --out out.csv {KEPT}")
-    assert "is done: 60 succeeded; nothing is sent" in again.stderr
+    done = "is done: 120 succeeded; nothing is sent"
+    for name, out in (("orders.csv", "out.csv"), ("turned.csv", "out.csv")):
+        await shell(f"refund {name} --out {out} {KEPT}", 0, done)  # no question is asked
+        assert shell.statuses() == {"succeeded": 120}
+    await shell.installed(f"refund orders.jsonl --out out.jsonl {KEPT}", 0, done)
+    piped = await shell(f"refund - --out - {KEPT}", 0, done, stdin=text)
+    assert [json.loads(line)["status"] for line in piped.stdout.splitlines()] == ["succeeded"] * 120
     await shell("search-refunds out.jsonl --out found.jsonl")
-    files = [
+    outs, founds = (
         (shell.folder / name).read_text().splitlines() for name in ("out.jsonl", "found.jsonl")
-    ]
-    for row, out, found in zip(given, *(map(json.loads, lines) for lines in files), strict=True):
-        assert (out["order_no"], out["status"], out["error"]) == (
-            row["order_no"],
-            "succeeded",
-            None,
-        )
+    )
+    for row, out, found in zip(given, map(json.loads, outs), map(json.loads, founds), strict=True):
+        assert {**out, "order_no": row["order_no"], "status": "succeeded", "error": None} == out
         assert found["record_refund_amount"] == "1.00"
-    assert '"customer.number":59,"transaction_id":' in files[0][59]
-    assert '"refund_amount":1.000,' in files[0][59]
-    assert shell.effects() == {1}
-    piped = await shell(f"refund - --out - {KEPT}", stdin=text)
-    assert [json.loads(line)["status"] for line in piped.stdout.splitlines()] == ["succeeded"] * 60
+    assert '"customer.number":59,"transaction_id":' in outs[59]
+    assert '"refund_amount":1.000,' in outs[59]
     (shell.folder / "orders.jsonl").write_text(text.replace("EUR", "", 1))
-    wrong = await shell.installed(f"refund orders.jsonl --yes --out out.jsonl {KEPT}", 2)
-    assert "line 1, column currency: empty" in wrong.stderr
+    line = f"refund orders.jsonl --yes --out out.jsonl {KEPT}"
+    await shell.installed(line, 2, "line 1, column currency: empty")
+    assert (sandbox.requests["refund"], shell.effects()) == (requests, {1})
 
 
 async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own(
@@ -86,9 +76,9 @@ async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own
     rows = shell.rows("orders.csv")
     twins = [{**rows[52], "customer": "twin"}, {**rows[55], "refund_amount": "2.00"}, rows[58]]
     rows += twins
-    write(shell.folder / "orders.csv", [*rows[0]], [[*row.values()] for row in rows])
+    rewrite(shell, rows)
     turned = random.Random(7).sample(rows, len(rows))
-    write(shell.folder / "turned.csv", [*rows[0]], [[*row.values()] for row in turned])
+    rewrite(shell, turned, "turned.csv")
     shell.sandbox.faults.add("refund", ResetBeforeEffect(times=1))
     line = f"--duplicates serialize --yes {KEPT}"
     await shell(f"refund orders.csv --out out.csv {line} {STOPPING}", 3)
@@ -109,42 +99,36 @@ async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own
 
 async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: Shell) -> None:
     shell.refunds(60)
-    line = f"refund orders.csv --out out.csv {KEPT}"
     shell.sandbox.faults.add("refund", DropReply(times=1))
-    stopped = await shell(f"{line} --again --yes {STOPPING}", 3)
-    assert "go on with:\n  gateway-async jobs resume refund-" in stopped.stderr
-    await shell(f"{line} --again --yes")  # not again: it was not done
+    goes_on = "go on with:\n  gateway-async jobs resume refund-"
+    await shell(f"{LINE} --again --yes {STOPPING}", 3, goes_on)
+    await shell(f"{LINE} --again --yes")  # not again: it was not done
+    asked = "has 60 succeeded): refund 60 orders, EUR 60.00 at"
+    await shell(f"{LINE} --again", 2, "AGAIN, as new job refund-", asked)
     assert shell.effects() == {1}
-    asked = await shell(f"{line} --again", 2)
-    assert "AGAIN, as new job refund-" in asked.stderr
-    assert "has 60 succeeded): refund 60 orders, EUR 60.00 at" in asked.stderr
-    assert shell.effects() == {1}
-    await shell(f"{line} --again --yes")
+    await shell(f"{LINE} --again --yes")
     assert {row["in_job"].endswith("-again-2") for row in shell.rows()} == {True}
     assert shell.effects() == {2}
     (shell.folder / "out.csv").unlink()  # as after a kill, when all was sent
-    plain = await shell(f"{line} --yes")
-    assert re.search(
-        r"-again-2 of .* \(made by --again: job refund-.*60 succeeded; .* are held\);", plain.stderr
-    )
+    plain = await shell(f"{LINE} --yes")
+    made = r"-again-2 of .* \(made by --again: job refund-.*60 succeeded; .* are held\);"
+    assert re.search(made, plain.stderr)
     assert {row["in_job"].endswith("-again-2") for row in shell.rows()} == {True}
     assert shell.effects() == {2}
-    named = await shell(f"{line} --again --yes --job night", 2)
-    assert "under another --job" in named.stderr
+    await shell(f"{LINE} --again --yes --job night", 2, "under another --job")
 
 
 @pytest.mark.parametrize("named", [False, True])
 async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named: bool) -> None:
     shell.refunds(60)
     shell.sandbox.clock = lambda: datetime.now(UTC) - timedelta(hours=5)  # it has no zone
-    line = f"refund orders.csv --out out.csv --yes {KEPT}"
-    await shell(line)
+    await shell(f"{LINE} --yes")
     shell.sandbox.faults.add("refund", DropReply(times=1))
-    await shell(f"{line} --again {STOPPING}", 3)
+    await shell(f"{LINE} --yes --again {STOPPING}", 3)
     assert shell.effects() == {1, 2}
     (job,) = {row["in_job"] for row in shell.rows()}
     copy = (shell.folder / "jobs.db").read_bytes()
-    go_on = f"jobs resume {job} --out out.csv --yes {KEPT}" if named else line
+    go_on = f"jobs resume {job} --out out.csv --yes {KEPT}" if named else f"{LINE} --yes"
     await shell(go_on, 3)
     assert shell.statuses() == {"succeeded": 50, "not_sent": 10}
     await shell(f"jobs resolve {job} not_sent --state held --note again {KEPT}")
@@ -157,31 +141,29 @@ async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named:
 
 async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell) -> None:
     shell.refunds(3)
-    line = f"refund orders.csv --yes --out out.csv {KEPT}"
-    await shell(line)
+    await shell(f"{LINE} --yes")
     name = "other: its order 99"  # which reads like a message
-    other = await shell(f"{line} --job '{name}'", 3)
-    assert shell.statuses() == {"not_sent": 3}
-    assert f"gateway-async jobs show '{name}' --journal sqlite:///" in other.stderr
-    assert shell.effects() == {1}
+    show = f"gateway-async jobs show '{name}' --journal sqlite:///"
+    await shell(f"{LINE} --yes --job '{name}'", 3, show)
+    assert (shell.statuses(), shell.effects()) == ({"not_sent": 3}, {1})
 
     rows = (shell.folder / "orders.csv").read_text().splitlines(keepends=True)
     (shell.folder / "fewer.csv").write_text("".join(rows[:-1]))
     for words, difference in (
-        ("refund fewer.csv", "it has 3 in all, and 2 were given"),
-        ("cancel orders.csv", "its operation is 'refund', not 'cancel'"),
+        ("refund fewer.csv", "exists already: it has 3 in all, and 2 were given; nothing was chan"),
+        ("cancel orders.csv", "exists already: its operation is 'refund', not 'cancel'; nothing w"),
+        ("refund orders.csv --account-id A2", "not this client's: its account_id is 'A1', not 'A2"),
     ):
-        refused = await shell(f"{words} --yes --out o.csv --job '{name}' {KEPT}", 2)
-        assert f"exists already: {difference}; nothing was changed" in refused.stderr
-    others = await shell(f"{line} --job '{name}' --account-id A2", 2)
-    assert "is not this client's: its account_id is 'A1', not 'A2'" in others.stderr
+        await shell(f"{words} --yes --out o.csv --job '{name}' {KEPT}", 2, difference)
     for count in (2, 3, 4):  # a job has no outcomes of another file
         shell.refunds(count)
         before, there = shell.sandbox.requests["refund"], names(shell.folder)
         for more in ("", "--deadline 0.001s"):  # which is over before the orders are compared
-            differing = await shell(f"{line} --job '{name}' {more}", 2)
-            assert f"gateway-async: job {name!r} exists already: its order 0 " in differing.stderr
-            assert "differs in transaction_id, order_no; nothing" in differing.stderr
+            differing = await shell(
+                *(f"{LINE} --yes --job '{name}' {more}", 2),
+                f"gateway-async: job {name!r} exists already: its order 0 ",
+                "differs in transaction_id, order_no; nothing",
+            )
             assert "goes on" not in differing.stderr
             assert (shell.sandbox.requests["refund"], names(shell.folder)) == (before, there)
 
@@ -195,21 +177,18 @@ async def test_captures_cancels_and_reviews(shell: Shell) -> None:
         line = f"{command} orders.csv --out out.csv {KEPT}"
         await shell(line)
         assert shell.statuses() == {"succeeded": 1}
-        assert f"AGAIN, as new job {command}-" in (await shell(f"{line} --again", 2)).stderr
+        await shell(f"{line} --again", 2, f"AGAIN, as new job {command}-")
         assert shell.sandbox.ledger.effects(command, one.transaction_id) == 1
 
 
 async def test_a_file_of_captures_that_grew_is_asked_about(shell: Shell) -> None:
     """It is another job, and the one before has made some of its captures."""
-    rows = [
-        (one.transaction_id, one.order_no, one.currency, one.amount)
-        for one in shell.sandbox.seed(3, status="authorised")
-    ]
-    for count, code in ((2, 0), (3, 2)):
+    payments = shell.sandbox.seed(3, status="authorised")
+    rows = [[getattr(one, name) for name in COLUMNS] for one in payments]
+    asked = ("has 2 orders of this file (2 succeeded)", "Give --yes to go on without being asked")
+    for count, code, words in ((2, 0, ()), (3, 2, asked)):
         write(shell.folder / "orders.csv", COLUMNS, rows[:count])
-        ended = await shell(f"capture orders.csv --out out.csv {KEPT}", code)
-    assert "has 2 orders of this file (2 succeeded)" in ended.stderr
-    assert "Give --yes to go on without being asked" in ended.stderr
+        await shell(f"capture orders.csv --out out.csv {KEPT}", code, *words)
     assert shell.sandbox.requests["capture"] == 1
 
 
@@ -217,7 +196,7 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     shell.refunds(60)
     shell.sandbox.faults.add("refund", DropReply(times=1))
     line = f"refund orders.csv --json --out out.csv --yes {KEPT} {STOPPING}"
-    facts = json.loads((await shell(line, 3)).stdout)
+    facts = (await shell(line, 3)).facts
     assert facts["counts"].keys() <= {"succeeded", "unknown", "not_sent"}
     counts = facts["counts"].items()
     assert facts["amounts"] == {status: {"EUR": f"{count}.00"} for status, count in counts}
@@ -226,22 +205,20 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     assert all(re.fullmatch(UTC_TEXT, facts[name]) for name in ("started_at", "ended_at"))
 
     resume = f"jobs resume {facts['job']} --json --out out.csv --yes {KEPT}"
-    resumed = json.loads((await shell(resume)).stdout)
+    resumed = (await shell(resume)).facts
     assert (resumed["job"], resumed["counts"]) == (facts["job"], {"succeeded": 60})
     assert resumed["journal"] == str(shell.folder / "jobs.db")
-    look_up = await shell("query orders.csv --json --out found.csv --chunk-size 20 --rate 20")
-    found = json.loads(look_up.stdout)
-    assert (found["command"], found["counts"]) == ("query", {"succeeded": 60})
-    assert found["requests"] == 3
+    look_up = "query orders.csv --json --out found.csv --chunk-size 20 --rate 20"
+    found = (await shell(look_up)).facts
+    assert {**found, "command": "query", "counts": {"succeeded": 60}, "requests": 3} == found
     assert found["seconds"] >= 2 / 20  # however fast the gateway is
-    books = await shell("reconcile orders.csv --json --out differences.csv", 1)
-    differing = json.loads(books.stdout)
+    differing = (await shell("reconcile orders.csv --json --out differences.csv", 1)).facts
     assert differing["differing"] == differing["differences"]["refund_unknown_to_ledger"] == 60
     assert (differing["entries"], differing["retries"]) == (60, 0)
     assert differing["currencies"]["EUR"]["ledger_amount"] == "540.00"
     assert not {"orders", "counts", "amounts"} & {*differing}
-    planned = await shell("refund orders.csv --dry-run --json")
-    assert json.loads(planned.stdout)["amounts"] == {"EUR": "60.00"}
+    planned = (await shell("refund orders.csv --dry-run --json")).facts
+    assert planned["amounts"] == {"EUR": "60.00"}
     assert not (await shell("refund orders.csv --json --out -", 2)).stdout
     assert shell.effects() == {1}
 
@@ -298,7 +275,7 @@ async def test_the_same_line_goes_on_after_a_kill(shell: Shell) -> None:
 async def test_the_default_journal_is_for_its_user_alone(shell: Shell) -> None:
     shell.refunds(1)
     state = {"XDG_STATE_HOME": str(shell.folder / "state")}
-    assert ",succeeded," in (await shell("refund orders.csv --yes --out -", env=state)).stdout
+    await shell("refund orders.csv --yes --out -", 0, ",succeeded,", env=state)
     journal = shell.folder / "state" / "gateway-async" / "journal.db"
     assert stat.S_IMODE(journal.stat().st_mode) == 0o600
     assert stat.S_IMODE(journal.parent.stat().st_mode) == 0o700

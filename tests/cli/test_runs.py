@@ -17,6 +17,7 @@ from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffe
 from tests.cli.running import Shell, names, write
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.journal.tables import Tables
+from tests.report.test_page import Read
 from tests.support import nursery
 from tests.support.interruptions import until
 from tests.support.nursery import Forked
@@ -44,7 +45,8 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(shell: 
     shell.sandbox.faults.add("refund", Drip(100_000, 0.0, times=3))
     shell.sandbox.faults.add("refund", NoReply())
     (shell.folder / "config.toml").write_text("[policy]\ndrain_seconds = 3600\n")
-    line = "refund orders.csv --out out.csv --concurrency 1 --config config.toml"
+    files = "--journal sqlite:///j.db --out out.csv --report night.html"
+    line = f"refund orders.csv --job november --config config.toml --concurrency 1 {files}"
     async with Terminal(shell, line) as terminal, asyncio.timeout(600):
         await terminal.until("Go on? [y/N]")
         terminal.type("yes\r")
@@ -60,8 +62,21 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(shell: 
     assert shell.statuses() == {"succeeded": 150, "unknown": 50, "not_sent": 300}
     shown = " ".join(terminal.text.split())
     assert f"go on with: gateway-async {line}" in shown
-    assert "gateway-async jobs show refund-" in shown
+    assert "gateway-async jobs show november" in shown
     assert shell.sandbox.secret not in terminal.text
+    page = Read((shell.folder / "night.html").read_text(encoding="utf-8"))
+    assert "november" in page.text
+    assert int(page.tables["latencies"][0][1][0]) > 0
+    assert any(f"gateway-async {line}" in one for one in page.texts["pre"])
+    assert "Never send again; run the job again." in page.texts["strong"]
+    # Told again from the journal, with the indexes that `jobs resolve` takes.
+    await shell(f"jobs outcomes november {files}", 3)
+    page = Read((shell.folder / "night.html").read_text(encoding="utf-8"))
+    assert page.texts["h1"] == ["150 of 500 refunds done: EUR\u00a0150.00."]
+    known = {row["transaction_id"]: row["index"] for row in shell.rows()}
+    listed = dict(zip(page.column("Transaction"), page.column("Index"), strict=True))
+    assert len(listed) >= 10
+    assert listed.items() <= known.items()
 
 
 # Stopped
@@ -144,8 +159,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     url, out = f"sqlite:///{shell.folder}/j.db", shell.folder / "out.csv"
     line = f"refund orders.csv --yes --out out.csv --job night --journal {url}"
     shell.sandbox.faults.add("refund", ResetBeforeEffect(times=1))
-    stopped = await shell(f"{line} --concurrency 1 --stop-after-unknown 1", 3)
-    assert "10 not_sent" in stopped.stderr
+    await shell(f"{line} --concurrency 1 --stop-after-unknown 1", 3, "10 not_sent")
     assert out.read_text().count("(stop_after_unknown)") == 10
     async with Journal.open(url, lease_seconds=4) as journal:
         lease = await journal.job("night").take()
@@ -159,8 +173,8 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     assert "wait until that process has ended, or run the job again later" in busy
     async with Journal.open(url, lease_seconds=300) as journal:
         await journal.job("night").take()
-        listed = await shell(f"jobs list --journal {url}")
-        assert "running, or its process ended within seconds" in listed.stdout
+        running = "running, or its process ended within seconds"
+        await shell(f"jobs list --journal {url}", 0, running)
         process, stderr = await _waiting(shell, line)
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 2
@@ -207,12 +221,8 @@ def test_ctrl_c_in_submit_does_not_say_that_nothing_was_sent(
 ) -> None:
     """The orders may be in the journal by then, and workers send them."""
     write(tmp_path / "orders.csv", COLUMNS, [("T1", "O1", "EUR", "1.00")])
-    named = {"BASE_URL": "http://127.0.0.1:9", "MERCHANT_ID": "M1", "ACCOUNT_ID": "A1"}
-    for name, value in {
-        **named,
-        "SECRET": "s3cret",
-        "JOURNAL": f"sqlite:///{tmp_path}/j.db",
-    }.items():
+    named = dict.fromkeys(("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"), "http://127.0.0.1:9")
+    for name, value in {**named, "JOURNAL": f"sqlite:///{tmp_path}/j.db"}.items():
         monkeypatch.setenv(f"GATEWAY_{name}", value)
     monkeypatch.setattr(GatewayClient, "submit", Mock(side_effect=KeyboardInterrupt))
     line = ("submit", f"{tmp_path}/orders.csv", "--operation", "capture", "--job", "night")
@@ -251,14 +261,13 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
     shell.refunds(3)
     line = "refund orders.csv --yes --out - --journal sqlite:///j.db"
     ended = await shell.installed(f"{line} >/dev/full", 3)  # a script that reads it must notice
-    line = ended.stderr.rpartition("  gateway-async ")[2].strip()
-    assert line.startswith("jobs outcomes refund-")
+    line = ended.advice("jobs outcomes refund-.*").strip()
     resume = line.replace("outcomes", "resume", 1).replace("outcomes.csv", "- --yes")
-    assert "jobs outcomes" in (await shell.installed(f"{resume} >/dev/full", 3)).stderr
+    await shell.installed(f"{resume} >/dev/full", 3, "jobs outcomes")
     await shell(line)
     assert shell.statuses("outcomes.csv") == {"succeeded": 3}
-    dry = await shell.installed("refund orders.csv --dry-run >/dev/full", 3)
-    assert "gateway-async: it ended early: " in dry.stderr
+    dry = "refund orders.csv --dry-run"
+    await shell.installed(f"{dry} >/dev/full", 3, "gateway-async: it ended early: ")
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-"])

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -190,24 +191,6 @@ def test_every_table_that_is_wrong_is_named_at_once(write: Write) -> None:
 # The secret
 
 
-@pytest.mark.parametrize("body", ["{}\n", "\ufeff{}\r\n"])
-def test_the_secret_may_be_in_a_file(body: str, tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    path.write_bytes(body.format(SECRET).encode())
-    assert signature(credentials(read(secret_file=path), {})) == SIGNED
-    made = credentials(read(), {**ENVIRONMENT, "GATEWAY_SECRET": f"{SECRET}\r"})
-    assert signature(made) == SIGNED
-
-
-def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
-    path = tmp_path / "secret"
-    for body, words in ((None, "cannot read"), (b"\n", "empty"), (b"\xff", "not UTF-8")):
-        if body is not None:
-            path.write_bytes(body)
-        with pytest.raises(ConfigurationError, match=words):
-            credentials(read(secret_file=path))
-
-
 class _Keyring(ModuleType):
     def get_password(self, service: str, user: str) -> str | None:
         if service == "broken":
@@ -215,16 +198,38 @@ class _Keyring(ModuleType):
         return {("gateway", "M1/A1"): SECRET}.get((service, user))
 
 
-def test_the_secret_may_be_in_a_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "keyring", _Keyring("keyring"))
-    assert signature(credentials(read(keyring="gateway"))) == SIGNED
-    with pytest.raises(ConfigurationError, match="keyring set other M1/A1"):
-        credentials(read(keyring="other"))
-    with pytest.raises(ConfigurationError, match=r"cannot be read \(ModuleNotFoundError\)"):
-        credentials(read(keyring="broken"))
-    monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(ConfigurationError, match=r"gateway-async\[keyring\]"):
-        credentials(read(keyring="gateway"))
+@pytest.mark.parametrize(
+    ("place", "held", "wrong"),
+    [
+        ("variable", f"{SECRET}\r".encode(), ""),
+        ("file", f"{SECRET}\n".encode(), ""),
+        ("file", f"\ufeff{SECRET}\r\n".encode(), ""),
+        ("file", None, "cannot read"),
+        ("file", b"\n", "empty"),
+        ("file", b"\xff", "not UTF-8"),
+        ("keyring", b"gateway", ""),
+        ("keyring", b"other", "keyring set other M1/A1"),
+        ("keyring", b"broken", r"cannot be read \(ModuleNotFoundError\)"),
+        ("no module", b"gateway", r"gateway-async\[keyring\]"),
+    ],
+)
+def test_the_secret_may_be_in_a_variable_a_file_or_a_keyring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, held: bytes | None, wrong: str
+) -> None:
+    given: dict[str, Any] = {}
+    environment = {**ENVIRONMENT, "GATEWAY_SECRET": ""}
+    if place == "variable":
+        environment["GATEWAY_SECRET"] = (held or b"").decode()
+    elif place == "file":
+        given["secret_file"] = tmp_path / "secret"
+        if held is not None:
+            given["secret_file"].write_bytes(held)
+    else:
+        given["keyring"] = (held or b"").decode()
+        ring = _Keyring("keyring") if place == "keyring" else None
+        monkeypatch.setitem(sys.modules, "keyring", ring)
+    with pytest.raises(ConfigurationError, match=wrong) if wrong else nullcontext():
+        assert signature(credentials(read(**given), environment)) == SIGNED
 
 
 def make_signer(secret: str) -> HmacSigner:

@@ -97,31 +97,3 @@ def test_what_is_held_is_said_where_a_job_is_watched(
     tables.put(4, state="succeeded")
     assert run(["jobs", "outcomes", "month-end", "--out", "-"]) == 0
     assert capsys.readouterr().out.count(",month-end\n") == 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "broker", "said"),
-    [
-        (("submit", "FILE", "--job", "month-end"), "", "there is no terminal to confirm it at"),
-        (("submit", "FILE", "--job", "x", "--report", "x.html"), "", "Unknown option: "),
-        (("worker",), "", "--broker: name the RabbitMQ to work for"),
-        (("worker", "--broker", "amqp://me:hidden@host/"), "", "a password in an option shows"),
-        (("worker",), "http://host/", "broker: expected amqp://user:password@host/"),
-        (("worker",), "amqp://host:port/", "broker: expected amqp://user:password@host/"),
-        (("worker",), "amqp://127.0.0.1:1/", "--broker: it cannot be reached"),
-        (("watch", "nothing"), "", "there is no journal sqlite:////"),
-    ],
-)
-def test_commands_that_are_wrong(
-    settings: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    broker: str,
-    said: str,
-) -> None:
-    monkeypatch.setenv("GATEWAY_BROKER", broker)
-    assert run([str(settings) if each == "FILE" else each for each in arguments]) == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert "hidden" not in told
