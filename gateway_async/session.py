@@ -39,7 +39,7 @@ from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.telemetry import Attempt
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from gateway_async.wire.decode import identifier, in_utf8, reply_fields, shown
-from gateway_async.wire.encode import JsonText, encode_form, encode_json, written_fields
+from gateway_async.wire.encode import JsonText, bracketed_fields, encode_form, encode_json
 from gateway_async.wire.glance import Glance
 
 if TYPE_CHECKING:
@@ -245,14 +245,17 @@ class Session:
         """Sign the fields as they go out, and write the body from the same texts."""
         operation, credentials, dialect = request.operation, self.credentials, self.dialect
         body_format = dialect.body_formats.get(operation.name, operation.body)
+        is_json = body_format is BodyFormat.JSON
         fields = {
             "merchant_id": credentials.merchant_id,
             "account_id": credentials.account_id,
-            **written_fields(request.fields, body_format, dialect),
+            **request.fields,
         }
+        if dialect.form_nesting == "brackets" and not is_json:
+            fields = bracketed_fields(fields)
         signature = self._sign(operation, {**fields})  # a signer may add its key to what it signs
         fields[SIGNATURE_FIELD] = signature
-        if body_format is BodyFormat.JSON:
+        if is_json:
             content_type, body = dialect.json_content_type, encode_json(fields)
         else:
             content_type, body = str(body_format), encode_form(fields)

@@ -30,7 +30,6 @@ from gateway_async.models.values import (
     to_identifier,
     to_text,
 )
-from gateway_async.operations import BodyFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -285,12 +284,8 @@ def _text(value: Any) -> str:  # noqa: ANN401  # whatever a `_Writer` gives
 # Bodies
 
 
-def written_fields(
-    fields: "Mapping[str, str]", body_format: BodyFormat, dialect: "Dialect"
-) -> "Mapping[str, str]":
-    """Return fields as a body of this format has them: nested parts of a form may be bracketed."""
-    if body_format is BodyFormat.JSON or dialect.form_nesting != "brackets":
-        return fields
+def bracketed_fields(fields: "Mapping[str, str]") -> dict[str, str]:
+    """Return fields without nested ones: the parts of each are fields, named as by PHP."""
     return dict(pair for name, text in fields.items() for pair in _bracketed(name, text))
 
 
