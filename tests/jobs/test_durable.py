@@ -12,39 +12,48 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, Dialect, Timeouts
+from gateway_async import Dialect, Timeouts
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, OrderState, engines
 from gateway_async.sandbox.faults import Latency
 from tests.jobs.shop import Shop, kept, refuse
 from tests.journal.failing import CALLS, Failures
 from tests.journal.tables import Tables, on_a_file
-from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_conserved, statuses
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
 from tests.support.orders import POLICY, RESENDING, refunds
 
-INTENT, NEW, UNKNOWN = OrderState.INTENT, OrderState.NEW, OrderState.UNKNOWN
-DONE = OrderState.SUCCEEDED
+ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
 
 
-async def test_intents_are_kept_before_the_first_byte_and_outcomes_before_they_are_told(
+async def test_the_journal_knows_of_an_order_before_the_gateway_and_before_the_caller_do(
     shop: Shop,
 ) -> None:
-    orders, found = shop.orders(10), []
-    names = [order.transaction_id for order in orders]
+    """What waits for the limiter, to be sent or to be tried again, is still new."""
+    orders, known, sent = shop.orders(10), set[OrderState](), list[tuple[list[int], list[int]]]()
+    places = {order.transaction_id: place for place, order in enumerate(orders)}
 
     async def look(message: HttpRequest) -> None:
         if message.path.endswith("/refund"):
-            known = dict(zip(names, shop.tables.states(), strict=True))
-            asked = fields_of(message)["refund_orders"]
-            found.append([known[order["transaction_id"]] for order in asked])
+            asked = [places[one["transaction_id"]] for one in fields_of(message)["refund_orders"]]
+            states = enumerate(shop.tables.states())
+            sent.append((asked, [place for place, state in states if state == "intent"]))
+            if len(sent) % 2:
+                await refuse()  # and be tried again
 
-    async with shop.refund(orders, before=look) as batch:
+    async def wait(_: int) -> None:
+        known.update(await shop.counts())
+
+    limiter = Limiter(enter=wait)
+    async with shop.refund(orders, before=look, limiter=limiter, policy=ONE_BY_ONE) as batch:
         async for outcome in batch:
+            assert outcome.status is SUCCEEDED
             assert shop.tables.states()[outcome.index] == "succeeded"
-    assert found == [["intent", "intent"]] * 5
+    assert known == {OrderState.NEW, OrderState.SUCCEEDED}
+    assert len(sent) == 10
+    assert all(asked == intended for asked, intended in sent)
 
 
 DATABASES, ONCE_AND_FROM_THEN_ON = ("sqlite", "postgresql"), (operator.eq, operator.le)
@@ -114,7 +123,7 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
         return real(what, fail if what.endswith("keep the outcomes") else operation)
 
     monkeypatch.setattr(shop.journal.database, "run", run)
-    batch = shop.refund(orders, policy=attrs.evolve(POLICY, concurrency=1))
+    batch = shop.refund(orders, policy=ONE_BY_ONE)
     with pytest.raises(JournalError, match="on fire"):
         await batch
     shop.check(batch.result)
@@ -210,7 +219,7 @@ async def test_a_job_that_is_cancelled_in_any_turn_doubles_nothing(
             assert batch.result.counts[SUCCEEDED] <= len(orders)
         if any(status.name == name for status in await shop.journal.jobs()):
             status = await shop.journal.status(name)
-            assert (status.is_running, status.counts[INTENT]) == (False, 0)
+            assert (status.is_running, status.counts[OrderState.INTENT]) == (False, 0)
             shop.check(await shop.kept(name))
         assert (await shop.refund(orders, name, **again)).ok  # the same line ends it
         assert shop.effects(orders) == [1] * 6
@@ -229,7 +238,7 @@ async def test_a_second_cancel_ends_drain(shop: Shop) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=120)
     assert task.cancelled()
-    assert await shop.counts() == {UNKNOWN: 4, NEW: 2}
+    assert await shop.counts() == {OrderState.UNKNOWN: 4, OrderState.NEW: 2}
     shop.sandbox.faults.clear()
     assert (await shop.resume(recovery=RESENDING)).ok
     assert shop.effects(orders) == [1] * 6
@@ -257,72 +266,6 @@ async def test_a_second_cancellation_ends_an_input_that_takes_its_time_to_end(sh
     assert shop.sandbox.requests.total() == 0
 
 
-# What the journal keeps of requests whose turn has not come
-
-
-class Turnstile(Limiter):
-    """Lets as many requests through as it is told."""
-
-    def __init__(self) -> None:
-        super().__init__(enter=lambda _: self._free.acquire())
-        self._free = asyncio.Semaphore(0)
-
-    async def let(self, through: int, *, until_asked: int = 0) -> None:
-        """Let requests through, and wait until so many have come."""
-        for _ in range(through):
-            self._free.release()
-        await until(lambda: self.entered >= until_asked)
-
-
-@on_a_file
-async def test_what_waits_for_the_limiter_is_new_and_sent_by_the_next_run(shop: Shop) -> None:
-    orders, turnstile = shop.orders(8), Turnstile()
-    policy = BatchPolicy(concurrency=4, chunk_size=2)
-    batch = asyncio.create_task(shop.refund(orders, policy=policy, limiter=turnstile))
-    await turnstile.let(4, until_asked=8)  # each chunk's look-up
-    assert await shop.counts() == {NEW: 8}
-    await turnstile.let(1)
-    while await shop.counts() != {NEW: 6, DONE: 2}:  # noqa: ASYNC110  # it has no event
-        await asyncio.sleep(0)
-    batch.cancel()
-    with pytest.raises(asyncio.CancelledError) as cancelled:
-        await batch
-    result = cancelled.value.outcome  # type: ignore[attr-defined]  # the batch's result
-    check_conserved(result, orders)
-    assert (result.counts[SUCCEEDED], result.counts[NOT_SENT]) == (2, 6)
-    assert await shop.counts() == {NEW: 6, DONE: 2}
-    assert (await shop.resume()).ok
-    assert shop.effects(orders) == [1] * 8
-
-
-@on_a_file
-@pytest.mark.parametrize("is_cancelled", [True, False])
-async def test_a_request_that_is_tried_again_is_intended_only_when_it_is_sent(
-    shop: Shop, is_cancelled: bool
-) -> None:
-    orders, turnstile, tries = shop.orders(2, "capture"), Turnstile(), itertools.count()
-
-    async def refuse_the_first(_: object) -> None:
-        assert await shop.counts() == {INTENT: 2}
-        if next(tries) == 0:
-            await refuse()
-
-    job = shop.batch("capture", orders, before=refuse_the_first, limiter=turnstile)
-    batch = asyncio.create_task(job)
-    await turnstile.let(1, until_asked=2)
-    assert await shop.counts() == {NEW: 2}
-    if is_cancelled:
-        batch.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await batch
-        assert await shop.counts() == {NEW: 2}
-        batch = asyncio.ensure_future(shop.resume())
-    await turnstile.let(1)
-    assert (await batch).ok
-    assert next(tries) == 2 - is_cancelled
-    assert shop.effects(orders) == [1] * 2
-
-
 class AlarmError(Exception):
     """What a signal handler raises, wherever the program is just then."""
 
@@ -341,12 +284,14 @@ async def test_what_waits_is_sent_no_more_once_a_job_that_was_cut_short_called_i
         return await wait(tasks, return_when=return_when, **given)
 
     monkeypatch.setattr(asyncio, "wait", alarmed)
-    orders, turnstile, told = shop.orders(), Turnstile(), list[Any]()
+    orders, told = shop.orders(), list[Any]()
+    turns = asyncio.Semaphore(3)  # for two look-ups and a refund
+    limiter = Limiter(enter=lambda _: turns.acquire())
     with contextlib.suppress(AlarmError):
-        async with shop.refund(orders, limiter=turnstile) as batch:
-            await turnstile.let(3)  # two look-ups and a refund
+        async with shop.refund(orders, limiter=limiter) as batch:
             await until(lambda: batch.progress.counts[NOT_SENT])
-            await turnstile.let(6)  # the lease is still ours, until the outcomes are read
+            for _ in orders:  # the lease is still ours, until the outcomes are read
+                turns.release()
             if working := {task for task in asyncio.all_tasks() if "worker" in task.get_name()}:
                 await asyncio.wait(working, timeout=120)
             monkeypatch.undo()
