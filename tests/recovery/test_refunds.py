@@ -165,14 +165,20 @@ async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
 
 
 @BOTH
-async def test_recovery_with_resends_may_be_repeated(
+async def test_recovery_with_resends_may_be_repeated_and_runs_once_at_a_time(
     sandbox: Sandbox, make: Make, recovery: RecoveryPolicy
 ) -> None:
     gateway = make(recovery=attrs.evolve(recovery, resend_absent=True))
     result = await lost(sandbox, gateway)
     sandbox.faults.add("refund", faults.DropReply(times=1))
 
-    first = await gateway.recover(result)
+    first, error = await asyncio.gather(
+        gateway.recover(result), gateway.recover(result.unknown), return_exceptions=True
+    )
+
+    assert isinstance(error, ConfigurationError)
+    assert "await that call first" in str(error)
+    assert isinstance(first, BatchResult)
     assert len(first.unknown) == 2
     for given in ([*result, *result.unknown], first, result):
         again = await gateway.recover(given)
@@ -195,21 +201,6 @@ async def test_what_was_sent_again_has_its_own_record_and_is_not_held_back_as_al
     own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
     assert own == [order.transaction_id for order in (one, other, twice, twice)]
     assert effects(sandbox, [one, other, twice]) == [1, 1, 2]
-
-
-async def test_two_recoveries_at_once_send_nothing_twice(sandbox: Sandbox, make: Make) -> None:
-    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
-    result = await lost(sandbox, gateway)
-
-    recovered, error = await asyncio.gather(
-        gateway.recover(result), gateway.recover(result.unknown), return_exceptions=True
-    )
-
-    assert isinstance(error, ConfigurationError)
-    assert "await that call first" in str(error)
-    assert isinstance(recovered, BatchResult)
-    check_books(sandbox, recovered)
-    check_books(sandbox, await gateway.recover(result))
 
 
 # What may be given to a recovery, and what can be settled of less than a whole batch
