@@ -37,6 +37,7 @@ from tests.support.orders import (
     AGAIN,
     MARKER,
     POLICY,
+    awaited,
     client_at,
     direct_payment,
     make_client,
@@ -175,17 +176,32 @@ async def test_a_recovery_tells_of_what_it_was_given_and_may_be_repeated(
     assert UNKNOWN in statuses(told[-1])
 
 
-@pytest.mark.parametrize("name", ["refund worker 0", "refund batch"])
-async def test_a_stream_whose_task_was_cancelled_says_that_not_all_was_done(name: str) -> None:
-    gateway = MemoryTransport(steps=2)
-    client = client_over(gateway, policy=BatchPolicy(chunk_size=2, concurrency=1))
-    async with client.refund(iter(refunds(3000))) as batch:
-        await until(lambda: gateway.effects)
-        (task,) = (task for task in asyncio.all_tasks() if task.get_name() == name)
-        task.cancel()
-        with pytest.raises(RuntimeError, match="other code cancelled a task of the batch"):
-            async for _ in batch:
-                pass
+@pytest.mark.parametrize("name", ["refund batch", *(f"refund worker {n}" for n in range(3))])
+async def test_a_task_that_other_code_cancels_keeps_no_other_waiting_and_is_told(name: str) -> None:
+    """In any turn: while it pulls the input, waits for another one that does, or for its reply."""
+    transport, policy = MemoryTransport(steps=2), BatchPolicy(chunk_size=1, concurrency=3)
+    said = set[str]()
+    for turns in range(3, 25):
+        batch = client_over(transport, policy=policy).refund(awaited(refunds(9)))
+        yielded = list[Any]()
+
+        async def stream(batch: Any = batch, yielded: list[Any] = yielded) -> None:
+            async with batch:
+                yielded += [outcome async for outcome in batch]
+
+        task = asyncio.create_task(stream())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for one in asyncio.all_tasks():
+            if one.get_name() == name:
+                one.cancel()
+        await asyncio.wait_for(asyncio.wait({task}), 120)
+        if (error := task.exception()) is None:  # what is left was called not sent
+            assert len(yielded) == 9
+        else:
+            said.add(str(error))
+    assert len(said) == 1
+    assert "other code cancelled a task of the batch" in said.pop()
 
 
 # One client over several event loops

@@ -41,6 +41,7 @@ _log = logging.getLogger("gateway_async.batches")
 _ENCODED_AT_ONCE = 8
 """So many chunks are encoded in one turn of the loop: then it sends them, and serves others."""
 _STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
+_INPUT_FAILED = "the input failed"
 _CUT_SHORT = (
     "other code cancelled a task of the batch: if the orders come from a generator that yields "
     "inside `asyncio.timeout` or a `TaskGroup`, yield outside of it"
@@ -345,8 +346,9 @@ class WorkerPool:
         errors = [worker.exception() for worker in self._workers if not worker.cancelled()]
         if error := next(filter(None, errors), None):
             raise error
-        # Without a stop, or where the cancellation came during a request.
-        is_unasked = not self._is_ended and gate.stop_reason in (None, CALL_CANCELLED)
+        # Without a stop, or where the cancellation came during a request, or to the input.
+        unasked = (None, CALL_CANCELLED, _INPUT_FAILED)
+        is_unasked = not self._is_ended and gate.stop_reason in unasked
         if is_unasked and not self._feed.is_done:
             raise RuntimeError(_CUT_SHORT)
 
@@ -411,7 +413,7 @@ class WorkerPool:
                 await feed.fill()
             finally:
                 if feed.is_broken:
-                    self._stop("the input failed")
+                    self._stop(_INPUT_FAILED)
             if feed.refused:
                 for each in feed.take_refused():
                     self._add(each)

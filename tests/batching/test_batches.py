@@ -25,7 +25,7 @@ from gateway_async import (
 )
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter, raising
-from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over, settle_down
+from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.support.orders import awaited, made_up, orders_for, refunds
 
 TEN = BatchPolicy(concurrency=1, chunk_size=10)
@@ -345,23 +345,6 @@ async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
     for streamed in (False, True):
         with pytest.raises(RuntimeError, match="once"):
             await read(batch, streamed=streamed)
-
-
-@pytest.mark.parametrize("number", range(3))
-@pytest.mark.parametrize("turns", range(3, 9))
-async def test_a_worker_that_other_code_cancels_keeps_no_other_waiting(
-    number: int, turns: int
-) -> None:
-    gateway = client_over(MemoryTransport(steps=2), policy=BatchPolicy(chunk_size=1, concurrency=3))
-    task = asyncio.create_task(gateway.refund(awaited(refunds(9))))
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    workers = {worker.get_name(): worker for worker in asyncio.all_tasks()}
-    workers[f"refund worker {number}"].cancel()
-    await settle_down()
-    await settle_down()
-    assert task.done()
-    task.exception()  # of the input, which may be cut short
 
 
 async def test_a_batch_that_is_not_awaited_warns() -> None:
