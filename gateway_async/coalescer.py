@@ -357,13 +357,10 @@ class Coalescer:
             request.cancel()
 
     def _give_up(self, reason: str) -> None:
-        """Tell those who still wait that nothing was sent."""
+        """End the orders that still wait as `not_sent`."""
+        status = OutcomeStatus.NOT_SENT
         for queue in self._queues.values():
             while queue.waiting:
-                _, pending = queue.waiting.popitem()
-                pending.deliver(_not_sent(pending.order, reason))
-
-
-def _not_sent(order: Any, reason: str) -> Outcome[Any, Any]:  # noqa: ANN401  # any order
-    error = NotSentError(f"nothing was sent: {reason}")
-    return Outcome(order=order, index=0, status=OutcomeStatus.NOT_SENT, error=error)
+                _, one = queue.waiting.popitem()
+                error = NotSentError(f"nothing was sent: {reason}")
+                one.deliver(Outcome(order=one.order, index=0, status=status, error=error))

@@ -334,7 +334,7 @@ class RequestSpan:
         made = self._attempts
         unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
         if unknown or made.error or _requests.isEnabledFor(logging.DEBUG):
-            with contextlib.suppress(Exception):  # likewise
+            with contextlib.suppress(Exception):  # of the program's handlers, as above
                 self._log(unknown)
         listener = self._owner.listener
         if listener is None or self._began is None or self._began[2] is _FAILED:

@@ -54,7 +54,7 @@ class Journal:
             ...
 
     Attributes:
-        lease_seconds: How long a job stays with a process that says nothing more.
+        lease_seconds: Without renewal for so long, another process may take a job over.
     """
 
     def __init__(self, engine: "Engine", lease_seconds: float) -> None:
@@ -73,7 +73,7 @@ class Journal:
         Args:
             url: `sqlite:////path/to/file.db`, with four slashes before the absolute path, or
                 `postgresql://user@host/database`.
-            lease_seconds: How long a job stays with a process that says nothing more.
+            lease_seconds: Without renewal for so long, another process may take a job over.
 
         Raises:
             ConfigurationError: For another kind of URL, a relative path, which would be another
@@ -195,7 +195,7 @@ class Journal:
 
         Whichever is raised, nothing was changed.
         """
-        if not (isinstance(note, str) and note.strip()):  # type: ignore[redundant-expr]  # likewise
+        if not (isinstance(note, str) and note.strip()):  # type: ignore[redundant-expr]  # anything may be given
             raise ConfigurationError("note: expected a text that says why")
         state = choose("status", status, DECISIONS)
         named = order if isinstance(order, list | tuple | range) else [order]

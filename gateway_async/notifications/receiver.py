@@ -16,7 +16,7 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import attrs
@@ -38,6 +38,9 @@ from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, BatchPolicy, c
 from gateway_async.signing import SIGNATURE_FIELD
 from gateway_async.wire.records import without_secrets
 
+T = TypeVar("T")
+Handler = Callable[[T], Awaitable[object] | object]
+"""A function of the application's; it may be asynchronous."""
 Message = MutableMapping[str, Any]
 _log = logging.getLogger("gateway_async.notifications")
 _BODY_SECONDS = 10.0
@@ -111,12 +114,8 @@ class NotificationReceiver:
     """
 
     gateway: GatewayClient
-    on_payment: Callable[[TransactionRecord], Awaitable[object] | object] = attrs.field(
-        validator=check(callable, "a function")
-    )
-    on_payout: Callable[[Notification], Awaitable[object] | object] | None = attrs.field(
-        default=None, kw_only=True
-    )
+    on_payment: Handler[TransactionRecord] = attrs.field(validator=check(callable, "a function"))
+    on_payout: Handler[Notification] | None = attrs.field(default=None, kw_only=True)
     verifier: Verifier | None = attrs.field(default=None, kw_only=True)
     max_body_bytes: int = attrs.field(default=MAX_BYTES, validator=check(*COUNT), kw_only=True)
     concurrency: int = attrs.field(default=100, validator=check(*COUNT), kw_only=True)
@@ -274,15 +273,10 @@ class NotificationReceiver:
                     break
             else:
                 return
-        raise GatewayError("it changes all the time")
+        raise GatewayError("each look-up was overtaken by a later one")
 
     async def _offer(
-        self,
-        handler: Callable[[Any], Awaitable[object] | object],
-        subject: object,
-        news: bytes,
-        name: str,
-        asked_at: int = 0,
+        self, handler: Handler[Any], subject: object, news: bytes, name: str, asked_at: int = 0
     ) -> bool:
         """Give the application what it does not have; False if it may have something later."""
         async with self._turns.setdefault(name, asyncio.Lock()):

@@ -217,7 +217,7 @@ class Case:
         """Return what keeps a refund from being added up: by field, its text."""
         is_done, found = self.gave_back(refund), {}
         if is_done is None:
-            found["refund_status"] = _text(refund.refund_status)
+            found["refund_status"] = refund.refund_status or ""
         if is_done is not False and refund.refund_amount is None:
             found["refund_amount"] = ""
         said, own = refund.transaction_id, {one.transaction_id for one in self.transactions}
@@ -277,14 +277,10 @@ def _compare_transaction(case: Case) -> Iterator[Difference]:
         if wanted is None:
             continue
         if not is_known:
-            problems.setdefault(field, _text(said))
+            problems.setdefault(field, "" if said is None else str(said))
         elif not agree:
             yield case.note(kind, ledger=wanted, gateway=said)
     yield from case.unreadable(problems)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 def _compare_refunds(case: Case) -> Iterator[Difference]:
