@@ -206,14 +206,19 @@ async def test_what_was_sent_again_has_its_own_record_and_is_not_held_back_as_al
 # What may be given to a recovery, and what can be settled of less than a whole batch
 
 
-async def test_recovery_takes_outcomes_of_another_process(sandbox: Sandbox, make: Make) -> None:
+async def test_recovery_takes_outcomes_of_another_process_and_those_that_were_yielded(
+    sandbox: Sandbox, make: Make
+) -> None:
     gateway = make(recovery=REFERENCES)
     sandbox.faults.add("refund", faults.DropReply(times=1))
-    result = pickle.loads(pickle.dumps(await gateway.refund(seeded(sandbox))))  # noqa: S301  # our own
-
-    recovered = await gateway.recover(result.unknown)
-
-    assert [outcome.index for outcome in recovered] == [o.index for o in result.unknown]
+    async with gateway.refund(seeded(sandbox)) as batch:
+        yielded = pickle.loads(pickle.dumps([outcome async for outcome in batch]))  # noqa: S301  # our own
+    assert statuses(await gateway.recover(yielded)) == [SUCCEEDED] * 6
+    with pytest.raises(ConfigurationError, match="has yielded unknown outcomes"):
+        await gateway.recover(batch.result)
+    unknown = [outcome for outcome in yielded if outcome.status is UNKNOWN]
+    recovered = await gateway.recover(unknown)
+    assert [outcome.index for outcome in recovered] == [outcome.index for outcome in unknown]
     assert statuses(recovered) == [SUCCEEDED] * 2
     asked = sandbox.requests["search_refunds"]
     assert statuses(await gateway.recover(recovered)) == [SUCCEEDED] * 2
@@ -237,17 +242,6 @@ async def test_an_order_that_another_dialect_cannot_look_up_keeps_no_other_unset
     result = await client_over(transport, recovery=REFERENCES, dialect=dialect).recover(lost)
     assert statuses(result) == [UNKNOWN, SUCCEEDED]
     assert "contains ';'" in str(result[0].error)
-
-
-async def test_a_yielded_outcome_must_be_given_itself(sandbox: Sandbox, make: Make) -> None:
-    gateway = make(recovery=REFERENCES)
-    sandbox.faults.add("refund", faults.DropReply(times=1))
-    async with gateway.refund(seeded(sandbox)) as batch:
-        outcomes = [outcome async for outcome in batch]
-
-    with pytest.raises(ConfigurationError, match="has yielded unknown outcomes"):
-        await gateway.recover(batch.result)
-    assert statuses(await gateway.recover(outcomes)) == [SUCCEEDED] * 6
 
 
 # Captures and cancels, settled by the states that the dialect gives a meaning
