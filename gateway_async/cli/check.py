@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.cli import options
-from gateway_async.cli.console import Exit, output, print_json
+from gateway_async.cli.console import Exit, explained, output, print_json
 from gateway_async.cli.files import STDIO, out_file, to_text
 from gateway_async.cli.settings import Network, Settings, default_journal, to_toml
 from gateway_async.client import GatewayClient
@@ -96,8 +96,9 @@ async def check(
     """
     settings = given.settings()
     credentials = settings.credentials(os.environ)
-    if write is not None and write.exists():
-        raise ConfigurationError(f"--write: {write} exists; name a new file")
+    with explained(f"--write: cannot write {write}"):
+        if write is not None and write.exists():
+            raise ConfigurationError(f"--write: {write} exists; name a new file")
     if write == STDIO and json:
         raise ConfigurationError("--write: not -, since --json has standard output for itself")
     named = {"order_no": order_no, "transaction_id": transaction_id}

@@ -199,12 +199,13 @@ class Settings(Network):
             JournalError: If there is no file, and none can or is to be made.
         """
         path = self.journal_file
-        if path is not None and not path.exists():
-            if not create:
-                raise JournalError(f"there is no journal sqlite:///{path}")
-            if self.journal == default_journal(os.environ):
-                with contextlib.suppress(OSError):  # then it is not there
-                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with explained(f"cannot open the journal {path}"):
+            if path is not None and not path.exists():
+                if not create:
+                    raise JournalError(f"there is no journal sqlite:///{path}")
+                if self.journal == default_journal(os.environ):
+                    with contextlib.suppress(OSError):  # then it is not there
+                        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         url = locate(self.journal).absolute_url
         return Journal.open(url)
 
@@ -303,9 +304,10 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     """
     path = option or environment.get("GATEWAY_CONFIG")
     chosen = Path(path or default_path(environment))
-    if not path and not chosen.exists():
-        return {}
-    with explained(f"cannot read {'' if option else 'the file of GATEWAY_CONFIG, '}{chosen}"):
+    named = "the file of GATEWAY_CONFIG, " if path and not option else ""
+    with explained(f"cannot read {named}{chosen}"):
+        if not path and not chosen.exists():
+            return {}
         text = chosen.read_text(encoding="utf-8-sig")
     try:
         document = tomllib.loads(text)

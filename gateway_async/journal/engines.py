@@ -111,8 +111,8 @@ class Sqlite:
         self._log_number = None
         self._check()
         self._check_names()
-        if not self.path.exists():  # made for this user alone
-            with contextlib.suppress(OSError):  # the database then says what is wrong
+        with contextlib.suppress(OSError):  # the database then says what is wrong
+            if not self.path.exists():  # made for this user alone
                 self.path.touch(mode=0o600)
         driver = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:

@@ -15,6 +15,8 @@ LEDGERS = {
     "bare": ("O1", "T1", "", "1", "0"),
     "none": ("", "", "EUR", "1", "0"),
 }
+LONG = "n" * 300
+"""A name that no file can have; a folder that may not be entered is refused in the same way."""
 UNNAMED = [
     ("query orders.csv --out b.csv", "GATEWAY_BASE_URL"),
     ("query orders.csv --out b.csv", "GATEWAY_SECRET"),
@@ -63,6 +65,13 @@ NAMED = [
     ("refund --dryrun orders.csv --yes", "--dryrun stands where a file is expected"),
     ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
+    (f"query orders.csv --out {LONG}", f"cannot write {LONG}: File name too long"),
+    (f"query orders.csv --out o.csv --report {LONG}", f"cannot write {LONG}: File name too long"),
+    (f"check --write {LONG}", f"--write: cannot write {LONG}: File name too long"),
+    *(
+        (f"{line} --journal sqlite:///{LONG}", "cannot open the journal")
+        for line in ("jobs list", "refund orders.csv --yes --out o.csv")
+    ),
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
     ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "cannot open the journal"),
     ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "journal URL: expected sqlite"),

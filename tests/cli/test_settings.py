@@ -106,6 +106,10 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
         ConfigurationError, match=r"cannot read the file of GATEWAY_CONFIG, .*missing\.toml: No"
     ):
         read_settings({}, {"GATEWAY_CONFIG": str(tmp_path / "missing.toml")})
+    with pytest.raises(
+        ConfigurationError, match=r"cannot read /n*/gateway-async/config\.toml: File"
+    ):
+        read_settings({}, {"XDG_CONFIG_HOME": f"/{'n' * 300}"})
 
 
 def test_every_group_of_settings_can_be_reached(write: Write) -> None:
