@@ -221,8 +221,9 @@ class BatchPolicy:
         concurrency: Requests in flight at most.
         chunk_size: Orders in one request; None for the interface's limit (section 8).
         deadline_seconds: From the start of the batch; then nothing more is sent, and what is in
-            flight gets `drain_seconds` more, so that the whole may take the sum of both. None for
-            no deadline.
+            flight gets `drain_seconds` more, so that the whole may take the sum of both. The rest
+            of a plain generator is still taken, each order as `not_sent`: it must have an end.
+            None for no deadline.
         drain_seconds: How long what is in flight may still take once the batch is stopped, be it
             by the deadline, by a cancellation, or by leaving its `async with`.
         stop_after_unknown: After so many chunks in a row (in order of completion) without a
