@@ -63,6 +63,8 @@ class Shell:
 
     sandbox: Sandbox  # the gateway that they talk to
     folder: Path  # the folder
+    # variables of every line, beside those that name the sandbox
+    settings: dict[str, str] = attrs.field(factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -77,6 +79,7 @@ class Shell:
             "GATEWAY_MERCHANT_ID": self.sandbox.merchant_id,
             "GATEWAY_ACCOUNT_ID": self.sandbox.account_id,
             "GATEWAY_SECRET": self.sandbox.secret,
+            **self.settings,
         }
 
     async def start(
