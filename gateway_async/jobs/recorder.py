@@ -66,7 +66,8 @@ class NewOrders:
     async def pull(self, orders: list[Any], most: int) -> "Sequence[int]":
         """Add the next orders, as many chunks as are at hand and fit; return their positions."""
         if not self._chunks:
-            self._chunks.extend(await (self._reading or self._lease.read(self._select)))
+            reading = self._reading = self._reading or self._lease.read(self._select)
+            self._chunks.extend(await reading)
             self._reading = None
             if not self._chunks:
                 self.ended = True

@@ -302,3 +302,4 @@ class Lease:
         """End it, if it is its owner's still."""
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)
+        transaction.locked.pop(self, None)  # what an earlier action found

@@ -175,6 +175,16 @@ async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
     assert is_taken or tables.states() == ["succeeded"] * 2 + ["new"] * 4
 
 
+async def test_one_that_ended_its_lease_intends_nothing_in_the_same_transaction(
+    journal: Journal,
+) -> None:
+    lease = await (await submitted(journal)).take()
+    lease.run("keep the lease", lease._renew)
+    lease.run("end it", lease._end)
+    with pytest.raises(LeaseLostError, match="ran out"):
+        await lease.change("intend", lambda orders: orders.intend(range(10), ""), alive=True)
+
+
 @on_a_file
 async def test_a_renewal_counts_from_when_it_was_asked_for(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
