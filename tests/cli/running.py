@@ -49,7 +49,7 @@ class Ended:
 
 @functools.cache
 def home() -> Path:
-    """Return where settings and journals are that nothing else names; recovery waits shortly."""
+    """Return where settings are that nothing else names; recovery waits shortly."""
     made = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, made)
     (made / "gateway-async").mkdir()
@@ -74,7 +74,7 @@ class Shell:
             **kept,
             "COLUMNS": "200",
             "XDG_CONFIG_HOME": str(home()),
-            "XDG_STATE_HOME": str(home()),
+            "XDG_STATE_HOME": f"{self.folder}-state",  # other tests may have like orders
             "GATEWAY_BASE_URL": self.sandbox.base_url,
             "GATEWAY_MERCHANT_ID": self.sandbox.merchant_id,
             "GATEWAY_ACCOUNT_ID": self.sandbox.account_id,
