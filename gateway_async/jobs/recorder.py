@@ -106,7 +106,8 @@ class JournalRecorder(Recorder):
         duplicates: Whether a second refund of a payment may follow.
 
     Attributes:
-        new_orders: The orders to send; more are read once an intent is written.
+        new_orders: The orders of this round, to be set before the first intent is recorded; more
+            are read once an intent is written.
         failure: Why outcomes could not be recorded, the first time that happened.
         recordings: The outcomes that are being written: few, since the next intent of a worker is
             written behind those of its chunk before.
@@ -124,7 +125,7 @@ class JournalRecorder(Recorder):
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
         self.lease = lease
         self.operation = operation
-        self.new_orders: NewOrders = NewOrders(lease)
+        self.new_orders: NewOrders
         self.failure: BaseException | None = None
         self.recordings: set[asyncio.Future[None]] = set()
         self._keys: array[int] | None = None  # a job whose refunds are listed asks for each chunk

@@ -1,6 +1,6 @@
 """The page in a real browser: wide and narrow, light and dark, on paper; nothing in it runs."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import attrs
@@ -22,8 +22,10 @@ _LONG = "X" * 20 + "0123456789" * 9
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def show(visit: Visit, tmp_path: Path) -> Show:
-    """Open a page from a file."""
+async def show(visit: Visit, tmp_path: Path) -> AsyncIterator[Show]:
+    """Open a page from a file; nothing else may be asked for."""
+    asked: list[str] = []
+    visit.page.on("request", lambda request: asked.append(request.url))
 
     async def shown(page: str) -> Visit:
         path = tmp_path / "report.html"
@@ -31,7 +33,8 @@ async def show(visit: Visit, tmp_path: Path) -> Show:
         await visit.page.goto(path.as_uri())
         return visit
 
-    return shown
+    yield shown
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 
 async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: Show) -> None:
