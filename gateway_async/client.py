@@ -110,7 +110,8 @@ class GatewayClient(Unpicklable):
             redirects and `raise_for_status` are not used. Give it a connector with
             ``keepalive_timeout=1``: a connection that the gateway closed while it was idle looks
             like a lost reply.
-        limiter: An asynchronous context manager, entered around every attempt.
+        limiter: An asynchronous context manager, entered around every attempt. Whatever it raises
+            when it is left, a reply that has come counts.
         telemetry: A listener to batches and requests, such as `gateway_async.otel.OpenTelemetry`.
         max_reply_bytes: The largest reply that is read, decompressed.
         max_connections: Connections at most, where the session is ours; so many requests of a batch

@@ -435,9 +435,15 @@ class Attempts(Generic[T]):
         problem: GatewayError | None = None
         check = None if self._intent is None else self._intent.check
         tracker = self._tracker = SendTracker(check)
+        limiter = self._session.limiter
         self._began_at = None  # its turn has not come
         try:
-            response = await self._send_in_turn(message, tracker)
+            if limiter is None:
+                response = await self._send(message, tracker)
+            else:
+                await self._gate.wait_open()
+                async with limiter:
+                    response = await self._send(message, tracker)
         except JournalError as error:  # the intent's: it ends the whole job
             problem = error
             raise
@@ -447,15 +453,6 @@ class Attempts(Generic[T]):
             self._gate.stop(CALL_CANCELLED)
         finally:  # also if a collaborator raised
             self._conclude(message, tracker, response, problem)
-
-    async def _send_in_turn(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
-        """Send the request when the limiter lets it pass."""
-        if self._session.limiter is None:
-            return await self._send(message, tracker)
-        await self._gate.wait_open()
-        async with self._session.limiter:
-            return await self._send(message, tracker)
-        raise _given_up(sent=tracker.revoke())  # the limiter swallowed an error
 
     async def _send(self, message: HttpRequest, tracker: SendTracker) -> HttpResponse:
         """Record the intent when the request may leave, and send it in the time that is left."""
@@ -491,6 +488,7 @@ class Attempts(Generic[T]):
             error = _proved(error, sent=is_sent)
         try:
             if response is not None:
+                error = None  # it counts, whatever the limiter raised behind it
                 if response.status != HTTP_OK:
                     self._pause_as_asked(response)
                 value = self._session.decode(self._request, response, message.signature)
