@@ -25,7 +25,7 @@ _EXPECTED = (
     "parameters, or postgresql://user@host/database; in a user, a password or a parameter, write @ "
     "as %40 and / as %2F"
 )
-_SQLITE = re.compile(r"sqlite:///(?P<path>[^?]+)", re.IGNORECASE)
+_SQLITE = re.compile(r"sqlite:///(?P<path>[^?\0]+)", re.IGNORECASE)
 # A colon before a host's port alone: elsewhere, a password may follow it.
 _POSTGRES = re.compile(
     r"postgres(?:ql|ql\+psycopg)?://(?:(?P<user>[^:@/?#]*)(?::[^@/?#]*)?@)?"

@@ -43,7 +43,7 @@ URLS: list[Any] = [
     *("postgresql://user:hush@host", "postgresql://[user:hush/db", "postgresql://user:1hush/db"),
     *("postgresql://user:1/hush@host/db", "postgresql://user:1?hush@host/db"),
     *("postgresql://u:hu@sh@host/db", "sqlite://refunds.db", "sqlite:///:memory:"),
-    "sqlite:////x.db?timeout=3",
+    *("sqlite:////x.db?timeout=3", "sqlite:////x\0.db"),
 ]
 
 
