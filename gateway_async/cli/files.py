@@ -50,6 +50,7 @@ _JSON_LINES = ".jsonl"
 _LONGEST_CELL = 131_072
 _MOST_BUFFERED = 1 << 24
 MOST_DIGITS = 100
+_NO_TEXT = "is not UTF-8, or is no text; save the file as UTF-8"
 
 # Problems
 
@@ -134,6 +135,8 @@ class Table:
                     yield Row(begins, dict(zip(self.header, cells, strict=False)), wrong)
                     continue
                 self.header = cells
+                if not _is_text("".join(cells)):
+                    raise TableError([Problem(begins, None, _NO_TEXT)])
                 if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
                     reason = f"columns are separated by {others[0]!r}; save the file with commas"
                     raise TableError([Problem(begins, None, reason)])
@@ -160,11 +163,15 @@ class Table:
             yield Row(line, cells, problems)
 
 
+def _is_text(text: str) -> bool:
+    """Return whether a part of a file is text in UTF-8."""
+    return is_encodable(text) and "\0" not in text
+
+
 def _problems(line: int, header: list[str], cells: list[str]) -> list[Problem]:
     """Return why a row cannot be read."""
     joined = "".join(cells)
-    is_text = is_encodable(joined) and "\0" not in joined
-    if is_text and len(cells) == len(header) and len(joined) <= _LONGEST_CELL:
+    if _is_text(joined) and len(cells) == len(header) and len(joined) <= _LONGEST_CELL:
         return []
     found = []
     if len(cells) != len(header):
@@ -174,9 +181,8 @@ def _problems(line: int, header: list[str], cells: list[str]) -> list[Problem]:
         if len(cell) > _LONGEST_CELL:
             reason = f"{len(cell):,} characters are too long; at most {_LONGEST_CELL:,} are read"
             found.append(Problem(line, column, reason))
-        if not is_encodable(cell) or "\0" in cell:
-            reason = "is not UTF-8, or is no text; save the file as UTF-8"
-            found.append(Problem(line, column, reason))
+        if not _is_text(cell):
+            found.append(Problem(line, column, _NO_TEXT))
     return found
 
 
