@@ -186,10 +186,12 @@ class Recovery:
         """Make one look-up, with the control; where its reply had to be split, ask in halves."""
         is_refund = operation.allows_several
         control = self._control if is_refund else None
-        asked = [control.transaction_id, *names] if control else names
+        # The control is the last: a list that is cut short lacks it, and so proves no absence.
+        last = [control.transaction_id] if control else []
+        asked = [name for name in names if name not in last] + last
         gate = Gate()
         row = OPERATIONS[operation.recovered_by]
-        result = await look_up(self._session, row, list(dict.fromkeys(asked)), gate)
+        result = await look_up(self._session, row, asked, gate)
         self._count(result)
         if gate.stop_reason is not None:
             raise asyncio.CancelledError

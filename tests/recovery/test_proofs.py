@@ -65,12 +65,14 @@ class Books:
         *,
         sees_control: bool = True,
         keeps_markers: bool = True,
+        most: int = 100,
     ) -> None:
         # what it answers to each refund of `T1`: nothing, or its reference
         self.replies = iter(replies)
         self.searches = list(searches)  # what each search for `T1` lists
         self.sees_control = sees_control  # whether its searches list the refund that surely exists
         self.keeps_markers = keeps_markers  # whether it lists that one with its marker
+        self.most = most  # records that it lists, in the order in which they were asked for
         self._reasons: dict[str, str] = {}
 
     def __call__(self, asked: Asked) -> Any:
@@ -98,7 +100,8 @@ class Books:
                     own = one["refund_reason"].replace("OWN", own_reason)
                     one = {**one, "refund_reason": own}  # noqa: PLW2901  # as it is listed
                 found.append(one)
-        return reply_to("search_refunds", found)
+        found.sort(key=lambda one: names.index(one["transaction_id"]))
+        return reply_to("search_refunds", found[: self.most])
 
 
 async def recovered(
@@ -151,6 +154,11 @@ async def test_by_reference(name: str, sees_control: bool) -> None:
     if not sees_control and expected is NOT_SENT:  # a look-up that may be blind proves no absence
         expected = UNKNOWN
     assert (statuses(result), found) == ([SUCCEEDED, UNKNOWN], [expected])
+
+
+async def test_a_list_that_is_cut_short_lacks_the_refund_that_is_known_to_exist() -> None:
+    _, found = await recovered(Books([[], [listed(1)]], most=1))
+    assert found == [SUCCEEDED]
 
 
 async def test_without_a_refund_that_is_known_to_exist_no_absence_is_proved() -> None:
