@@ -155,6 +155,11 @@ class Recorder:
             self._sent.update(map(_hash_of_refund, chunk.orders))
         return None
 
+    def note_unsent(self, chunk: "Chunk") -> None:
+        """Note that nothing of a chunk was sent: it explains no refund that is listed."""
+        if self._sent is not None:
+            self._sent.subtract(map(_hash_of_refund, chunk.orders))
+
     async def made_beside(self, chunk: "Chunk") -> "Mapping[int, tuple[Collection[str], int]]":
         """Return which refunds like each order of a chunk the batch or job may have made.
 
@@ -341,8 +346,10 @@ class Sender:
         error = attempts.error or ReplyUnreadableError("the reply could not be judged")
         if self.operation.is_keyed:
             explain(error, self.operation, chunk.orders[0], self.session.dialect)
-        # Without a `sending`, a journal calls them new.
-        return chunk.failed(error, None if isinstance(error, NOTHING_SENT) else sending)
+        if isinstance(error, NOTHING_SENT):
+            self.recorder.note_unsent(chunk)
+            return chunk.failed(error)  # without a `sending`, a journal calls them new
+        return chunk.failed(error, sending)
 
 
 async def look_up(

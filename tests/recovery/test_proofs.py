@@ -13,17 +13,21 @@ from gateway_async import (
     BatchPolicy,
     BatchResult,
     Dialect,
+    NotSentError,
     OutcomeStatus,
     RecoveryPolicy,
     RefundOrder,
+    RetryPolicy,
 )
 from gateway_async.sandbox import Sandbox
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
+from tests.support.collaborators import Limiter
 from tests.support.memory import Asked, MemoryTransport, client_over, listing, settle_down
 from tests.support.orders import (
     AGAIN,
     MARKER,
     REFERENCES,
+    as_sent,
     client_of,
     made_up,
     orders_for,
@@ -417,6 +421,27 @@ async def test_one_refund_of_this_batch_explains_one_that_is_listed(others: int)
     gateway = client_over(transport, recovery=REFERENCES, policy=policy)
     second = (await gateway.refund([ORDER, ORDER]))[1]
     assert second.status is (NOT_SENT if others else SUCCEEDED)
+
+
+async def test_a_refund_that_was_not_sent_explains_none_that_is_listed() -> None:
+    made: list[dict[str, Any]] = []
+
+    def enter(number: int) -> None:
+        if number == 2:  # the first refund; meanwhile, another program makes one
+            made.append({**as_sent(ORDER), "refund_reference_id": "R1", "refund_date": RECENT})
+            raise NotSentError("no turn")
+
+    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
+    gateway = client_over(
+        MemoryTransport(listing(made)),
+        recovery=REFERENCES,
+        policy=policy,
+        limiter=Limiter(enter),
+        retry=RetryPolicy(attempts=1),
+    )
+    result = await gateway.refund([ORDER, ORDER])
+    assert statuses(result) == [NOT_SENT] * 2
+    assert isinstance(result[1].error, AlikeRefundError)
 
 
 @pytest.mark.parametrize(
