@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 SECONDS_AN_HOUR = 3600
 _DONE = status_codes([OutcomeStatus.SUCCEEDED])
+_UNDONE = status_codes([OutcomeStatus.DECLINED, OutcomeStatus.NOT_SENT])
 
 
 class Reading(NamedTuple):
@@ -155,10 +156,12 @@ class Recorder:
             self._sent.update(map(_hash_of_refund, chunk.orders))
         return None
 
-    def note_unsent(self, chunk: "Chunk") -> None:
-        """Note that nothing of a chunk was sent: it explains no refund that is listed."""
+    def note_result(self, result: AnsweredChunk | FailedChunk) -> None:
+        """Forget what was not sent, or declined: it explains no refund that is listed."""
         if self._sent is not None:
-            self._sent.subtract(map(_hash_of_refund, chunk.orders))
+            each = zip(result.orders, result.statuses, strict=True)
+            undone = [order for order, code in each if code in _UNDONE]
+            self._sent.subtract(map(_hash_of_refund, undone))
 
     async def made_beside(self, chunk: "Chunk") -> "Mapping[int, tuple[Collection[str], int]]":
         """Return which refunds like each order of a chunk the batch or job may have made.
@@ -229,6 +232,7 @@ class Sender:
                 is_truncated = judgement is not None and judgement.truncated and len(chunk) > 1
                 if not is_truncated:
                     result = self._result(chunk, attempts, references)
+                    self.recorder.note_result(result)
                     span.statuses = result.statuses
                     if intent is None:
                         self.add(result)
@@ -346,10 +350,8 @@ class Sender:
         error = attempts.error or ReplyUnreadableError("the reply could not be judged")
         if self.operation.is_keyed:
             explain(error, self.operation, chunk.orders[0], self.session.dialect)
-        if isinstance(error, NOTHING_SENT):
-            self.recorder.note_unsent(chunk)
-            return chunk.failed(error)  # without a `sending`, a journal calls them new
-        return chunk.failed(error, sending)
+        # Without a `sending`, a journal calls them new.
+        return chunk.failed(error, None if isinstance(error, NOTHING_SENT) else sending)
 
 
 async def look_up(

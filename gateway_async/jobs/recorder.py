@@ -123,6 +123,7 @@ class JournalRecorder(Recorder):
         is_asked = recovery.record_baseline or recovery.refund_evidence != "marker"
         recovery = attrs.evolve(recovery, record_baseline=is_asked)
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
+        self._sent = None  # the journal knows
         self.lease = lease
         self.operation = operation
         self.new_orders: NewOrders

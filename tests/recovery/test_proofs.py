@@ -423,24 +423,31 @@ async def test_one_refund_of_this_batch_explains_one_that_is_listed(others: int)
     assert second.status is (NOT_SENT if others else SUCCEEDED)
 
 
-async def test_a_refund_that_was_not_sent_explains_none_that_is_listed() -> None:
+@pytest.mark.parametrize("first", [NOT_SENT, OutcomeStatus.DECLINED])
+async def test_a_refund_that_was_not_made_explains_none_that_is_listed(
+    first: OutcomeStatus,
+) -> None:
     made: list[dict[str, Any]] = []
 
     def enter(number: int) -> None:
         if number == 2:  # the first refund; meanwhile, another program makes one
             made.append({**as_sent(ORDER), "refund_reference_id": "R1", "refund_date": RECENT})
-            raise NotSentError("no turn")
+            if first is NOT_SENT:
+                raise NotSentError("no turn")
 
-    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
+    def decline(_: Asked) -> Any:
+        return reply_to("refund", [{**as_sent(ORDER), "refund_status": "0"}])
+
     gateway = client_over(
-        MemoryTransport(listing(made)),
+        MemoryTransport(listing(made, decline)),
         recovery=REFERENCES,
-        policy=policy,
+        dialect=DECLINES,
+        policy=BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize"),
         limiter=Limiter(enter),
         retry=RetryPolicy(attempts=1),
     )
     result = await gateway.refund([ORDER, ORDER])
-    assert statuses(result) == [NOT_SENT] * 2
+    assert statuses(result) == [first, NOT_SENT]
     assert isinstance(result[1].error, AlikeRefundError)
 
 
