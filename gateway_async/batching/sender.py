@@ -133,7 +133,7 @@ class Recorder:
         self.looks_up: bool = is_refund and recovery.record_baseline
         self.since: float | None = None if hours is None else began_at - hours * SECONDS_AN_HOUR
         self.claims: bool = is_serial or (self.looks_up and not self.alone)
-        # By hash of payment and reference, what was made; of payment and amount, what was sent.
+        # By hash of payment and reference, what was made; of payment and amount, what may be.
         self._claimed: set[int] = set()
         self._sent: Counter[int] | None = Counter() if self.looks_up and not self.alone else None
 

@@ -38,7 +38,7 @@ from tests.support.clock import VirtualLoop
 from tests.support.collaborators import Limiter, raising
 from tests.support.examples import SINGLES
 from tests.support.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
-from tests.support.orders import client_at, references, refunds
+from tests.support.orders import client_at, payout_request, references, refunds
 
 LOST = [
     *(aiohttp.ServerDisconnectedError(), aiohttp.ClientOSError(104, "Connection reset by peer")),
@@ -298,3 +298,10 @@ async def test_errors_beside_a_request_are_no_proof(error: GatewayError, at_exit
     expected = OutcomeStatus.SUCCEEDED if at_exit else before
     assert [outcome.status for outcome in result] == [expected] * 2
     assert all(each.error is None for each in result) == at_exit
+
+
+async def test_a_payment_whose_reply_came_is_returned_whatever_its_limiter_raises() -> None:
+    for error in (NotSentError(), LookupError("broke")):
+        limiter = Limiter(leave=raising(error, at=1))
+        result = await client_over(MemoryTransport(), limiter=limiter).payout(payout_request())
+        assert result.request_id == payout_request().request_id
