@@ -109,7 +109,7 @@ class BatchRunner:
         span: Reports it to the telemetry, until the `with` block around the runner is left.
 
     Attributes:
-        work: What it does, to be set before it is started.
+        work: What it does, to be set before it is started; gone at the end.
         results: The outcomes so far.
         gate: Whether requests may leave.
         changed: Set when outcomes are added or taken, or the task ends.
@@ -139,11 +139,12 @@ class BatchRunner:
         self.task: asyncio.Task[None]
         self.failed_in_a_row: int = 0
         self.work: Work
+        self._ended: Progress | None = None
 
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        return self.results.progress(self.work.total)
+        return self._ended or self.results.progress(self.work.total)
 
     @property
     def failure(self) -> BaseException | None:
@@ -260,6 +261,8 @@ class BatchRunner:
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
         failure = self.failure  # read in any case: asyncio logs what is never retrieved
         await self.work.aclose()
+        self._ended = self.progress
+        del self.work  # which refers to this: a result is freed when its caller drops it
         if error := interruption or (None if quiet else failure):
             raise error
         return self.result
@@ -284,14 +287,12 @@ class WorkerPool:
         recorder: Recorder,
         add: "Callable[[ChunkResult], None]",
     ) -> None:
-        session, gate, prefix = run.session, run.gate, recorder.marker_prefix
+        session, prefix = run.session, recorder.marker_prefix
         self._run = run
         self._policy = policy
         self._add = add
+        self._recorder = recorder
         self._feed = OrderFeed(run.operation, session.dialect, policy, orders, marker_prefix=prefix)
-        self._sender = Sender(
-            session, run.operation, gate, run.results, self._add_and_release, recorder
-        )
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._workers: list[asyncio.Task[None]] = []
@@ -328,22 +329,26 @@ class WorkerPool:
         alarm = loop.call_at(gate.deadline, self._end_waiting) if gate.deadline < math.inf else None
         # A batch of one order, as of a web request, needs no more than one of them.
         most = policy.concurrency if self.total is None else max(self.total, 1)
-        self._workers = [
-            loop.create_task(self._work(), name=f"{run.operation} worker {number}")
+        sender = Sender(
+            run.session, run.operation, gate, run.results, self._add_and_release, self._recorder
+        )
+        workers = self._workers = [
+            loop.create_task(self._work(sender), name=f"{run.operation} worker {number}")
             for number in range(min(most, policy.concurrency))
         ]
-        for worker in self._workers:  # one that ends may have pulled what others wait for
+        for worker in workers:  # one that ends may have pulled what others wait for
             worker.add_done_callback(lambda _: run.changed.set())
         try:
-            await asyncio.wait(self._workers, return_when=asyncio.FIRST_EXCEPTION)
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
         finally:  # also if this task is cancelled
-            if not all(worker.done() for worker in self._workers):
+            if not all(worker.done() for worker in workers):
                 gate.stop("the input or a collaborator failed, or the batch was interrupted")
                 self.end_unsent()
-                await wait_out(self._workers, policy.drain_seconds, self.abandon)
+                await wait_out(workers, policy.drain_seconds, self.abandon)
             if alarm is not None:
                 alarm.cancel()
-        errors = [worker.exception() for worker in self._workers if not worker.cancelled()]
+            self._workers = []  # what cancelled one refers to its frames, and those to this
+        errors = [worker.exception() for worker in workers if not worker.cancelled()]
         if error := next(filter(None, errors), None):
             raise error
         # Without a stop, or where the cancellation came during a request, or to the input.
@@ -385,7 +390,7 @@ class WorkerPool:
 
     # A worker: take a chunk, send it, add its outcomes
 
-    async def _work(self) -> None:
+    async def _work(self, sender: Sender) -> None:
         gate = self._run.gate
         while (chunk := await self._next_chunk()) is not None:
             if (reason := gate.stop_reason) is not None:
@@ -393,10 +398,10 @@ class WorkerPool:
                 await asyncio.sleep(0)  # let other tasks run, however long the input is
                 continue
             references, error = self._no_references, None
-            if self._sender.recorder.looks_up:
-                chunk, references, error = await look_up_earlier(self._sender, chunk)
+            if self._recorder.looks_up:
+                chunk, references, error = await look_up_earlier(sender, chunk)
             if len(chunk):
-                error = await self._sender.send(chunk, references)
+                error = await sender.send(chunk, references)
             if error is not None or self._run.failed_in_a_row:
                 self._note_result(error)
 

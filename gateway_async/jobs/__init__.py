@@ -354,6 +354,7 @@ class JobWork:
         finally:
             keeper.cancel()
             await asyncio.wait({keeper})
+            lease.on_lost = lambda: None  # nothing is left to stop, and it refers to this
             with contextlib.suppress(JournalError):  # it runs out by itself
                 await lease.release()
         if lease.lost is not None:
@@ -413,6 +414,7 @@ class JobWork:
         try:
             await pool.run()
         finally:  # what is yielded must stay true
+            self._pool = None
             pool.add_remaining()
             await recorder.recorded()
         if recorder.failure is not None:

@@ -3,8 +3,9 @@
 import asyncio
 import gc
 import tracemalloc
+import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -49,6 +50,32 @@ from tests.support.orders import (
 
 INPUTS: list[Any] = [list, iter, awaited, list]
 LATE = BatchPolicy(deadline_seconds=1e-9)
+_ENDINGS: dict[str, tuple[Callable[[Shop, list[RefundOrder]], Any], bool]] = {
+    "awaited": (lambda shop, orders: shop.client().refund(orders), False),
+    "streamed": (lambda shop, orders: shop.client().refund(orders), True),
+    "a job": (lambda shop, orders: shop.refund(orders), False),
+    "a job, streamed": (lambda shop, orders: shop.refund(orders, "other"), True),
+    "resumed": (lambda shop, _: shop.resume(), False),
+}
+
+
+async def test_a_result_is_freed_once_its_caller_drops_it(shop: Shop) -> None:
+    freed = {}
+    gc.disable()  # a large one would wait long for it
+    try:
+        for name, (make, is_streamed) in _ENDINGS.items():
+            batch = make(shop, shop.orders(4))
+            if is_streamed:
+                async with batch:
+                    await anext(batch)
+                dropped = weakref.ref(batch.result)
+            else:
+                dropped = weakref.ref(await batch)
+            del batch
+            freed[name] = dropped() is None
+    finally:
+        gc.enable()
+    assert freed == dict.fromkeys(_ENDINGS, True)
 
 
 @pytest.mark.parametrize(("operation", "given"), [*zip(MONEY_OPERATIONS, INPUTS, strict=True)])
