@@ -453,9 +453,9 @@ def _judge_look_up(
     full = len(listed or ()) >= (operation.limit or 0)
     honoured = not unexpected  # asking in smaller chunks would bring the same strangers
     cut = full and honoured and any(len(items) != 1 for items in found)
-    if full and (len(refs) == 1 or not honoured):  # it cannot be asked in smaller chunks
+    if full:
         verdicts = [
-            _unreadable(_MAY_LACK_RECORDS) if len(items) > 1 else verdict
+            verdict if len(items) == 1 or verdict[1] else _unreadable(_MAY_LACK_RECORDS)
             for verdict, items in zip(verdicts, found, strict=True)
         ]
     return Judgement(verdicts, [tuple(items) for items in found], unexpected, cut)

@@ -219,18 +219,21 @@ class Sender:
         """
         intent = self.recorder.intent_for(chunk, references)
         attempts: Attempts[Reading] = Attempts(self.session, self.gate, intent)
+        is_over = False
         with RequestSpan(
             self.session.instrumentation, self.operation, attempts, len(chunk.orders)
         ) as span:
             try:
                 span.begin()
                 await attempts.run(functools.partial(self._request, chunk, references))
+                is_over = True
             finally:  # also if a collaborator raised, or the judge has a defect
                 self.results.requests += attempts.sent
                 self.results.retries += max(attempts.tries - 1, 0)
                 judgement = None if attempts.value is None else attempts.value.judgement
                 is_truncated = judgement is not None and judgement.truncated and len(chunk) > 1
-                if not is_truncated:
+                is_split = is_over and is_truncated
+                if not is_split:
                     result = self._result(chunk, attempts, references)
                     self.recorder.note_result(result)
                     span.statuses = result.statuses
@@ -238,7 +241,7 @@ class Sender:
                         self.add(result)
                     else:
                         intent.conclude(result, judgement, self.add)
-        if is_truncated:
+        if is_split:
             return await self._send_halves(chunk, references)
         if attempts.value is None or judgement is None:
             return attempts.error

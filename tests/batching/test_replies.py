@@ -20,6 +20,7 @@ from gateway_async import (
 from gateway_async.batching import sender
 from gateway_async.batching.judge import Judgement, judge
 from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses
+from tests.support.collaborators import Limiter, raising
 from tests.support.memory import Asked, MemoryTransport, client_over, listing
 from tests.support.orders import (
     LIST_FIELDS,
@@ -323,6 +324,17 @@ async def test_a_full_reply_is_asked_again_in_halves_until_one_order_alone_fills
     result = await client_over(MemoryTransport(answer)).query([many, few])
     assert (statuses(result), result.requests) == ([UNKNOWN, SUCCEEDED], 3)
     assert [len(outcome.items) for outcome in result] == [FULL, 2]
+
+
+async def test_a_full_reply_of_which_the_rest_is_never_asked_for_loses_no_order() -> None:
+    many, few, missing = references(3)
+    records = [item_of("query", many)] * (FULL - 1) + [item_of("query", few)]
+    limiter = Limiter(leave=raising(LookupError("broke")))
+    gateway = client_over(MemoryTransport(lambda _: reply_to("query", records)), limiter=limiter)
+    query = gateway.query([many, few, missing])
+    with pytest.raises(LookupError, match="broke"):
+        await query
+    assert statuses(query.result) == [UNKNOWN, SUCCEEDED, UNKNOWN]
 
 
 NO_MEANING = "query_result is '7', which has no meaning in the Dialect"
