@@ -497,6 +497,9 @@ class Attempts(Generic[T]):
                 self.value = value
         except GatewayError as problem:
             error = _bare(problem)
+        except BaseException as problem:  # noqa: BLE001  # such as Ctrl-C: its frames hold the reply
+            problem.add_note(f"raised by {name_and_place(problem)}")
+            raise problem.with_traceback(None) from None
         finally:
             if error is None and self.value is None:  # a cancellation, or a defect of the judge
                 error = _given_up(sent=is_sent, reason=self._gate.stop_reason)

@@ -130,7 +130,7 @@ class AnsweredChunk:
     orders: Sequence[Any]
     operation: "Operation"
     _dialect: "Dialect"
-    reply: bytes
+    reply: bytes = attrs.field(repr=False)
     _overall: "Overall"
     sending: Sending
     statuses: bytes

@@ -61,8 +61,8 @@ class Judgement:
     """
 
     verdicts: "list[Verdict]"
-    items: "Sequence[tuple[Item, ...]]"
-    unexpected: list[object]
+    items: "Sequence[tuple[Item, ...]]" = attrs.field(repr=False)
+    unexpected: list[object] = attrs.field(repr=False)
     truncated: bool = False
     all_echoed: bool = False
 

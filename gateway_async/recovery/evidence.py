@@ -46,7 +46,7 @@ class Evidence:
 
     status: OutcomeStatus
     reason: str
-    item: "Mapping[str, Any] | None" = None
+    item: "Mapping[str, Any] | None" = attrs.field(default=None, repr=False)
     is_final: bool = False
 
 
@@ -62,7 +62,7 @@ class LookupResult:
         problem: Why the look-up was not answered, if it was not.
     """
 
-    listed: "Sequence[tuple[Any, Mapping[str, Any]]]" = ()
+    listed: "Sequence[tuple[Any, Mapping[str, Any]]]" = attrs.field(default=(), repr=False)
     complete: bool = False
     keeps_markers: bool = False
     problem: str = ""

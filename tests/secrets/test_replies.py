@@ -9,9 +9,10 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import Dialect, GatewayClient, RefundOrder
+from gateway_async import BatchPolicy, Dialect, GatewayClient, RecoveryPolicy, RefundOrder
 from gateway_async.models.values import mask_card
-from tests.support.dragnet import Dragnet
+from tests.support.collaborators import Limiter, raising
+from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.examples import CARD, SECURITY_CODE, SINGLES, direct_payment, redirect_payment
 from tests.support.memory import (
     QUICK,
@@ -22,7 +23,7 @@ from tests.support.memory import (
     respon,
     rewritten,
 )
-from tests.support.orders import LIST_FIELDS, made_up, orders_for
+from tests.support.orders import LIST_FIELDS, made_up, orders_for, refunds
 
 SIGNED = "a1b2c3d4e5f60718" * 4
 SIGNS: dict[str, Any] = {"encryption_data": SIGNED}
@@ -138,6 +139,37 @@ async def test_no_secret_of_a_reply_is_kept(net: Dragnet, change: str, name: str
     net.add("rows", repr(result.to_dicts()))
     if name == "query" and change in SIGNATURES:
         await _catch(net, client, "recent_transactions", "call for JSON")
+
+
+@pytest.mark.parametrize(
+    ("is_lost", "limiter"),
+    [
+        (False, Limiter(leave=raising(LookupError("broke"), at=2))),  # behind the refund
+        (True, Limiter(enter=raising(LookupError("broke"), at=6))),  # within the first look
+        (True, Limiter(enter=raising(LookupError("broke"), at=9))),  # at the third
+    ],
+)
+async def test_an_error_behind_a_reply_shows_no_card_that_it_quotes(
+    net: Dragnet, is_lost: bool, limiter: Limiter
+) -> None:
+    """Such as a limiter's, whose frames hold what was read so far."""
+
+    def quote(asked: Asked, reply: HttpResponse) -> object:
+        if asked.operation.name != "refund":
+            return _every(json.loads(reply.body), "refund_orders", said=CARD)
+        return "{" if is_lost else _with_card(json.loads(reply.body), "refund_orders")
+
+    client = _client(
+        quote,
+        limiter=limiter,
+        policy=BatchPolicy(concurrency=1),
+        recovery=RecoveryPolicy(record_baseline=True, settle_seconds=0),
+    )
+    batch = client.refund(refunds(100))
+    with pytest.raises(LookupError) as caught:
+        await client.recover(await batch)
+    net.catch("raised", beyond_tests(caught.value))
+    net.add("chunks", repr(batch.result.chunks))
 
 
 async def test_a_number_that_names_an_order_is_no_card_number() -> None:

@@ -152,6 +152,12 @@ async def test_what_is_given_or_ends_a_call(net: Dragnet, sandbox: Sandbox, numb
         net.catch("told", [*diary.batches, *diary.requests, *diary.settled])
 
 
+async def test_an_interruption_while_replies_are_verified(net: Dragnet, sandbox: Sandbox) -> None:
+    signer = Verifier(_Interruption(), SIGNER.sign)
+    errors = await _drive(net, sandbox, ("pay_direct", "payout", "refund"), signer=signer)
+    assert len(errors) == 3
+
+
 async def test_what_cannot_be_sent(net: Dragnet, sandbox: Sandbox) -> None:
     client: Any = _client(sandbox)
     paid, (order,) = paid_by_card(), seeded(sandbox, 1)

@@ -53,7 +53,7 @@ class Verifier:
 
     def __init__(
         self,
-        answer: bool | Exception = True,  # noqa: FBT002  # it says what it is
+        answer: bool | BaseException = True,  # noqa: FBT002  # it says what it is
         sign: Callable[..., str] = lambda *_: "mine",
     ) -> None:
         self.asked: list[tuple[dict[str, str], str]] = []  # fields and signature of each reply
@@ -62,7 +62,7 @@ class Verifier:
 
     def verify(self, _: Operation, fields: Mapping[str, str], signature: str) -> bool:
         self.asked.append((dict(fields), signature))
-        if isinstance(self._answer, Exception):
+        if isinstance(self._answer, BaseException):
             raise self._answer
         return self._answer
 
