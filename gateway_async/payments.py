@@ -273,7 +273,7 @@ async def carry_out(
         except GeneratorExit:  # it is closed: no caller is left who could wait
             gate.stop(CALL_CANCELLED)
             raise
-        failure = asyncio.CancelledError() if task.cancelled() else task.exception()
+        failure = None if task.cancelled() else task.exception()
         if cancelled is None and failure is not None and not attempts.sent:
             raise failure  # of a collaborator
         problem = attempts.error

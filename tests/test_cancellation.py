@@ -204,6 +204,19 @@ async def test_a_task_that_other_code_cancels_keeps_no_other_waiting_and_is_told
     assert "other code cancelled a task of the batch" in said.pop()
 
 
+@pytest.mark.parametrize("turns", range(1, 4))
+async def test_a_single_call_of_which_other_code_cancels_the_task_was_not_sent(turns: int) -> None:
+    """That task may not have begun yet."""
+    before = asyncio.all_tasks()
+    caller = asyncio.create_task(client_over(MemoryTransport(steps=2)).payout(payout_request()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    for one in asyncio.all_tasks() - before - {caller}:
+        one.cancel()
+    with pytest.raises(NotSentError):
+        await caller
+
+
 # One client over several event loops
 
 NewLoop = Callable[[], asyncio.AbstractEventLoop]
