@@ -102,7 +102,7 @@ MODULES = {
 
 _OF_THE_PACKAGE = {
     "Journal": ("database", "pages", "claim_due", "make_due"),
-    "Job": ("read", "head", "slice", "take"),
+    "Job": ("read", "take"),
 }
 """By public class, the members that are for the modules of the package alone."""
 

@@ -43,7 +43,7 @@ from gateway_async.journal.states import DECISIONS, FINAL, IN_DOUBT, STATUSES, P
 from gateway_async.journal.submit import submit
 from gateway_async.models.orders import OutcomeStatus, count_statuses, reference_of, status_codes
 from gateway_async.models.records import RefundRecord
-from gateway_async.operations import OPERATIONS, identity_of
+from gateway_async.operations import identity_of
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.recover import Recovery
 from gateway_async.settings import expect
@@ -109,7 +109,7 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
         check_batch(operation, orders, policy)
 
     async def open_run() -> BatchRunner:
-        known = operation or OPERATIONS[(await job.head()).operation]
+        known = operation or (await job.read(lambda orders: orders.codec)).operation
         check_size(known, policy)
         given = None if orders is None else JobInput(session, known, policy, job, orders)
         span = session.instrumentation.batch(known.name, orders, policy, job=job.name)
@@ -455,20 +455,17 @@ class JobWork:
         """
         run, lease, recovery = self._run, self._lease, self._run.session.recovery
         known = {each.index: each for related in seen.values() for each in related}
-        if (control := await lease.read(ChunkStore.control_refund)) is not None:
+        # Of any slice of the job.
+        if (control := await self._job.read(ChunkStore.control_refund)) is not None:
             known[control.index] = control
-        is_rival = {
-            index: index >= ANYWHERE.stop and each.state is not OrderState.SUCCEEDED
-            for index, each in known.items()
-        }
-        rivals = [known[index].order for index in known if is_rival[index]]
-        listed = ListedOutcomes(
-            tuple(
-                attrs.evolve(known[index].outcome(taken_at=lease.taken_at), index=index)
-                for index in sorted(known)
-                if not is_rival[index]
-            )
-        )
+        rivals: list[Any] = []
+        outcomes: list[Outcome[Any, Any]] = []
+        for index, each in sorted(known.items()):
+            if index >= ANYWHERE.stop and each.state is not OrderState.SUCCEEDED:
+                rivals.append(each.order)
+            else:
+                outcomes.append(each.outcome(taken_at=lease.taken_at))
+        listed = ListedOutcomes(tuple(outcomes))
         given = BatchResult[Any, Any](counts=count_statuses(listed.statuses), chunks=(listed,))
         # The job resends by itself: it records an intent first.
         looking = attrs.evolve(recovery, resend_absent=False)

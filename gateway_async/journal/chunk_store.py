@@ -240,9 +240,8 @@ class ChunkStore:
         return found
 
     def control_refund(self) -> JobOrder | None:
-        """Return an order of any slice that succeeded with a reference; None if there is none."""
-        anywhere = attrs.evolve(self, slice_number=None)
-        for _, found in anywhere._scan((OrderState.SUCCEEDED,)):  # noqa: SLF001  # its own
+        """Return an order that succeeded with a reference; None if there is none."""
+        for _, found in self._scan((OrderState.SUCCEEDED,)):
             for at, known in found:
                 if known.reference:
                     return self._with_orders([(at, known)])[0]

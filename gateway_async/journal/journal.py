@@ -152,7 +152,9 @@ class Journal:
         Raises:
             JobNotFoundError: If there is no job of this name.
         """
-        return await self.job(name).read(_slices)
+        return await self.job(name).read(
+            lambda of: [SliceStatus(*row) for row in of.transaction.run(_SLICES, job=of.job.id)]
+        )
 
     async def outcomes(self, name: str) -> "AsyncIterator[Outcome[Any, Any]]":
         """Yield the outcome of each order of a job, in the order of the input.
@@ -257,14 +259,6 @@ class Job:
             what, lambda tx: action(ChunkStore(tx, find_job(tx, name)))
         )
 
-    async def head(self) -> JobRow:
-        """Return what the job is.
-
-        Raises:
-            JobNotFoundError: If there is no such job.
-        """
-        return await self.read(lambda orders: orders.job)
-
     async def take(self, slice_number: int = 0, *, merchant: "Merchant | None" = None) -> Lease:
         """Take the job, or one slice of one that was cut, for this process.
 
@@ -329,8 +323,3 @@ def _statuses(transaction: "Transaction", job: JobRow | None = None) -> list[Job
             count -= differing  # noqa: PLW2901  # what is left
         counts[OrderState(state)] += int(count)  # PostgreSQL adds decimals up
     return list(jobs.values())
-
-
-def _slices(of: ChunkStore) -> list[SliceStatus]:
-    """Return how far the slices of a job have come."""
-    return [SliceStatus(*row) for row in of.transaction.run(_SLICES, job=of.job.id)]

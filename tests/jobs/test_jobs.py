@@ -370,7 +370,7 @@ async def test_another_gateway(shop: Shop, sends: bool) -> None:
     # One of an earlier version belongs to the next client's.
     shop.tables.run("UPDATE gateway_jobs SET gateway = ''")
     assert (await shop.make().resume(job, slice_number=number)).ok
-    assert (await job.head()).gateway == first.gateway
+    assert (await shop.journal.status(job.name)).gateway == first.gateway
 
 
 @on_a_file

@@ -200,10 +200,11 @@ async def test_no_thread_is_left_where_it_cannot_be_opened(tmp_path: Path, net: 
 
 async def test_a_closed_journal_says_so(url: str) -> None:
     async with Journal.open(url) as journal:
-        job, database = await submitted(journal), journal.database
+        await submitted(journal)
+        database = journal.database
         with pytest.raises(JournalError, match="is open already"):
             await journal.__aenter__()
-    for closed in (database.run("cannot", lambda _: None), journal.jobs(), job.head()):
+    for closed in (database.run("cannot", lambda _: None), journal.jobs(), journal.status("job")):
         with pytest.raises(JournalError, match=r"closed|not open"):
             await closed
     async with journal:

@@ -124,7 +124,7 @@ async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
 async def test_no_such_job(journal: Journal) -> None:
     for asked in (
         journal.status("x"),
-        journal.job("x").head(),
+        journal.slices("x"),
         journal.job("x").take(),
         anext(journal.outcomes("x")),
         journal.resolve("x", 0, "unknown", "why"),
