@@ -70,7 +70,7 @@ _BEGAN = time.time() - time.monotonic()
 
 
 def steady_time() -> float:
-    """Return seconds since the epoch; a step of the wall clock never puts it forward.
+    """Return seconds since the epoch; it does not run ahead when the wall clock is set forward.
 
     So no refund counts as settled too early. It may lag behind the wall clock.
     """
@@ -110,7 +110,9 @@ async def wait_out(
 class Gate:
     """Whether requests may leave now: pauses the gateway asked for, a deadline, a stop.
 
-    A gate that was stopped never opens again. It is made while its event loop runs.
+    A gate that was stopped never opens again. The stop cancels the tasks of requests that have
+    written nothing. `Attempts.run` takes that cancellation back: it ends the request, and not what
+    the task does next. A gate is made while its event loop runs.
 
     Attributes:
         now: The clock of the loop.
@@ -328,9 +330,9 @@ class Session:
         try:
             fields = reply_fields(body)
         except ReplyUnreadableError:
-            if request.is_verbatim:  # a page, or a text
+            if request.is_verbatim:  # a page or a text carries no signature
                 return
-            raise  # else decoding might read it, and its signature would go unchecked
+            raise  # decoding might read it all the same, and its signature would go unchecked
         signature = fields.pop(SIGNATURE_FIELD, "")
         if not signature or (isinstance(signature, JsonText) and signature == "null"):
             return
@@ -344,13 +346,16 @@ class Session:
 
 
 class Intent(Protocol):
-    """The intent to send a request. One that is repeated records it for each attempt."""
+    """The intent to send a request."""
 
     async def record(self) -> None:
-        """Record the intent; if that raises, nothing is sent."""
+        """Record the intent, unless that was done; if that raises, nothing is sent.
+
+        Called before each attempt.
+        """
 
     async def retract(self) -> None:
-        """Record that nothing was sent."""
+        """Record that nothing was sent; the next attempt records the intent again."""
 
     def check(self) -> None:
         """Raise if nothing may be sent any more."""
@@ -371,9 +376,9 @@ class Attempts(Generic[T]):
     Attributes:
         session: What it shares with the other requests of its client.
         gate: Whether it may leave.
-        intent: Recorded at each attempt, when it is the request's turn, and checked right before
-            the first byte. Retracted before a request of which nothing was sent waits for its next
-            attempt. None if nothing is recorded.
+        intent: Recorded when it is the request's turn, and checked right before the first byte.
+            Retracted before a request of which nothing was sent waits for its next attempt. None if
+            nothing is recorded.
         value: The decoded reply; None if there is an error.
         tries: Attempts made.
         sent: How many of them may have sent something.
@@ -393,13 +398,16 @@ class Attempts(Generic[T]):
     history: tuple[Attempt, ...] = attrs.field(default=(), init=False)
     _withdrawals: int = attrs.field(default=0, init=False)
     _tracker: SendTracker | None = attrs.field(default=None, init=False)
-    _began_at: float | None = attrs.field(default=None, init=False)
-    _ends: float = attrs.field(default=math.inf, init=False)
+    # In loop time: when the attempt's turn came, and when the time for all attempts is over.
+    _turn_came_at: float | None = attrs.field(default=None, init=False)
+    _gives_up_at: float = attrs.field(default=math.inf, init=False)
 
     @property
     def error(self) -> GatewayError | None:
         """The error; None if there is a value. Before it is run, nothing was sent."""
-        return self._error if self._error or self.tries else _given_up(sent=False)
+        if self._error is None and not self.tries:
+            return _given_up(sent=False)
+        return self._error
 
     async def run(self, write: "Callable[[], Request[T]]") -> None:
         """Write the request, and send it, repeated where that is allowed."""
@@ -415,19 +423,20 @@ class Attempts(Generic[T]):
         self._gate.running[task] = self
         try:
             await self._attempt(message)
-            while self._error and self._may_repeat() and await self._paused():
+            while self._error and self._may_repeat() and await self._wait_for_next():
                 _log.warning("%s is tried again: %s", self._request.operation, self._error)
                 await self._attempt(message)
         finally:
             del self._gate.running[task]
-            for _ in range(self._withdrawals):  # which end the attempts, and not their task
+            for _ in range(self._withdrawals):
                 task.uncancel()
 
     def withdraw(self) -> bool:
         """Return whether sending could still be prevented; then the gate cancels its task."""
-        may_be = self._tracker is None or not self._tracker.revoke()
-        self._withdrawals += may_be
-        return may_be
+        if self._tracker is not None and self._tracker.revoke():
+            return False
+        self._withdrawals += 1
+        return True
 
     async def _attempt(self, message: HttpRequest) -> None:
         """Send the request once, when it may leave, and note how the attempt ended."""
@@ -436,12 +445,12 @@ class Attempts(Generic[T]):
         check = None if self._intent is None else self._intent.check
         tracker = self._tracker = SendTracker(check)
         limiter = self._session.limiter
-        self._began_at = None  # its turn has not come
+        self._turn_came_at = None
         try:
             if limiter is None:
                 response = await self._send(message, tracker)
             else:
-                await self._gate.wait_open()
+                await self._gate.wait_open()  # not while it has a place in the limiter
                 async with limiter:
                     response = await self._send(message, tracker)
         except JournalError as error:  # the intent's: it ends the whole job
@@ -461,9 +470,10 @@ class Attempts(Generic[T]):
         if self._intent is not None:
             await self._intent.record()
             gate.check()
-        self._began_at = now = gate.now()
-        self._ends = min(self._ends, now + session.timeouts.total_seconds)
-        seconds = min(self._ends, gate.deadline + gate.drain_seconds) - now
+        self._turn_came_at = now = gate.now()
+        if self._gives_up_at == math.inf:  # the time runs from the turn of the first attempt
+            self._gives_up_at = now + session.timeouts.total_seconds
+        seconds = min(self._gives_up_at, gate.deadline + gate.drain_seconds) - now
         if seconds <= 0:
             raise NotSentError("nothing was sent: the time for this call was over")
         return await session.transport.send(message, tracker=tracker, seconds=seconds)
@@ -484,55 +494,69 @@ class Attempts(Generic[T]):
         self.tries += 1
         self.sent += is_sent
         self.value, self.ended_at = None, time.time()
-        if error is not None:
-            error = _proved(error, sent=is_sent)
+        if error is None or response is not None:  # a reply counts, whatever the limiter raised
+            ending: GatewayError | None = _given_up(sent=is_sent, reason=self._gate.stop_reason)
+        else:
+            ending = _proved(error, sent=is_sent)
         try:
             if response is not None:
-                error = None  # it counts, whatever the limiter raised behind it
-                if response.status != HTTP_OK:
-                    self._pause_as_asked(response)
-                value = self._session.decode(self._request, response, message.signature)
-                if had_sent and (find_refusal := self._request.find_refusal) is not None:
-                    _check_refusal(find_refusal(value))
-                self.value = value
+                ending = self._read(response, message, had_sent=had_sent)
+        finally:  # also if the judge has a defect
+            if self._turn_came_at is not None:
+                self.history += (
+                    Attempt(
+                        seconds=self._gate.now() - self._turn_came_at,
+                        http_status=None if response is None else response.status,
+                        error=None if ending is None else type(ending).__name__,
+                    ),
+                )
+            if ending is None or not had_sent or self._says_more(ending, is_sent=is_sent):
+                self._error = ending
+
+    def _read(
+        self, response: HttpResponse, message: HttpRequest, *, had_sent: bool
+    ) -> GatewayError | None:
+        """Set `value` from a response, or return why there is none."""
+        if response.status != HTTP_OK:
+            self._pause_as_asked(response)
+        find_refusal = self._request.find_refusal if had_sent else None
+        try:
+            value = self._session.decode(self._request, response, message.signature)
+            if find_refusal is not None:
+                _check_refusal(find_refusal(value))
         except GatewayError as problem:
-            error = _bare(problem)
+            return _bare(problem)
         except BaseException as problem:  # noqa: BLE001  # such as Ctrl-C: its frames hold the reply
             problem.add_note(f"raised by {name_and_place(problem)}")
             raise problem.with_traceback(None) from None
-        finally:
-            if error is None and self.value is None:  # a cancellation, or a defect of the judge
-                error = _given_up(sent=is_sent, reason=self._gate.stop_reason)
-            if self._began_at is not None:
-                self.history += (
-                    Attempt(
-                        seconds=self._gate.now() - self._began_at,
-                        http_status=None if response is None else response.status,
-                        error=None if error is None else type(error).__name__,
-                    ),
-                )
-            # An earlier attempt that was sent may have done it, unless this one says more.
-            if not (had_sent and error is not None and self._leaves_open(error, is_sent=is_sent)):
-                self._error = error
+        self.value = value
+        return None
 
-    def _leaves_open(self, error: GatewayError, *, is_sent: bool) -> bool:
-        """Return whether an error leaves open what earlier attempts have done."""
+    def _says_more(self, error: GatewayError, *, is_sent: bool) -> bool:
+        """Return whether an error says more than that of an earlier attempt, which was sent.
+
+        That one may have done it. An attempt that sent nothing does not change that, and a refusal
+        may only mean that it was done.
+        """
         is_refusal = isinstance(error, RejectedError) and not self._request.operation.is_look_up
-        return not is_sent or is_refusal
+        return is_sent and not is_refusal
 
     def _pause_as_asked(self, raw: HttpResponse) -> None:
         """Close the gate for as long as the gateway asked in Retry-After."""
         if (seconds := retry_after(raw.headers)) is not None:
             self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
 
-    async def _paused(self) -> bool:
-        """Wait before the next attempt; return whether there is to be one."""
+    async def _wait_for_next(self) -> bool:
+        """Wait before the next attempt; return whether there is to be one.
+
+        The gate lets it wait for what is left of a pause that the gateway asked for.
+        """
         retry, gate = self._session.retry, self._gate
         limit = retry.first_pause_seconds * 2 ** min(self.tries - 1, _MOST_DOUBLINGS)
         pause = random.uniform(0, min(limit, retry.max_pause_seconds))  # noqa: S311  # jitter
         wakes = max(gate.now() + pause, gate.paused_until)
         is_last = self.tries >= retry.attempts or gate.stop_reason is not None
-        if is_last or wakes >= min(self._ends, gate.deadline):
+        if is_last or wakes >= min(self._gives_up_at, gate.deadline):
             return False
         try:
             if self._intent is not None and not self.sent:
@@ -577,12 +601,11 @@ def _masked(request: Request[Any], signature: str, body: bytes) -> bytes:
     """
     if len(signature) < _SHORTEST_SIGNATURE:
         return body
-    for variant in {signature, signature.upper()}:  # others write hex digits in upper case
-        written = variant.encode()
-        if body.rfind(written) >= 0 and not any(  # to look from the right is quicker
-            signature in text for text in request.fields.values()
-        ):
-            body = body.replace(written, MASK.encode())
+    variants = {signature.encode(), signature.upper().encode()}  # some write hex in upper case
+    found = [each for each in variants if body.rfind(each) >= 0]  # quicker than from the left
+    if found and not any(signature in text for text in request.fields.values()):
+        for each in found:
+            body = body.replace(each, MASK.encode())
     return body
 
 
@@ -594,12 +617,14 @@ def _bare(error: GatewayError) -> GatewayError:
 
 def _proved(error: GatewayError, *, sent: bool) -> GatewayError:
     """Return the error of an attempt as the tracker proves it: its class proves nothing."""
-    if sent and not isinstance(error, OutcomeUnknownError):
-        name = type(error).__name__
+    name = type(error).__name__
+    if sent:
+        if isinstance(error, OutcomeUnknownError):
+            return error
         return OutcomeUnknownError(f"the request was sent, and then {name} was raised: {error}")
-    if sent or isinstance(error, (*NOTHING_SENT, EvidenceError)):
+    if isinstance(error, (*NOTHING_SENT, EvidenceError)):
         return error
-    return NotSentError(f"nothing was sent: {type(error).__name__} was raised before: {error}")
+    return NotSentError(f"nothing was sent: {name} was raised before: {error}")
 
 
 def _check_refusal(refusal: RejectedError | None) -> None:
