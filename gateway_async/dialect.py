@@ -58,6 +58,7 @@ _OPPOSITES = (
     ("done_statuses", "declined_statuses", "pending_statuses"),
     ("payout_done_statuses", "payout_declined_statuses", "pending_statuses"),
     ("done_return_statuses", "nothing_done_return_statuses"),
+    ("found_query_results", "absent_query_results"),
 )
 """Fields of which no two in a row may hold the same value."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import attrs
 
 from gateway_async.errors import ConfigurationError, hide_arguments
-from gateway_async.models.values import SensitiveText, Unpicklable, to_text
+from gateway_async.models.values import SensitiveText, Unpicklable, is_encodable, to_text
 from gateway_async.settings import FLAG, TEXT, check, converted, converted_field, only, to_set
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ def _is_template(template: str) -> bool:
 
 
 def _to_secret(secret: str) -> SensitiveText:
-    if not secret or not isinstance(secret, str):
-        kind = type(secret).__name__
-        del secret  # a traceback would show it
-        got = "an empty one" if kind == "str" else kind
-        raise ConfigurationError(f"HmacSigner.secret: expected a non-empty str, got {got}")
-    return SensitiveText(str.__str__(secret))  # that of another signer shows as a mask
+    if isinstance(secret, str) and secret and is_encodable(secret):
+        return SensitiveText(str.__str__(secret))  # that of another signer shows as a mask
+    got = type(secret).__name__
+    if got == "str":
+        got = "one that UTF-8 cannot carry" if secret else "an empty one"
+    del secret  # a traceback would show it
+    raise ConfigurationError(f"HmacSigner.secret: expected a non-empty str, got {got}")
 
 
 @runtime_checkable

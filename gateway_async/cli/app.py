@@ -23,6 +23,7 @@ from gateway_async.cli.console import Console, Exit
 from gateway_async.cli.files import TableError
 from gateway_async.cli.options import Config
 from gateway_async.errors import GatewayError, JobBusyError
+from gateway_async.models.values import MODEL
 from gateway_async.operations import OPERATIONS
 
 GROUPS = {
@@ -49,8 +50,9 @@ def _help(name: str) -> str | None:
     if COMMANDS[name] == "money:look_up":
         what = "transactions" if name == "query" else "refunds"
         text, out = f"Look up {what}, by order_no or transaction_id.", "found.csv"
-    fields = attrs.fields_dict(OPERATIONS[name.replace("-", "_")].order_class)
-    columns = f"Columns of the file: {', '.join(fields)}."
+    fields = attrs.fields(OPERATIONS[name.replace("-", "_")].order_class)
+    names = [f"{field.name}{'.*' if MODEL in field.metadata else ''}" for field in fields]
+    columns = f"Columns of the file: {', '.join(names)}."
     return f"{text}\n\n{columns}\n\nExample: `gateway-async {name} orders.csv --out {out}`"
 
 
@@ -63,13 +65,13 @@ def run(arguments: Sequence[str]) -> int:
         command, bound, left_out = app.parse_args(arguments, exit_on_error=False)
     except CycloptsError:
         return Exit.WRONG
-    if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
-        return int(command(*bound.args, **bound.kwargs) or 0)
     said = bound.arguments.get("given") or Config()
     line = shlex.join(("gateway-async", *arguments))
     console = Console(line, said.quiet, said.verbose, said.log_format == "json")
     more = {one: console if one == "console" else arguments[0] for one in left_out}
     try:
+        if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
+            return int(command(*bound.args, **bound.kwargs) or Exit.DONE)
         with console.passing_on_logs():
             return int(asyncio.run(command(*bound.args, **bound.kwargs, **more)) or Exit.DONE)
     except (TableError, GatewayError) as error:  # it could not begin

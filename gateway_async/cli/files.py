@@ -491,9 +491,10 @@ class OrderFile:
         What they hold would not be sent: without its account, a payout may go elsewhere.
         """
         header = self.table.header
-        has_parts = any("." in one for one in self._inputs)
-        for name in self._unknown if has_parts else ():
-            if "." in name or any(one.endswith(f".{name}") for one in self._inputs):
+        parts = [f".{one}." for one in self._inputs if "." in one]
+        for name in self._unknown if parts else ():
+            is_part = "." in name or any(f".{name}." in one for one in parts)
+            if is_part and any(row.cells.get(name) for row in self.table.rows):
                 advice = "a part has columns of its own, such as beneficiary.bank_details.iban"
                 yield name, f"not known; {advice}"
         there = f"there are: {', '.join(map(repr, header))}"

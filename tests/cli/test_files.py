@@ -183,7 +183,10 @@ OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
     ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
     *(
         ({name: ACCOUNT}, f"line 1, column {name}: not known; a part has columns of its own")
-        for name in ("iban", "bank_details.iban", f"{BANK}.ibann", f"{BANK.title()}.iban")
+        for name in (
+            *("iban", "bank_details.iban", f"{BANK}.ibann", f"{BANK.title()}.iban"),
+            *("beneficiary", "payer", "bank_details", BANK),
+        )
     ),
     ({"payer.adress.city": "x"}, "payer.adress.city: not known; a part has columns of its own"),
 ]
@@ -253,6 +256,14 @@ def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
     names = ("currency", "amount", "refund_amount")
     there = "; there are: 'transaction_id', 'order_no', 'curency'"
     assert found == [f"line 1, column {name}: missing{there}" for name in names]
+
+
+def test_a_part_of_a_payout_that_is_null_is_left_out() -> None:
+    for part in (None, {"bank_details": None}):
+        line = json.dumps({**payout(), "beneficiary": part, "payer": {"first_name": "Ada"}})
+        (order,) = read(line, "payout", name="payouts.jsonl").orders()
+        assert order.beneficiary is None
+        assert order.payer.first_name == "Ada"
 
 
 def test_columns_that_are_not_read_are_named() -> None:

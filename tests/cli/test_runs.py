@@ -282,7 +282,8 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
     await shell(line)
     assert shell.statuses("outcomes.csv") == {"succeeded": 3}
     early = "gateway-async: it ended early: "
-    await shell.installed("refund orders.csv --dry-run >/dev/full", 3, early)
+    for line in ("refund orders.csv --dry-run", "refund --help", "--version"):
+        await shell.installed(f"{line} >/dev/full", 3, early)
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-"])

@@ -55,6 +55,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (RecoveryPolicy, "resend_absent", (1,)),
     (Credentials, "merchant_id", (" ", None)),
     (Credentials, "signer", (sign_later,)),
+    (HmacSigner, "secret", ("", b"s3cret", "\udce9")),
     (HmacSigner, "digest", ("sha257", "shake_128")),
     (HmacSigner, "template", ("{nam}={value}", "{value[a]}", "{name}")),
     (Dialect, "currency_places", ({"JPY": "0"},)),
@@ -72,6 +73,7 @@ TWO_MEANINGS = (
     *itertools.combinations(("done_statuses", "declined_statuses", "pending_statuses"), 2),
     ("payout_done_statuses", "payout_declined_statuses"),
     ("done_return_statuses", "nothing_done_return_statuses"),
+    ("found_query_results", "absent_query_results"),
 )
 
 

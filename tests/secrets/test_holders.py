@@ -139,7 +139,7 @@ WRONG: list[Make] = [
     _payment(card=CARD, security_code=SECURITY_CODE, items=(1 / 0 for _ in "x")),
     _payment(token_id=[TOKEN]),
     lambda: SIGN(SIGNER_SECRET, digest="nonsense"),
-    lambda: SIGN(SIGNER_SECRET.encode()),
+    *(lambda: SIGN(SIGNER_SECRET.encode()), lambda: SIGN(f"{SIGNER_SECRET}\ud800")),
     lambda: SIGN(SIGNER_SECRET, nonsense=True),
     lambda: credentials(SIGNER_SECRET),
     lambda: client("http://gateway.example"),
