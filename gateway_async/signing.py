@@ -43,7 +43,8 @@ def _is_template(template: str) -> bool:
 
 
 def _to_secret(secret: str) -> SensitiveText:
-    if isinstance(secret, str) and secret and is_encodable(secret):
+    is_text = isinstance(secret, str) and is_encodable(secret)  # type: ignore[redundant-expr]  # anything may be given
+    if secret and is_text:
         return SensitiveText(str.__str__(secret))  # that of another signer shows as a mask
     got = type(secret).__name__
     if got == "str":
