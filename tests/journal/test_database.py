@@ -37,7 +37,8 @@ def held_up(journal: Journal) -> Iterator[None]:
         begun.set()
         let_go.wait(30)
 
-    journal.database.post("cannot wait", wait)
+    journal.database.run("cannot wait", wait)
+    journal.database._hand_over()
     begun.wait(30)
     try:
         yield
