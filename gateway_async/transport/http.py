@@ -4,8 +4,8 @@ A connection is not used again if it has ended or holds bytes that no request as
 while, if the gateway has closed several used connections in place of replying. Requests get
 connections in the order in which they asked. A request past its time limit ends as with
 `asyncio.timeout`: its task is cancelled and the cancellation taken back, so that one from outside
-is never swallowed. Of aiohttp's exceptions, only bare causes leave this module. It does not know an
-operation, a signature or a retry.
+is never swallowed. aiohttp's exceptions leave this module only as causes, without their frames,
+which hold the body. It does not know an operation, a signature or a retry.
 """
 
 import asyncio
@@ -54,9 +54,8 @@ _READ_BYTES = 256 * 1024
 """How much of a reply aiohttp buffers; the setting of a given session is not used."""
 
 _FREED_BYTES = 512 * 1024
-"""Once a block of this size was freed, the allocator of glibc keeps smaller ones at hand. Else it
-may map and unmap the 256 KiB that asyncio reads into, with each request: up to a tenth of its time.
-"""
+"""Once a block of this size was freed, glibc keeps smaller ones at hand, such as the 256 KiB that
+asyncio reads into: that saves up to a tenth of the time of a request."""
 
 _TURNS_TO_READ = 3
 """Of the loop, before a request is too late: if it stood still, it may have the reply to read."""
@@ -97,9 +96,8 @@ class _Opened:
     """The session open on one event loop; a given session has no generator.
 
     Attributes:
-        places: One for each connection: aiohttp itself would serve first the task that asks when a
-            connection becomes free, the same batch with its next request. Requests of other
-            batches would time out.
+        places: One for each connection, first come, first served. With aiohttp's own queue, a busy
+            batch would take each connection that becomes free, and requests of others time out.
     """
 
     session: aiohttp.ClientSession
@@ -179,7 +177,7 @@ class AiohttpTransport:
         if opened is None or self.is_closed:
             opened = await self._open()
         deadline = Deadline(opened.alarm, tracker, seconds)
-        left = len(opened.used)  # each of them may have ended; then a new one is opened
+        may_have_ended = len(opened.used)  # connections; then a new one is opened
         failure: Exception | None = None
         try:
             while True:
@@ -196,10 +194,10 @@ class AiohttpTransport:
                     failure = error
                 finally:
                     payload.abort_closed()
-                # Try again if the connection could not take the request: nothing was sent.
-                if deadline.missed or not (payload.problem and left):
+                # Nothing was sent if the connection could not take the request: try another.
+                if not payload.problem or deadline.missed or not may_have_ended:
                     break
-                left -= 1
+                may_have_ended -= 1
         finally:
             deadline.end()
         payload.note_end(is_lost=isinstance(failure, _ENDED))
@@ -251,13 +249,13 @@ class AiohttpTransport:
                 middlewares=(),
             )
             if not payload.tracker.started:
-                _check_unasked(response, payload)
+                raise _unasked_error(response, payload)
             body = await self._read(response.content, deadline)
         finally:
             if response is not None and (body is None or not response.closed):
                 response.close()  # else its end was read, and the connection released
             opened.places.release()
-        payload.note_end(is_lost=response.status == _TIMED_OUT)
+        payload.note_end(is_lost=response.status == _TIMED_OUT)  # some say so, then close it
         return HttpResponse(response.status, response.headers, body)
 
     async def _read(self, content: aiohttp.StreamReader, deadline: "Deadline") -> bytes:
@@ -337,11 +335,12 @@ class Alarm:
             if self._timer is not None:
                 self._timer.cancel()
             self._wakes_at = moment
-            self._timer = self._loop.call_at(moment, self._look)
+            self._timer = self._loop.call_at(moment, self._expire_in, _TURNS_TO_READ)
 
-    def _look(self, turns: int = _TURNS_TO_READ) -> None:
+    def _expire_in(self, turns: int) -> None:
+        """Expire what is due, after so many turns of the loop."""
         if turns:
-            self._loop.call_soon(self._look, turns - 1)
+            self._loop.call_soon(self._expire_in, turns - 1)
             return
         self._timer, self._wakes_at, now = None, math.inf, self.now()
         for deadline in self.deadlines:
@@ -418,19 +417,17 @@ def _sends_otherwise(session: aiohttp.ClientSession) -> bool:
     return is_own_class or any("_request" in names for names in own)
 
 
-def _check_unasked(response: aiohttp.ClientResponse, payload: TrackedPayload) -> None:
-    """Raise for a reply to a request that was not written.
+def _unasked_error(response: aiohttp.ClientResponse, payload: TrackedPayload) -> Exception:
+    """Return the error of a reply to a request that was not written.
 
-    Raises:
-        aiohttp.ClientConnectionError: Where it lay in the connection before.
-        EvidenceError: Where aiohttp wrote something, and the tracker did not notice.
+    It lay in the connection before, or else aiohttp wrote something that the tracker did not see.
     """
     if not payload.problem and wrote_nothing(response):
         payload.problem = UNREQUESTED
     if payload.problem:
-        raise aiohttp.ClientConnectionError(payload.problem)
+        return aiohttp.ClientConnectionError(payload.problem)
     payload.tracker.revoke()
-    raise EvidenceError(
+    return EvidenceError(
         f"a reply (HTTP {response.status}) came to a request that was never written; the evidence "
         "of sending cannot be trusted with this aiohttp or this mock"
     )
@@ -438,19 +435,19 @@ def _check_unasked(response: aiohttp.ClientResponse, payload: TrackedPayload) ->
 
 def _translate(error: Exception, payload: TrackedPayload) -> GatewayError:
     """Map an exception of aiohttp to one of ours; the only place that does."""
-    sent, what = payload.tracker.revoke(), _describe(error)
-    if not sent and isinstance(error, aiohttp.ClientHttpProxyError):
+    what = _describe(error)
+    if payload.tracker.revoke():
+        if isinstance(error, _SHOWS_REPLY):
+            return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")
+        return OutcomeUnknownError(f"the request was sent and its reply was lost: {what}")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
         problem = f"nothing was sent: the proxy opened no connection (HTTP {error.status})"
         if error.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:  # each try may lock the user
             return ConfigurationError(f"{problem}: it expects another user and password in proxy")
         return NotSentError(problem)
-    if not sent and any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
+    if any(isinstance(link, _WRONG_CERTIFICATE) for link in _links(error)):
         return CertificateError(f"nothing was sent: the TLS certificate is not valid ({what})")
-    if not sent:
-        return NotSentError(f"nothing was sent: {payload.problem or what}")
-    if isinstance(error, _SHOWS_REPLY):
-        return ReplyUnreadableError(f"the request was sent and its reply is unreadable: {what}")
-    return OutcomeUnknownError(f"the request was sent and its reply was lost: {what}")
+    return NotSentError(f"nothing was sent: {payload.problem or what}")
 
 
 def _describe(error: Exception) -> str:

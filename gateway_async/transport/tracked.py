@@ -107,50 +107,47 @@ class UsedConnections:
 
     def __init__(self, now: "Callable[[], float]") -> None:
         self._now = now
-        self._known: weakref.WeakKeyDictionary[
-            asyncio.BaseProtocol, tuple[bool, Callable[[], object] | None]
+        self._polls: weakref.WeakKeyDictionary[
+            asyncio.BaseProtocol, Callable[[], object] | None
         ] = weakref.WeakKeyDictionary()
         self._lost = 0
         self._distrusts_until = 0.0
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._polls)
 
-    def arrivals_on(
-        self, transport: asyncio.Transport
-    ) -> "tuple[bool, Callable[[], object] | None]":
+    def use(self, transport: asyncio.Transport) -> "tuple[bool, Callable[[], object] | None]":
         """Return whether a connection was used before, and what polls it for arrivals."""
         protocol = transport.get_protocol()
-        known = self._known.get(protocol)
-        if known is None:
-            arrivals = arrivals_on(transport)
-            self._known[protocol] = True, arrivals
-            return False, arrivals
-        return known
+        is_used = protocol in self._polls
+        if not is_used:
+            self._polls[protocol] = poll_of(transport)
+        return is_used, self._polls[protocol]
 
     @property
     def are_distrusted(self) -> bool:
         """Whether none may be used again now."""
         return self._lost > 0 and self._now() < self._distrusts_until
 
-    def begin(self) -> bool:
-        """Return whether a request on a used connection is the trial; the others have to wait."""
-        is_trial = self._lost >= _MOST_LOST
-        if is_trial:
+    def distrust(self) -> bool:
+        """Use none again for a minute, if that many replies were lost; return whether it is so."""
+        is_so = self._lost >= _MOST_LOST
+        if is_so:
             self._distrusts_until = self._now() + _DISTRUST_SECONDS
-        return is_trial
+        return is_so
 
     def note(self, *, is_lost: bool, is_trial: bool) -> None:
         """Count used connections that ended in place of the reply.
 
         Args:
             is_lost: Whether the connection ended after the request was written, without a reply.
-            is_trial: See `begin`.
+            is_trial: Whether the request was the one that was tried.
         """
         if is_lost:
             self._lost += 1
-            self.begin()
-        elif self._lost < _MOST_LOST or is_trial:  # not a request that had left before
+            self.distrust()
+        # While they are distrusted, a reply to a request that had left before shows nothing.
+        elif self._lost < _MOST_LOST or is_trial:
             self._lost, self._distrusts_until = 0, 0.0
 
 
@@ -228,19 +225,24 @@ class TrackedPayload(aiohttp.BytesPayload):
         if transport.get_extra_info("sslcontext") is not None:
             for _ in range(2):  # an error of TLS is on its way to the connection for so long
                 await asyncio.sleep(0)
-        self._is_reused, arrivals = self._used.arrivals_on(transport)
+        self._is_reused, poll = self._used.use(transport)
         if self._is_reused:
             if self._used.are_distrusted:
                 return DISTRUSTED
-            self._is_trial = self._used.begin()
-        is_unread = (arrivals is None or bool(arrivals())) and await has_unread(arrivals)
+            self._is_trial = self._used.distrust()  # the others have to wait for its reply
+        has_more = False
+        if poll is None or poll():
+            for _ in range(3):  # the loop reads it in one turn, TLS in the next, then aiohttp
+                await asyncio.sleep(0)
+            has_more = poll is not None and bool(poll())  # such as the end behind the last bytes
         if writer.transport is None or transport.is_closing():  # aiohttp would raise
             return CLOSED
-        is_unread = is_unread or getattr(transport.get_protocol(), "should_close", False)
-        return UNREQUESTED if is_unread else ""
+        if has_more or getattr(transport.get_protocol(), "should_close", False):
+            return UNREQUESTED
+        return ""
 
 
-def arrivals_on(transport: asyncio.BaseTransport) -> "Callable[[], object] | None":
+def poll_of(transport: asyncio.BaseTransport) -> "Callable[[], object] | None":
     """Return a function that polls the socket for bytes or an end that the loop has not read."""
     bare = transport.get_extra_info("socket")
     if bare is None or bare.fileno() < 0:
@@ -250,17 +252,6 @@ def arrivals_on(transport: asyncio.BaseTransport) -> "Callable[[], object] | Non
     poll = select.poll()
     poll.register(bare.fileno(), select.POLLIN)
     return functools.partial(poll.poll, 0)
-
-
-async def has_unread(arrivals: "Callable[[], object] | None") -> bool:
-    """Let the loop read what has arrived.
-
-    Returns:
-        Whether there is still more, such as the end behind the last bytes.
-    """
-    for _ in range(3):  # the loop reads it in one turn, TLS in the next, then the connection
-        await asyncio.sleep(0)
-    return arrivals is not None and bool(arrivals())
 
 
 def wrote_nothing(response: aiohttp.ClientResponse) -> bool:
@@ -273,4 +264,5 @@ def wrote_nothing(response: aiohttp.ClientResponse) -> bool:
     writer = kept.get("_stream_writer")  # None once the reply is complete, and its count kept
     if isinstance(writer, StreamWriter):
         return writer.output_size == 0
-    return writer is None and type(size := kept.get("_output_size")) is int and size == 0
+    size = kept.get("_output_size")
+    return writer is None and type(size) is int and size == 0
