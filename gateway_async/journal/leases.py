@@ -13,7 +13,6 @@ import math
 import os
 import socket
 import time
-import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.errors import (
@@ -94,8 +93,6 @@ class Lease:
         self._seconds = seconds
         self._name = name
         self._slice_number = slice_number
-        # Of this process, and of no other time that it takes it.
-        self._owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
         self._key: dict[str, Any] = {}  # the slice and the epoch, as parameters of a statement
         self._runs_from = read_clocks()
         self.taken_at: float = 0.0
@@ -244,7 +241,8 @@ class Lease:
             )
         key = {"job": job.id, "slice": number}
         transaction.locked.clear()  # the lease before may be in the same transaction
-        taken = transaction.run(_TAKE, **key, owner=self._owner, seconds=self._seconds)
+        owner = f"{socket.gethostname()}:{os.getpid()}"
+        taken = transaction.run(_TAKE, **key, owner=owner, seconds=self._seconds)
         row = transaction.run(_LOOK, **key).fetchone()
         if row is None:
             raise JobNotFoundError(f"job {name!r} has no slice {number}", job=name)
