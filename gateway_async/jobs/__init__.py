@@ -399,7 +399,7 @@ class JobWork:
             for _ in range(run.session.retry.attempts):
                 if run.is_leaving or self._lease.lost is not None:
                     break
-                orders = recorder.new_orders = NewOrders(self._lease)
+                orders = NewOrders(self._lease)
                 pool = self._pool = WorkerPool(run, orders, policy, recorder, self._add_chunk)
                 await self._send_new(pool, recorder)
                 if not await self._recover(hold=True):

@@ -73,6 +73,8 @@ class NewOrders:
                 self.ended = True
                 return ()
             self._first = self._chunks[-1][-1].index + 1
+        elif len(self._chunks) <= _FEW_CHUNKS and not self._reading:
+            self._reading = self._lease.read(self._select)
         pulled: list[JobOrder] = []
         while self._chunks and len(pulled) + len(self._chunks[0]) <= most:
             pulled += self._chunks.popleft()
@@ -80,11 +82,6 @@ class NewOrders:
             pulled, self._chunks[0] = self._chunks[0][:most], self._chunks[0][most:]
         orders += [each.order for each in pulled]
         return [each.index for each in pulled]
-
-    def read_ahead(self) -> None:
-        """Begin to read the next page, if few chunks are left of this one."""
-        if not self._reading and not self.ended and len(self._chunks) <= _FEW_CHUNKS:
-            self._reading = self._lease.read(self._select)
 
     def _select(self, orders: ChunkStore) -> "list[list[JobOrder]]":
         span = range(self._first, ANYWHERE.stop)
@@ -106,8 +103,6 @@ class JournalRecorder(Recorder):
         duplicates: Whether a second refund of a payment may follow.
 
     Attributes:
-        new_orders: The orders of this round, to be set before the first intent is recorded; more
-            are read once an intent is written.
         failure: Why outcomes could not be recorded, the first time that happened.
         recordings: The outcomes that are being written: few, since the next intent of a worker is
             written behind those of its chunk before.
@@ -126,7 +121,6 @@ class JournalRecorder(Recorder):
         self._sent = None  # the journal knows
         self.lease = lease
         self.operation = operation
-        self.new_orders: NewOrders
         self.failure: BaseException | None = None
         self.recordings: set[asyncio.Future[None]] = set()
         self._keys: array[int] | None = None  # a job whose refunds are listed asks for each chunk
@@ -211,7 +205,6 @@ class JournalIntent(ChunkIntent):
             self.is_recorded = recording.exception() is None
         if self._recorder.failure is not None:  # of outcomes that went before
             raise self._recorder.failure
-        self._recorder.new_orders.read_ahead()
 
     async def retract(self) -> None:
         """Record that nothing was sent: the orders are new again."""
