@@ -22,7 +22,7 @@ from gateway_async.operations import Operation
 from gateway_async.report.report import Totals
 
 _ALL = ("gateway_async",)
-_WAITS = ("gateway_async.jobs", "gateway_async.recovery")
+_WAITS = ("gateway_async.recovery",)
 _SECONDS_BETWEEN_FRAMES = 0.1
 _MOST_KINDS = 1000
 _FRAMES_BETWEEN_LINES = 50

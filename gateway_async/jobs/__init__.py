@@ -379,7 +379,7 @@ class JobWork:
                     seconds = busy.seconds_left + _CLOCKS_DIFFER_SECONDS
                     until = now() + seconds
                     said = "job %r waits %.1f s at most: another process has it, or died with it"
-                    _log.info(said, self._job.name, seconds)
+                    _log.warning(said, self._job.name, seconds)
             await self._until_left(asyncio.sleep(min(until - now(), _LOOKS_AGAIN_SECONDS)))
 
     async def _work_through(self) -> None:

@@ -46,6 +46,7 @@ _TWO_NAMES = (
     "keeps another write-ahead log, and a second process would send the same orders: remove the "
     "link, or mount the directory in place of the file"
 )
+_NO_FOLDER = "unable to open database file: its folder does not exist; make it first"
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
@@ -112,6 +113,8 @@ class Sqlite:
         self._check()
         self._check_names()
         with contextlib.suppress(OSError):  # the database then says what is wrong
+            if not self.path.parent.exists():
+                raise self.error(_NO_FOLDER)
             if not self.path.exists():  # made for this user alone
                 self.path.touch(mode=0o600)
         driver = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)

@@ -84,9 +84,9 @@ def test_warnings_are_told_once_and_counted_and_so_is_what_makes_a_job_wait() ->
         for operation in (REFUND, QUERY):
             requests.warning("%s failed", operation)
         logging.getLogger("gateway_async.batches").info("refund began")
-        jobs.info("job 'november' waits 14.0 s")
+        jobs.warning("job 'november' waits 14.0 s")
         logging.getLogger("gateway_async.recovery").info("looked at again in 60 s")
-    jobs.info("job 'december' waits 14.0 s")
+    jobs.warning("job 'december' waits 14.0 s")
     assert file.getvalue().splitlines() == [
         "chunk 0 is unknown",
         "refund failed",

@@ -185,7 +185,7 @@ async def test_no_thread_is_left_where_it_cannot_be_opened(tmp_path: Path, net: 
         "cannot open the journal postgresql://u@127",
     )
     for url, said in (
-        (f"sqlite:///{tmp_path}/nowhere/j.db", "cannot open .* unable to open database file"),
+        (f"sqlite:///{tmp_path}/nowhere/j.db", "its folder does not exist; make it first"),
         (f"sqlite:///{tmp_path}/{'n' * 300}", "cannot open .* unable to open database file"),
         (f"sqlite:///{tmp_path}", r"cannot open the journal sqlite:///.*unable"),
         (f"sqlite:///{tmp_path}/text.db", "file is not a database"),
