@@ -38,8 +38,8 @@ async def look_up_earlier(
     """
     references: References = {}
     problem: GatewayError | None = None
-    error: GatewayError = NotSentError("nothing was sent: the batch ended before")
-    barred = dict.fromkeys(range(len(chunk)), error)
+    unfinished: GatewayError = NotSentError("nothing was sent: the batch ended before")
+    barred = dict.fromkeys(range(len(chunk)), unfinished)
     try:
         names = [order.transaction_id for order in chunk.orders]
         result = await look_up(sender.session, SEARCH_REFUNDS, names, sender.gate)

@@ -438,8 +438,8 @@ class WorkerPool:
         """
         source, gate = self._feed.source, self._run.gate
         is_too_late = source.waits and gate.is_too_late
-        is_kept = source.is_stored and gate.stop_reason is not None
-        return not (self._is_ended or self._feed.is_broken or is_too_late or is_kept)
+        stays_in_journal = source.is_stored and gate.stop_reason is not None
+        return not (self._is_ended or self._feed.is_broken or is_too_late or stays_in_journal)
 
     def _note_result(self, error: GatewayError | None) -> None:
         """Stop after too many chunks in a row without a readable reply."""

@@ -72,6 +72,11 @@ class Reading(NamedTuple):
     judgement: Judgement | None
     references: "References"
 
+    @property
+    def is_truncated(self) -> bool:
+        """Whether the reply is full, so that it may lack records."""
+        return self.judgement is not None and self.judgement.truncated
+
 
 class ChunkIntent(Intent, Protocol):
     """The intent to send a chunk, whose outcomes are recorded too."""
@@ -88,12 +93,9 @@ class ChunkIntent(Intent, Protocol):
 class Recorder:
     """What a batch remembers of its refunds; that of a job also records each chunk.
 
-    - Markers are sent where they are the evidence.
-    - Earlier refunds are looked up with `record_baseline`; in a job in any case, unless markers are
-      sent.
-    - References are claimed where a second refund of a payment may follow: with "serialize" and
-      without markers, which a gateway may need for want of references; and with both "serialize"
-      and "allow" where earlier refunds are looked up. Else "allow" is to keep no memory.
+    Markers are sent where they are the evidence. Earlier refunds are looked up with
+    `record_baseline`; in a job also without it, unless markers are sent. Where a payment may get a
+    second refund, each claims its reference, so that one reference proves one refund.
 
     Args:
         operation: The operation.
@@ -108,7 +110,7 @@ class Recorder:
         since: From when on a refund counts as recent, in seconds since the epoch; None if alike
             refunds are made again.
         alone: Whether no two orders have the same transaction.
-        claims: Whether a reference that one refund has is no proof of another.
+        claims: Whether refunds claim their references.
         alike_advice: What the error of an order adds that is like an earlier refund.
     """
 
@@ -127,12 +129,16 @@ class Recorder:
     ) -> None:
         is_refund, hours = operation.allows_several, recovery.hold_alike_hours
         is_marked = is_refund and recovery.refund_evidence == "marker"
-        is_serial = is_refund and duplicates == "serialize" and not is_marked
         self.marker_prefix: str | None = marker_prefix if is_marked else None
         self.alone: bool = duplicates == "reject"
         self.looks_up: bool = is_refund and recovery.record_baseline
         self.since: float | None = None if hours is None else began_at - hours * SECONDS_AN_HOUR
-        self.claims: bool = is_serial or (self.looks_up and not self.alone)
+        may_claim = {
+            "reject": False,  # a payment gets no second refund
+            "serialize": self.looks_up or not is_marked,  # its marker proves each refund
+            "allow": self.looks_up,  # else no memory is kept
+        }
+        self.claims: bool = is_refund and may_claim[duplicates]
         # By hash of payment and reference, what was made; of payment and amount, what may be.
         self._claimed: set[int] = set()
         self._sent: Counter[int] | None = Counter() if self.looks_up and not self.alone else None
@@ -219,20 +225,19 @@ class Sender:
         """
         intent = self.recorder.intent_for(chunk, references)
         attempts: Attempts[Reading] = Attempts(self.session, self.gate, intent)
-        is_over = False
+        is_split = False
         with RequestSpan(
             self.session.instrumentation, self.operation, attempts, len(chunk.orders)
         ) as span:
             try:
                 span.begin()
                 await attempts.run(functools.partial(self._request, chunk, references))
-                is_over = True
+                reading = attempts.value
+                is_split = reading is not None and reading.is_truncated and len(chunk) > 1
             finally:  # also if a collaborator raised, or the judge has a defect
                 self.results.requests += attempts.sent
                 self.results.retries += max(attempts.tries - 1, 0)
                 judgement = None if attempts.value is None else attempts.value.judgement
-                is_truncated = judgement is not None and judgement.truncated and len(chunk) > 1
-                is_split = is_over and is_truncated
                 if not is_split:
                     result = self._result(chunk, attempts, references)
                     self.recorder.note_result(result)
