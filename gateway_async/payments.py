@@ -35,6 +35,7 @@ from gateway_async.models.values import (
     Unpicklable,
     mask_card,
     plain_text,
+    to_number,
     to_text,
 )
 from gateway_async.operations import (
@@ -228,8 +229,8 @@ def _text_field(name: object, value: object) -> tuple[str, str]:
     try:
         if isinstance(value, str):
             return to_text(name), to_text(value)
-        if isinstance(value, Decimal) and value.is_finite():
-            return to_text(name), format(value, "f")
+        if isinstance(value, Decimal):
+            return to_text(name), format(to_number(value), "f")
         if isinstance(value, int | dict | list | tuple):
             text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
             return to_text(name), JsonText(to_text(text))

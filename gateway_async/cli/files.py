@@ -49,7 +49,6 @@ SHOWN_PROBLEMS = 100
 _JSON_LINES = ".jsonl"
 _LONGEST_CELL = 131_072
 _MOST_BUFFERED = 1 << 24
-MOST_DIGITS = 100
 _NO_TEXT = "is not UTF-8, or is no text; save the file as UTF-8"
 
 # Problems
@@ -240,8 +239,8 @@ def _to_json(value: object) -> str:
 
 def to_text(value: object) -> str:
     """Write the value of a cell as text; None as an empty one."""
-    if isinstance(value, Decimal) and abs(value.adjusted()) <= MOST_DIGITS:
-        return format(value, "f")  # 1e99999999 would have as many digits
+    if isinstance(value, Decimal):
+        return format(value, "f")
     if isinstance(value, date):
         return value.isoformat()
     return "" if value is None else str(value)

@@ -79,6 +79,8 @@ _BRANDS = re.compile(
 """How a card number begins: a value that is nothing but another number is left whole."""
 _MOST_DIGITS, _LONGEST_TEXT = 64, 10_000
 """Beyond these, nothing is looked for: all of a long number is masked but its ends."""
+_NO_NUMBER, _MOST_PLACES = Decimal("NaN"), 100
+"""Digits of a number before its point at most: written out, 1e999999999 would fill the memory."""
 _DOUBLED = str.maketrans("0123456789", "0246813579")
 """Each digit doubled, as the sum of the digits that this makes."""
 
@@ -255,9 +257,11 @@ def to_number(value: object) -> Decimal:
     # Decimal also takes digits of other scripts, underscores and white space around them.
     is_plain = not isinstance(value, str) or (value.isascii() and not _ODD_IN_NUMBER(value))
     with contextlib.suppress(InvalidOperation, ValueError):
-        if is_plain and (number := Decimal(value)).is_finite():
+        number = Decimal(value) if is_plain else _NO_NUMBER
+        if number.is_finite() and abs(number.adjusted()) <= _MOST_PLACES:
             return number
-    raise WrongValueError(f"{value!r:.60} is no plain finite number; write it like '12.50'")
+    shown = repr(value) if isinstance(value, str) else str(Decimal(value))  # an int may be too long
+    raise WrongValueError(f"{shown:.60} is no plain finite number; write it like '12.50'")
 
 
 def to_amount(value: Decimal | str | int) -> Decimal:

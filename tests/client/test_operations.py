@@ -127,7 +127,7 @@ PATHS = (
     *("/v1/refund?x=1", "/v1\\refund", "/v1/\r\nHost: x", "/größe", 7),
 )
 DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
-VALUES = (1.5, "\ud800", [b"x"], DEEP)
+VALUES = (1.5, "\ud800", [b"x"], DEEP, Decimal("NaN"), Decimal("1E+9999"), 10**5_000)
 WRONG_CALLS: list[tuple[str, dict[str, Any]]] = [
     *(("path: ", {"path": path}) for path in PATHS),
     ("body: ", {"body": "xml"}),

@@ -295,6 +295,7 @@ UNREADABLE: list[tuple[str, object, str]] = [
     ("order_no", ["a"], '["a"]'),
     *(("amount", text, text) for text in ("1,50", "NaN", "1_50", "\u0661\u0662")),
     ("amount", 2.0230516123012345e21, "2.0230516123012345e21"),
+    *(("amount", text, text) for text in ("1E+999999999", "1E-999999999", "0E+999999999")),
     ("amount", "x" * 5_000, "x" * 1_000),
     ("transaction_date", "20231316123012", "20231316123012"),
     ("delivery_information", "Berlin", "Berlin"),
