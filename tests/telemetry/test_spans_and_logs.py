@@ -293,7 +293,7 @@ async def test_a_job_says_what_it_waits_for(
         refund = gateway.refund(seeded(sandbox, 2), job=job)
         assert "as settle_seconds says" in await cancelled_once_it_says_more(refund, "recovery")
         assert said("batches")[0] == "refund job 'november' began: 2 orders"
-        caplog.set_level(logging.WARNING, "gateway_async")  # as where no logging is configured
+        caplog.set_level(logging.WARNING, "gateway_async")  # as by default
         lease = await job.take()
         waits = await cancelled_once_it_says_more(gateway.resume(job), "jobs")
         assert waits.startswith("job 'november' waits ")
