@@ -122,6 +122,11 @@ class Database:
                 self._loop.call_soon(self._gather, 1, 1)
         return future
 
+    def post(self, what: str, action: "Callable[[Transaction], object]") -> None:
+        """Have an action carried out without waiting for it, and without an error; see `run`."""
+        self.run(what, action).add_done_callback(lambda done: done.exception())
+        self._hand_over()  # the loop may end before its next turn
+
     async def aclose(self) -> None:
         """Carry out what waits, disconnect, and end the thread, also where the caller is cancelled.
 

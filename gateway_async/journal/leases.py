@@ -13,6 +13,7 @@ import math
 import os
 import socket
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.errors import (
@@ -23,7 +24,6 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore, find_job, read_pages
-from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.states import UNFINISHED
 from gateway_async.operations import OPERATIONS
 
@@ -46,7 +46,9 @@ _VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR UPDA
 _RENEW = f"""
 UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds, due_at = NOW_SECONDS + :seconds
 {_OURS}"""
-_RELEASE = f"UPDATE gateway_slices SET expires_at = 0, finished = :finished {_OURS}"
+_RELEASE = """
+UPDATE gateway_slices SET expires_at = 0 WHERE slice = :slice AND owner = :owner
+AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
 # It is due again when the lease is over: else a worker that was handed it, and died, would leave
 # it for good. A finished one has something to do again: what is held is looked at. Of one that
 # another process has, the row is not even locked: its owner would wait to renew it.
@@ -56,6 +58,7 @@ due_at = NOW_SECONDS + :seconds, finished = FALSE {OF_SLICE} AND expires_at <= N
 _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {OF_SLICE}"""
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
+_FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OURS}"
 
 
 def read_clocks() -> tuple[float, float]:
@@ -93,6 +96,8 @@ class Lease:
         self._seconds = seconds
         self._name = name
         self._slice_number = slice_number
+        # Of this process, and of no other time that it takes it.
+        self._owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
         self._key: dict[str, Any] = {}  # the slice and the epoch, as parameters of a statement
         self._runs_from = read_clocks()
         self.taken_at: float = 0.0
@@ -105,12 +110,11 @@ class Lease:
     async def take(self, merchant: "Merchant | None") -> None:
         """Take it, on a job whose orders are all there; see `Job.take`."""
         try:
-            await uninterrupted(self.run("take it", lambda tx: self._take(tx, merchant)))
-        except asyncio.CancelledError:  # once it is taken
-            with contextlib.suppress(JournalError):  # it runs out by itself
-                await self.release()
+            await self.run("take it", lambda transaction: self._take(transaction, merchant))
+            self.taken_at = time.time()
+        except (asyncio.CancelledError, JournalError):  # it is not known whether it was taken
+            self._database.post("release it", self._end)
             raise
-        self.taken_at = time.time()
 
     def expires_in(self) -> float:
         """Return the seconds that are left for certain; 0 where it is lost."""
@@ -166,7 +170,15 @@ class Lease:
         A slice is finished if no run has anything more to do in it; else it is due again when the
         lease would have run out.
         """
-        await self.run("release the lease", self._release)
+
+        def release(transaction: "Transaction") -> None:
+            # Of a whole job, nothing asks whether it is finished.
+            is_ours = self._slice_number and transaction.run(_VERIFY, **self._key).fetchone()
+            if is_ours and not self._orders(transaction).select(UNFINISHED, most=1):
+                transaction.run(_FINISH, **self._key)
+            self._end(transaction)
+
+        await self.run("release the lease", release)
         self._runs_from = (-math.inf, -math.inf)
 
     def read(self, action: "Callable[[ChunkStore], T]") -> "asyncio.Future[T]":
@@ -241,8 +253,7 @@ class Lease:
             )
         key = {"job": job.id, "slice": number}
         transaction.locked.clear()  # the lease before may be in the same transaction
-        owner = f"{socket.gethostname()}:{os.getpid()}"
-        taken = transaction.run(_TAKE, **key, owner=owner, seconds=self._seconds)
+        taken = transaction.run(_TAKE, **key, owner=self._owner, seconds=self._seconds)
         row = transaction.run(_LOOK, **key).fetchone()
         if row is None:
             raise JobNotFoundError(f"job {name!r} has no slice {number}", job=name)
@@ -287,11 +298,8 @@ class Lease:
         self._verify(transaction)
         transaction.run(_RENEW, **self._key, seconds=self._seconds)
 
-    def _release(self, transaction: "Transaction") -> None:
-        transaction.run(_VERIFY, **self._key)  # which locks it
-        # Of a whole job, nothing asks whether it is finished.
-        is_finished = bool(self._slice_number) and not self._orders(transaction).select(
-            UNFINISHED, most=1
-        )
-        transaction.run(_RELEASE, **self._key, finished=is_finished)
+    def _end(self, transaction: "Transaction") -> None:
+        """End it, if it is its owner's still."""
+        named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
+        transaction.run(_RELEASE, **named)
         transaction.locked.pop(self, None)  # what an earlier action found

@@ -180,7 +180,7 @@ async def test_one_that_ended_its_lease_intends_nothing_in_the_same_transaction(
 ) -> None:
     lease = await (await submitted(journal)).take()
     lease.run("keep the lease", lease._renew)
-    lease.run("end it", lease._release)
+    lease.run("end it", lease._end)
     with pytest.raises(LeaseLostError, match="ran out"):
         await lease.change("intend", lambda orders: orders.intend(range(10), ""), alive=True)
 

@@ -55,11 +55,6 @@ class Tables:
         """Let every lease run out so long from now, by the database's clock."""
         self.run(f"UPDATE gateway_slices SET expires_at = {self.now} + {seconds}")  # noqa: S608  # ours
 
-    def make_due(self, *slices: int) -> None:
-        """Let slices be due, as after `wake_seconds`."""
-        for number in slices:
-            self.run(f"UPDATE gateway_slices SET due_at = 0 WHERE slice = {number}")  # noqa: S608  # ours
-
     def chunks(self) -> list[ChunkState]:
         """Return what is known, chunk by chunk; there is no gap in a job."""
         columns = ", ".join(CHUNK_COLUMNS)

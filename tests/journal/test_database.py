@@ -37,8 +37,7 @@ def held_up(journal: Journal) -> Iterator[None]:
         begun.set()
         let_go.wait(30)
 
-    journal.database.run("cannot wait", wait)
-    journal.database._hand_over()
+    journal.database.post("cannot wait", wait)
     begun.wait(30)
     try:
         yield

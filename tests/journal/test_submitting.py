@@ -57,7 +57,7 @@ async def test_a_run_or_a_decision_opens_a_finished_slice(journal: Journal, tabl
     await job.take(2)
     assert [each.finished for each in await journal.slices("job")] == [True, False]
     tables.end_leases()
-    tables.make_due(1, 2)
+    await journal.make_due([("job", 1), ("job", 2)])
     assert await journal.claim_due(MERCHANT, 60) == [("job", 2)]
     await client_over(MemoryTransport()).resume(job, slice_number=2)  # all is held again
     await journal.resolve("job", 0, "succeeded", "seen")
@@ -75,9 +75,9 @@ async def test_slices_that_are_due_are_told_once_in_a_while(
     claimed = await asyncio.gather(*(one.claim_due(MERCHANT, 60) for one in (journal, other)))
     assert sorted(claimed[0] + claimed[1]) == [("job", 1), ("job", 2), ("job", 3)]
     assert await journal.claim_due(MERCHANT, 60) == []
-    tables.make_due(1, 2)
+    await other.make_due([("job", 1), ("job", 2)])
     await job.take(2)
-    tables.make_due(2)
+    await other.make_due([("job", 2)])
     assert await other.claim_due(MERCHANT, 60) == [("job", 1)]
     tables.end_leases()
     assert await other.claim_due(MERCHANT, 60) == [("job", 2)]
