@@ -100,7 +100,10 @@ MODULES = {
 }
 """The public modules below `gateway_async`: the names in their `__all__` are public, too."""
 
-_OF_THE_PACKAGE = {"Journal": ("database", "pages", "claim_due"), "Job": ("read", "take")}
+_OF_THE_PACKAGE = {
+    "Journal": ("database", "pages", "claim_due", "make_due"),
+    "Job": ("read", "take"),
+}
 """By public class, the members that are for the modules of the package alone."""
 
 _SETTINGS = (

@@ -29,7 +29,7 @@ from gateway_async.settings import DEFAULT_LEASE_SECONDS, LEASE, choose, expect,
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from gateway_async.journal.database import Transaction
     from gateway_async.journal.engines import Engine
@@ -234,6 +234,11 @@ class Journal:
         )
         return sorted((name, number) for name, number in found)
 
+    async def make_due(self, slices: "Sequence[tuple[str, int]]") -> None:
+        """Let slices, job and number, be due now."""
+        rows = [{"name": name, "slice": number} for name, number in slices]
+        await self.database.run("cannot make slices due", lambda tx: tx.run_many(_MAKE_DUE, rows))
+
 
 @attrs.frozen(kw_only=True)
 class Job:
@@ -295,6 +300,9 @@ UPDATE gateway_slices SET due_at = NOW_SECONDS + :seconds WHERE (job_id, slice) 
     AND s.expires_at <= NOW_SECONDS AND {OF_MERCHANT}
     ORDER BY s.due_at, s.job_id, s.slice LIMIT 1000 FOR UPDATE OF s SKIP LOCKED
 ) RETURNING (SELECT name FROM gateway_jobs WHERE id = job_id), slice"""
+_MAKE_DUE = """
+UPDATE gateway_slices SET due_at = 0
+WHERE slice = :slice AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
 _WAKE = f"""
 UPDATE gateway_slices SET due_at = 0, finished = finished AND NOT :reopens
 {leases.OF_SLICE}"""

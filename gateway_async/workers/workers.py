@@ -252,8 +252,7 @@ class Workers:
         """Hand up to 1,000 slices to the queue that no process has and that are due.
 
         Workers of a taskiq broker do so by themselves; call it from time to time on other queues.
-        Any number of processes may. What the queue did not take is due again after
-        `WorkerPolicy.wake_seconds`, like a slice that it lost.
+        Any number of processes may.
 
         Returns:
             How many slices were handed over.
@@ -265,10 +264,16 @@ class Workers:
         journal, gateway = self._opened()
         merchant = Merchant.of(gateway.credentials, gateway.gateway)
         due = await journal.claim_due(merchant, self._policy.wake_seconds)
-        for job, slice_number in due:
-            async with asyncio.timeout(_LONGEST_SECONDS):
-                await self._enqueue(job, slice_number)
-        return len(due)
+        handed = 0
+        try:
+            for job, slice_number in due:
+                async with asyncio.timeout(_LONGEST_SECONDS):
+                    await self._enqueue(job, slice_number)
+                handed += 1
+        finally:
+            if handed < len(due):
+                await journal.make_due(due[handed:])
+        return handed
 
     async def keep_sweeping(self) -> None:
         """Sweep every `WorkerPolicy.sweep_seconds`, whatever fails, until it is cancelled."""
@@ -309,7 +314,7 @@ class Workers:
             gateway = await stack.enter_async_context(self._make_gateway())
             if sweeps:
                 sweeper = asyncio.get_running_loop().create_task(self.keep_sweeping())
-                # It ends before what it uses is closed.
+                # It is cancelled, and gives back to the journal what it did not hand over.
                 stack.push_async_callback(asyncio.wait, [sweeper])
                 stack.callback(sweeper.cancel)
             self._exits = stack.pop_all()
