@@ -451,8 +451,8 @@ def _judge_look_up(
     missing = _judge_unlisted(payload, dialect, listed=listed, strangers=bool(unexpected))
     verdicts = [_judge_records(operation, items, dialect) if items else missing for items in found]
     full = len(listed or ()) >= (operation.limit or 0)
-    honoured = not unexpected  # asking in smaller chunks would bring the same strangers
-    cut = full and honoured and any(len(items) != 1 for items in found)
+    # With strangers, smaller chunks would bring the same.
+    cut = full and not unexpected and any(len(items) != 1 for items in found)
     if full:
         verdicts = [
             verdict if len(items) == 1 or verdict[1] else _unreadable(_MAY_LACK_RECORDS)
