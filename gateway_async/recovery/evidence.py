@@ -148,8 +148,8 @@ class PaymentOrders:
                 return
         self.unknown.append(Unsettled(self.operation, outcome, [place]))
 
-    def knows_others_of(self, one: Unsettled) -> bool:
-        """Say whether every other order of the same batch and transaction is given, or none was."""
+    def sees_all_orders(self, one: Unsettled) -> bool:
+        """Say whether we see all orders of this transaction: none of its batch is missing."""
         sending = one.outcome.sending
         return self.all_known or (sending is not None and sending.alone)
 
@@ -161,28 +161,27 @@ class PaymentOrders:
     def judge(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Evidence]:
         """Judge what is left by what a look-up says of the transaction.
 
-        What is shown to be done is settled by it, and no other order may claim the same refund.
+        Returns:
+            What it shows of each. Only proof that one was done, or what is final, is stored.
         """
         if self.operation.allows_several:
             evidence = self._judge_refunds(lookup, dialect)
         else:
-            is_its_own = sum(len(each.places) for each in self.unknown) == 1 and not self.succeeded
-            is_alone = self.knows_others_of(self.unknown[0])
-            found = _by_state(self.operation, lookup, dialect)
-            evidence = dict.fromkeys(self.undecided, found if is_its_own and is_alone else _SHARED)
+            given = len(self.succeeded) + sum(len(each.places) for each in self.unknown)
+            is_only_order = given == 1 and self.sees_all_orders(self.unknown[0])
+            found = _by_state(self.operation, lookup, dialect) if is_only_order else _SHARED
+            evidence = dict.fromkeys(self.undecided, found)
         for each, found in evidence.items():
             each.evidence = found if found.status is _DONE or found.is_final else None
         return evidence
 
     def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Evidence]:
-        """Judge unknown refunds together: no record proves two of them.
-
-        Those with a marker choose first, then those that had the most refunds before them: a
-        refund that is left over for one of them can belong to no other.
-        """
+        """Judge unknown refunds together: no record proves two of them."""
 
         def precedence(each: Unsettled) -> tuple[bool, int, int]:
             before, outcome = each.references_before or (), each.outcome
+            # Those with a marker first: it names one refund. Then those with more refunds before
+            # them: they have fewer to choose from.
             return own_marker(outcome) is None, -len(before), outcome.index
 
         evidence = {}
@@ -249,7 +248,7 @@ def _by_reference(
         )
         item = lookup.listed[0][1] if lookup.listed else None
         return Evidence(_UNKNOWN, reason, item, is_final=True)
-    if not transaction.knows_others_of(unsettled):
+    if not transaction.sees_all_orders(unsettled):
         reason = (
             "its batch or job may have other refunds of its transaction, which were not given; "
             "recover the whole result, or run the job again"
@@ -257,33 +256,35 @@ def _by_reference(
         return Evidence(_UNKNOWN, reason)
     known = {*transaction.claimed, *before}
     listed = Counter(reference_of(record) for record, _ in lookup.listed)
-    unexplained = [
+    candidates = [  # records that may be this refund
         (record, item)
         for record, item in lookup.listed
-        # What two refunds are called may be what a gateway writes for no reference.
+        # A reference that two records share may be a placeholder.
         if (reference_of(record) not in known or listed[reference_of(record)] > 1)
         and not _is_marked_for_another(record, order.refund_reason)
         and record.refund_status not in dialect.declined_statuses
     ]
-    others = sum(  # which are listed under a reference that is not known
+    proving = {  # by reference, new refunds of its amount: one may be listed twice
+        reference_of(record): item
+        for record, item in candidates
+        if reference_of(record) not in {*known, ""} and unsettled.is_shown_by(record, dialect)
+    }
+    nameless = sum(  # other orders that were done, of which no reference is known
         outcome.order.refund_amount == order.refund_amount and not _reference(outcome)
         for outcome in transaction.succeeded
     )
-    if not unexplained:
-        if lookup.complete and not others:
-            return Evidence(_NOT_DONE, "the gateway lists no refund that could be it")
-        return Evidence(_UNKNOWN, lookup.problem or _NO_LOOK)
-    own = {  # by its reference: what is listed twice is one refund
-        reference_of(record): item
-        for record, item in unexplained
-        if reference_of(record) not in {*known, ""} and unsettled.is_shown_by(record, dialect)
-    }
     rivals = sum(rival.refund_amount == order.refund_amount for rival in transaction.rivals)
-    if len(own) <= others + rivals:
+    if not candidates and lookup.complete and not nameless:
+        return Evidence(_NOT_DONE, "the gateway lists no refund that could be it")
+    if not candidates:
+        return Evidence(_UNKNOWN, lookup.problem or _NO_LOOK)
+    if len(proving) <= nameless + rivals:
         reason = "a refund is listed that may be this one, or another order's"
-        return Evidence(_UNKNOWN, reason, unexplained[0][1])
+        return Evidence(_UNKNOWN, reason, candidates[0][1])
+    # More were made than others can claim, so one of them is this one. They are alike, so any will
+    # do; the first are left for the nameless.
     reason = "a refund of this amount is listed that was not there before its request"
-    return Evidence(_DONE, reason, list(own.values())[others])
+    return Evidence(_DONE, reason, [*proving.values()][nameless])
 
 
 def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
@@ -293,7 +294,7 @@ def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
 
 def _is_marked_for_another(record: "RefundRecord", own_reason: str) -> bool:
     found = ANY_MARKER.search(record.refund_reason or "")
-    return found is not None and found[0] not in own_reason
+    return found is not None and found[0] not in own_reason  # one sent again has its own there
 
 
 def _reference(refund: "Outcome[Any, Any]") -> str:
@@ -321,7 +322,7 @@ def as_result(given: object) -> BatchResult[Any, Any]:
 
 
 def is_whole_batch(result: BatchResult[Any, Any]) -> bool:
-    """Say whether a result still has every outcome of its batch.
+    """Say whether a result is a whole batch; a list of outcomes is not a whole batch.
 
     Raises:
         ConfigurationError: If unknown outcomes were yielded by a stream: nothing would be settled.
@@ -344,7 +345,7 @@ def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> li
             transaction = found.setdefault(key, PaymentOrders(operation, name, all_known))
             transaction.add_unknown(outcome, (number, offset))
     names = {name for _, name in found}
-    for chunk in chunks:
+    for chunk in chunks:  # only those that touch these transactions
         if any(getattr(order, "transaction_id", None) in names for order in chunk.orders):
             for _, operation, outcome in _outcomes_of(chunk, _DONE):
                 beside = found.get((operation.name, outcome.order.transaction_id))
