@@ -7,7 +7,6 @@ records prove; this module makes the look-ups, waits, and puts the outcomes in p
 
 import asyncio
 import logging
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -23,6 +22,7 @@ from gateway_async.errors import (
     OutcomeUnknownError,
 )
 from gateway_async.models.orders import OutcomeStatus, marked, reference_of
+from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.evidence import (
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
 
     Changed = dict[Unsettled, Outcome[Any, Any]]
+    Lookups = dict[str, LookupResult]  # by transaction
 
 _log = logging.getLogger("gateway_async.recovery")
 
@@ -60,6 +61,7 @@ _NO_CONTROL = (
 _REQUESTED_AT_ONCE = 90
 """Orders in one look-up: below the limit of 100, so that a few more records leave it whole."""
 _WORTH_SAYING_SECONDS = 1.0
+# A journal keeps an error's text only, so what an earlier recovery wrote is found in the text.
 _NOT_SETTLED = "; recovery does not settle it: "
 _BEFORE = "; before: "
 
@@ -89,8 +91,7 @@ class Recovery:
         span = self._session.instrumentation.batch("recover", given, self._policy, in_copy=False)
         try:
             result = given if isinstance(given, BatchResult) else as_result(given)
-            all_known = is_whole_batch(result)  # outcomes that were put together are none
-            self._transactions = find_transactions(result.chunks, all_known=all_known)
+            self._transactions = find_transactions(result.chunks, all_known=is_whole_batch(result))
             for each in self._transactions:
                 each.rivals = [one for one in self._rivals if one.transaction_id == each.name]
             self._control = find_control(result.chunks)
@@ -143,11 +144,13 @@ class Recovery:
         left = [one.outcome for each in self._transactions for one in each.undecided]
         if not left:
             return
-        # Where absences are resent, an earlier recovery may have: its request ended by now, too.
-        ended = [started] if self._session.recovery.resend_absent else []
+        recovery = self._session.recovery
+        ended = [each.sending.ended_at if each.sending else started for each in left]
+        if recovery.resend_absent:  # an earlier recovery may have sent them again, just before this
+            ended.append(started)
         # None ended after this began: a later time is of a clock that is ahead, or is not known.
-        ended += [min(o.sending.ended_at, started) if o.sending else started for o in left]
-        seconds = max(ended) + self._session.recovery.settle_seconds - steady_time()
+        last_end = min(max(ended), started)
+        seconds = last_end + recovery.settle_seconds - steady_time()
         if seconds >= _WORTH_SAYING_SECONDS:
             _log.info(
                 "recovery: %d unknown so far; the gateway's records are looked at again in %.0f s, "
@@ -157,13 +160,13 @@ class Recovery:
             )
         await asyncio.sleep(seconds)
         second = await self._look()
-        third = await self._look()
+        third = await self._look()  # only at what the second left undecided
         for one, found in third.items():
             if one.evidence is None:
                 before = second[one]
                 reason = f"two look-ups disagree: {before.reason}; {found.reason}"
-                unsure = Evidence(OutcomeStatus.UNKNOWN, reason, found.item or before.item)
-                one.evidence = found if before.status is found.status else unsure
+                disagreement = Evidence(OutcomeStatus.UNKNOWN, reason, found.item or before.item)
+                one.evidence = found if before.status is found.status else disagreement
 
     # Look-ups
 
@@ -173,27 +176,24 @@ class Recovery:
         for operation in RECOVERABLE:
             asked = [t for t in self._transactions if t.operation is operation and t.undecided]
             names = [each.name for each in asked]
-            lookups: dict[str, LookupResult] = {}
+            lookups: Lookups = {}
             for start in range(0, len(names), _REQUESTED_AT_ONCE):
                 lookups |= await self._ask(operation, names[start : start + _REQUESTED_AT_ONCE])
             for each in asked:
                 evidence |= each.judge(lookups[each.name], self._session.dialect)
         return evidence
 
-    async def _ask(
-        self, operation: "Operation", names: "Sequence[str]"
-    ) -> "dict[str, LookupResult]":
+    async def _ask(self, operation: "Operation", names: "Sequence[str]") -> "Lookups":
         """Make one look-up, with the control; where its reply had to be split, ask in halves."""
         is_refund = operation.allows_several
         control = self._control if is_refund else None
         # The control is the last: a list that is cut short lacks it, and so proves no absence.
         last = [control.transaction_id] if control else []
         asked = [name for name in names if name not in last] + last
-        gate = Gate()
-        row = OPERATIONS[operation.recovered_by]
+        row, gate = OPERATIONS[operation.recovered_by], Gate()
         result = await look_up(self._session, row, asked, gate)
         self._count(result)
-        if gate.stop_reason is not None:
+        if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError
         first = result.chunks[0]
         # One that this dialect cannot look up keeps no other from being looked up.
@@ -202,24 +202,11 @@ class Recovery:
             middle = len(names) // 2
             lookups = await self._ask(operation, names[:middle])
             return lookups | await self._ask(operation, names[middle:])
-        is_complete, keeps_markers, problem = _is_conclusive(result), False, ""
-        if is_complete and control is not None:
-            is_complete, keeps_markers = _shows(control, result)
-        elif is_complete and is_refund:  # without a control, it proves no absence
-            is_complete, problem = False, _NO_CONTROL
-        lookups = {}
-        for outcome in result:
-            is_read = outcome.status is OutcomeStatus.SUCCEEDED or is_refund
-            failure = "" if outcome.error is None else f"the look-up failed: {outcome.error}"
-            lookups[outcome.order.value] = LookupResult(
-                listed=[*zip(outcome.record or (), outcome.items, strict=True)] if is_read else (),
-                complete=is_complete and is_read,
-                keeps_markers=keeps_markers,
-                problem=failure or problem,
-            )
+        lookups = _read_lookups(result, control)
         if is_refund and self._control is None:
-            listed = (name for name, lookup in lookups.items() if lookup.listed)
-            self._control = next(map(ControlRefund, listed), None)
+            # A transaction whose refunds are listed now is the control of the look-ups to come.
+            controls = (ControlRefund(name) for name, lookup in lookups.items() if lookup.listed)
+            self._control = next(controls, None)
         return lookups
 
     # Outcomes
@@ -244,23 +231,20 @@ class Recovery:
             attrs.evolve(self._policy, duplicates="serialize", chunk_size=None),
         )
         self._count(result)
-        return {
-            one: _as_given(outcome, one.outcome)
-            for one, outcome in zip(absent, result, strict=True)
-        }
+        resent = zip(absent, result, strict=True)
+        return {one: _as_given(outcome, one.outcome) for one, outcome in resent}
 
     def _merged(self, result: BatchResult[Any, Any], changed: "Changed") -> BatchResult[Any, Any]:
         """Return a result with the outcomes that changed in the place of unknown ones."""
         counts, chunks = dict(result.counts), list(result.chunks)
-        by_chunk: dict[int, dict[int, Outcome[Any, Any]]] = defaultdict(dict)
-        for one, outcome in changed.items():
-            for number, offset in one.places:
-                by_chunk[number][offset] = outcome
-                counts[OutcomeStatus.UNKNOWN] -= 1
-                counts[outcome.status] += 1
-        for number, outcomes in by_chunk.items():
+        placed = {place: outcome for one, outcome in changed.items() for place in one.places}
+        for outcome in placed.values():
+            counts[OutcomeStatus.UNKNOWN] -= 1
+            counts[outcome.status] += 1
+        for number in {number for number, _ in placed}:
             old = enumerate(chunks[number].outcomes())
-            chunks[number] = ListedOutcomes(tuple(outcomes.get(offset, o) for offset, o in old))
+            new = tuple(placed.get((number, offset), outcome) for offset, outcome in old)
+            chunks[number] = ListedOutcomes(new)
         return attrs.evolve(
             result,
             counts=counts,
@@ -274,23 +258,38 @@ class Recovery:
         self._retries += result.retries
 
 
-def _is_conclusive(result: "BatchResult[Any, Any]") -> bool:
-    """Say whether a look-up's one reply is of success, about nothing else, and not cut."""
+def _read_lookups(result: BatchResult[Any, Any], control: ControlRefund | None) -> "Lookups":
+    """Read what one look-up says of each transaction."""
+    shared, lookups = _judge_reply(result, control), {}
+    for outcome in result:
+        # A refund that is listed was made, also where others of its transaction may be missing.
+        is_read = outcome.status is OutcomeStatus.SUCCEEDED or result.record_class is RefundRecord
+        lookups[outcome.order.value] = attrs.evolve(
+            shared,
+            listed=[*zip(outcome.record or (), outcome.items, strict=True)] if is_read else (),
+            problem=f"the look-up failed: {outcome.error}" if outcome.error else shared.problem,
+        )
+    return lookups
+
+
+def _judge_reply(result: BatchResult[Any, Any], control: ControlRefund | None) -> LookupResult:
+    """Judge how complete the reply to a look-up is: what holds of every transaction in it."""
     chunk = result.chunks[0] if len(result.chunks) == 1 else None
     if not isinstance(chunk, AnsweredChunk) or result.unexpected or result.unknown:
-        return False
+        return LookupResult()
     listed = sum(len(outcome.items) for outcome in result)  # each is about one: none is unexpected
-    return chunk.is_accepted and listed < (chunk.operation.limit or 0)
-
-
-def _shows(control: ControlRefund, result: "BatchResult[Any, Any]") -> tuple[bool, bool]:
-    """Say whether a refund search lists the control, and whether with the control's marker."""
+    if not chunk.is_accepted or listed >= (chunk.operation.limit or 0):  # full, so it may be cut
+        return LookupResult()
+    if result.record_class is not RefundRecord:
+        return LookupResult(complete=True)
+    if control is None:
+        return LookupResult(problem=_NO_CONTROL)
     records = next(o.record or () for o in result if o.order.value == control.transaction_id)
     references = {reference_of(record) for record in records}
-    is_listed = control.reference in references if control.reference else bool(references)
-    marker = control.marker
-    return is_listed, marker is not None and any(
-        marker in (record.refund_reason or "") for record in records
+    marked = [r for r in records if control.marker and control.marker in (r.refund_reason or "")]
+    return LookupResult(
+        complete=control.reference in references if control.reference else bool(references),
+        keeps_markers=bool(marked),
     )
 
 
