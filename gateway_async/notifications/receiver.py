@@ -134,6 +134,13 @@ class NotificationReceiver:
 
     def __attrs_post_init__(self) -> None:
         expect("gateway", self.gateway, GatewayClient)
+        for name in ("on_payout", "verifier"):
+            given = getattr(self, name)
+            if given is not None and not callable(given):  # it may be a secret, so it is not shown
+                kind = type(given).__name__
+                raise ConfigurationError(
+                    f"NotificationReceiver.{name}: expected a function, got {kind}"
+                )
         if self.on_payout is not None and self.verifier is None:
             raise ConfigurationError("on_payout: needs a verifier; a payout cannot be looked up")
         self._single = self._new_coalescer()  # which checks its settings

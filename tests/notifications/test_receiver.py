@@ -384,6 +384,9 @@ def test_it_serves_several_loops_and_answers_by_dialect(caplog: pytest.LogCaptur
     assert "this GatewayClient is closed" in caplog.text
 
 
-def test_payouts_need_a_verifier() -> None:
+def test_payouts_need_a_verifier_and_it_is_a_function() -> None:
     with pytest.raises(ConfigurationError, match="on_payout: needs a verifier"):
         receiver_of(on_payout=print)
+    for given in ({"verifier": SIGNER}, {"verifier": print, "on_payout": SIGNER}):
+        with pytest.raises(ConfigurationError, match=f"{[*given][-1]}: expected a function"):
+            receiver_of(**given)
