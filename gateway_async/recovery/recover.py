@@ -13,7 +13,7 @@ import attrs
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
-from gateway_async.batching.results import BatchResult
+from gateway_async.batching.results import BatchResult, Results
 from gateway_async.batching.sender import look_up
 from gateway_async.errors import (
     ConfigurationError,
@@ -191,7 +191,7 @@ class Recovery:
         last = [control.transaction_id] if control else []
         asked = [name for name in names if name not in last] + last
         row, gate = OPERATIONS[operation.recovered_by], Gate()
-        result = await look_up(self._session, row, asked, gate)
+        result = await look_up(self._session, row, asked, gate, Results(row.record_class))
         self._count(result)
         if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError

@@ -6,6 +6,7 @@ import math
 import random as random_module
 import warnings
 from collections.abc import AsyncIterator, Generator
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from gateway_async import Batch, BatchResult, GatewayClient, Outcome
 from tests.simulation.network import TASK, Carried, Network
 from tests.simulation.scenario import EPOCH, Scenario, open_gateway
 from tests.support.clock import StuckError, VirtualLoop
-from tests.support.collaborators import Diary
+from tests.support.collaborators import Diary, Limiter
 from tests.support.memory import put_transport
 from tests.support.orders import as_sent, client_at
 
@@ -26,7 +27,7 @@ _UNTIL_ALL_HAS_LANDED = 1_000_000
 
 
 class CallerError(Exception):
-    """What the caller's own iterator raises, or the caller inside the `async with`."""
+    """What the caller's iterator or limiter raises, or the caller inside the `async with`."""
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -111,7 +112,8 @@ async def _live(story: Story) -> None:
     """Let the caller live through the run, then wait until everything has landed."""
     loop, scenario = asyncio.get_running_loop(), story.scenario
     names = ("timeouts", "retry", "policy", "recovery", "dialect")
-    settings = {name: getattr(scenario, name) for name in names}
+    settings: dict[str, Any] = {name: getattr(scenario, name) for name in names}
+    settings["limiter"] = Limiter(leave=partial(_leave, story))
     client = client_at("https://gateway.example", telemetry=story.diary, **settings)
     put_transport(client, story.network)
     task = loop.create_task(_call(story, client), name="caller")
@@ -136,6 +138,13 @@ async def _live(story: Story) -> None:
         story.recovered = await client.recover(story.outcomes)
     await asyncio.sleep(_UNTIL_ALL_HAS_LANDED)
     await client.aclose()
+
+
+def _leave(story: Story, attempt: int) -> None:
+    if attempt == story.scenario.limiter_fails_at and not story.over_at:
+        story.disturb("the limiter fails")
+        story.is_noticed_later = True
+        raise CallerError
 
 
 def _cancel(story: Story, task: "asyncio.Task[None]", steps: int) -> None:

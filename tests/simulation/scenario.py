@@ -69,6 +69,7 @@ class Scenario:
         knows_codes: Whether the dialect knows the gateway's codes.
         sloppiness: How probable oddities of a reply are.
         declined: What the gateway does not do, by key.
+        limiter_fails_at: At which attempt the limiter raises when it is left, behind the reply.
     """
 
     def __init__(self, seed: int) -> None:
@@ -127,6 +128,7 @@ class Scenario:
         self.trouble = random.choice((0.0, 0.0, 0.05, 0.2, 0.5))
         self.is_dead = random.random() < 0.05
         self.sloppiness = random.choice((0.0, 0.0, 0.1, 0.4))
+        self.limiter_fails_at = seldom(0.1, random.randint(1, 12))
 
     def __repr__(self) -> str:
         return f"Scenario({vars(self)})"
@@ -142,7 +144,8 @@ class Scenario:
     @property
     def is_calm(self) -> bool:
         """Whether nothing goes wrong, no reply comes too late by itself, and nobody interrupts."""
-        ends = (self.leave_after, self.fails_after, self.policy.deadline_seconds)
+        fails_at = self.fails_after, self.limiter_fails_at
+        ends = (self.leave_after, *fails_at, self.policy.deadline_seconds)
         return (
             not (self.trouble or self.is_dead or self.sloppiness or self.interruption)
             and self.timeouts.reply_seconds > 2 * LONGEST_LATENCY
