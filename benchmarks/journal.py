@@ -54,6 +54,7 @@ MADE = [
 ]
 REFERENCES = [f"T{number:020}-01" for number in range(ORDERS)]
 SUCCEEDED = [DONE] * ORDERS
+MERCHANT = Merchant("M1", "A1", "")
 
 
 def all_orders() -> list[CaptureOrder]:
@@ -69,8 +70,7 @@ async def submitted(job: "Job") -> "Job":
         for start in range(0, TOTAL, 1000):
             yield orders[start : start + 1000]
 
-    merchant = Merchant("M1", "A1", "")
-    await submit(job, pages(), operation=CAPTURE, merchant=merchant, chunk_size=ORDERS)
+    await submit(job, pages(), operation=CAPTURE, merchant=MERCHANT, chunk_size=ORDERS)
     return job
 
 
@@ -103,7 +103,7 @@ async def each_chunk(
 async def ours(url: str, journal_url: str) -> float:
     """Record the chunks of a job."""
     async with Journal.open(journal_url) as journal:
-        lease = await (await submitted(journal.job(uuid.uuid4().hex))).take()
+        lease = await (await submitted(journal.job(uuid.uuid4().hex))).take(MERCHANT)
         cost = await each_chunk(
             url,
             lambda _, indices: lease.change("intend", lambda orders: orders.intend(indices, "")),

@@ -368,7 +368,7 @@ class JobWork:
         merchant = Merchant.of(self._run.session.credentials, self._run.session.gateway)
         now, until = asyncio.get_running_loop().time, math.inf
         while True:
-            take = self._job.take(self._slice_number, merchant=merchant)
+            take = self._job.take(merchant, self._slice_number)
             try:
                 return await self._until_left(take, is_timed=False)
             except JobBusyError as busy:

@@ -259,14 +259,14 @@ class Job:
             what, lambda tx: action(ChunkStore(tx, find_job(tx, name)))
         )
 
-    async def take(self, slice_number: int = 0, *, merchant: "Merchant | None" = None) -> Lease:
+    async def take(self, merchant: "Merchant", slice_number: int = 0) -> Lease:
         """Take the job, or one slice of one that was cut, for this process.
 
         What was in flight under the lease before, and what is held, becomes `unknown`.
 
         Args:
-            slice_number: Which slice, from 1; 0 for a job that is in one piece.
             merchant: Whose client sends its orders.
+            slice_number: Which slice, from 1; 0 for a job that is in one piece.
 
         Raises:
             ConfigurationError: If the number is below 1.

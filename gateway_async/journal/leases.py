@@ -107,7 +107,7 @@ class Lease:
         self.lost: LeaseLostError | None = None
         self.on_lost: Callable[[], None] = lambda: None
 
-    async def take(self, merchant: "Merchant | None") -> None:
+    async def take(self, merchant: "Merchant") -> None:
         """Take it, on a job whose orders are all there; see `Job.take`."""
         try:
             await self.run("take it", lambda transaction: self._take(transaction, merchant))
@@ -233,7 +233,7 @@ class Lease:
     def _orders(self, transaction: "Transaction") -> ChunkStore:
         return ChunkStore(transaction, self.job, self._slice_number)
 
-    def _take(self, transaction: "Transaction", merchant: "Merchant | None") -> None:
+    def _take(self, transaction: "Transaction", merchant: "Merchant") -> None:
         """Take it, whatever its epoch was, if this client may run the job.
 
         Raises:
@@ -247,7 +247,7 @@ class Lease:
             raise JobConflictError(
                 f"job {name!r} was cut into slices: name one, or let workers run them", job=name
             )
-        if merchant and (difference := job.difference(merchant._asdict())):
+        if difference := job.difference(merchant._asdict()):
             raise JobConflictError(
                 f"job {name!r} is not this client's: {difference}; resume it with its own", job=name
             )
@@ -266,7 +266,7 @@ class Lease:
                 job=name,
                 seconds_left=seconds_left,
             )
-        if merchant and not job.gateway:  # a job of an earlier version
+        if not job.gateway:  # a job of an earlier version
             transaction.run(_ADOPT, job=job.id, gateway=merchant.gateway)
             job = find_job(transaction, name)
         self.job, self.span, self.total = job, range(first, last + 1), total

@@ -16,7 +16,7 @@ from gateway_async.journal import Journal
 from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
 from tests.cli.running import Shell, names, write
 from tests.cli.terminal import CTRL_C, Terminal
-from tests.journal.tables import Tables
+from tests.journal.tables import MERCHANT, Tables
 from tests.report.test_page import Read
 from tests.support import nursery
 from tests.support.interruptions import until
@@ -177,7 +177,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     await shell(f"{line} --concurrency 1 --stop-after-unknown 1", 3, "10 not_sent")
     assert out.read_text().count("(stop_after_unknown)") == 10
     async with Journal.open(url, lease_seconds=4) as journal:
-        lease = await journal.job("night").take()
+        lease = await journal.job("night").take(MERCHANT)
         keeper = asyncio.ensure_future(lease.keep())
         process, stderr = await _waiting(shell, line)
         keeper.cancel()
@@ -187,7 +187,7 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     busy = stderr.read_text()
     assert "wait until that process has ended, or run the job again later" in busy
     async with Journal.open(url, lease_seconds=300) as journal:
-        await journal.job("night").take()
+        await journal.job("night").take(MERCHANT)
         running = "running, or its process ended within seconds"
         await shell(f"jobs list --journal {url}", 0, running)
         process, stderr = await _waiting(shell, line)

@@ -18,7 +18,7 @@ from gateway_async.journal.rows import noted
 from gateway_async.journal.states import Proof
 from gateway_async.sandbox import faults
 from tests.jobs.shop import Shop
-from tests.journal.tables import Tables, on_a_file, submitted
+from tests.journal.tables import MERCHANT, Tables, on_a_file, submitted
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
@@ -96,7 +96,7 @@ def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     await submitted(journal)
     ended = await asyncio.gather(
-        *(each.job("job").take() for number in range(3) for each in (journal, other)),
+        *(each.job("job").take(MERCHANT) for number in range(3) for each in (journal, other)),
         return_exceptions=True,
     )
     (lease,) = [each for each in ended if isinstance(each, Lease)]
@@ -107,7 +107,7 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     assert (await other.status("job")).is_running
     await lease.release()
     assert not (await journal.status("job")).is_running
-    await other.job("job").take()
+    await other.job("job").take(MERCHANT)
     await lease.release()  # repeatable, and only of one's own
     assert (await other.status("job")).is_running
 
@@ -119,7 +119,7 @@ async def test_one_that_waits_goes_on_once_the_other_has_ended(
     caplog.set_level(logging.INFO)
     orders = shop.orders()
     async with Journal.open(shop.tables.url, lease_seconds=3600) as journal, asyncio.timeout(600):
-        first = await (await submitted(journal, orders)).take()
+        first = await (await submitted(journal, orders)).take(MERCHANT)
         waiting = asyncio.ensure_future(attrs.evolve(shop, journal=journal).refund(orders))
         await until(lambda: "s at most: another process has it" in caplog.text)
         await first.release()
@@ -130,7 +130,7 @@ async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables:
     await submitted(journal)
     for position, state in enumerate(OrderState):
         tables.put(position, state=state, text="why", proof=Proof.NOT_DONE)
-    await journal.job("job").take()
+    await journal.job("job").take(MERCHANT)
     assert [(known.state, known.text) for known in tables.known()] == [
         ("new", "why"),
         ("unknown", "it was in flight when its process ended"),
@@ -166,7 +166,7 @@ async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
     halted = await halt(shop, orders, policy=ONE_BY_ONE)
     tables.end_leases()
     if is_taken:
-        await shop.elsewhere.journal.job("job").take()
+        await shop.elsewhere.journal.job("job").take(MERCHANT)
     before = tables.snapshot()
     await halted.ends("another process took it" if is_taken else "ran out")
     assert shop.effects(orders) == [1, 1, 0, 0, 0, 0]
@@ -178,7 +178,7 @@ async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
 async def test_one_that_ended_its_lease_intends_nothing_in_the_same_transaction(
     journal: Journal,
 ) -> None:
-    lease = await (await submitted(journal)).take()
+    lease = await (await submitted(journal)).take(MERCHANT)
     lease.run("keep the lease", lease._renew)
     lease.run("end it", lease._end)
     with pytest.raises(LeaseLostError, match="ran out"):
@@ -191,7 +191,7 @@ async def test_a_renewal_counts_from_when_it_was_asked_for(
 ) -> None:
     now = (100.0, 9000.0)
     monkeypatch.setattr(leases, "read_clocks", lambda: now)
-    lease = await (await submitted(journal)).take()
+    lease = await (await submitted(journal)).take(MERCHANT)
     renewing = asyncio.ensure_future(lease.renew())
     await asyncio.sleep(0)
     now = (112.0, 9012.0)
@@ -205,7 +205,7 @@ async def test_one_that_found_its_lease_lost_renews_it_no_more(
     journal: Journal, other: Journal, tables: Tables, let_it_pass: Pass
 ) -> None:
     """Its caller may take its time over what is left; another process takes the job meanwhile."""
-    lease = await (await submitted(journal)).take()
+    lease = await (await submitted(journal)).take(MERCHANT)
     let_it_pass()
     with pytest.raises(LeaseLostError):
         lease.check()
@@ -213,7 +213,7 @@ async def test_one_that_found_its_lease_lost_renews_it_no_more(
     tables.end_leases()
     async with asyncio.timeout(120):
         await lease.keep()
-    await other.job("job").take()
+    await other.job("job").take(MERCHANT)
 
 
 def test_the_clock_goes_on_in_a_suspended_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +233,7 @@ async def test_a_job_that_runs_longer_than_its_lease_keeps_it(shop: Shop) -> Non
     while not (await other.status("job")).is_running:  # noqa: ASYNC110  # it is renewed by itself
         await asyncio.sleep(0)
     with pytest.raises(JobBusyError):
-        await other.job("job").take()
+        await other.job("job").take(MERCHANT)
     halted.goes_on.set()
     assert (await halted.task).ok
     assert shop.effects(orders) == [1] * 6
@@ -262,7 +262,7 @@ async def test_one_that_loses_its_lease_while_it_waits_to_look_again_ends_at_onc
         while lease is None:  # the owner may renew in between
             tables.end_leases()
             with suppress(JobBusyError):
-                lease = await other.job("job").take()
+                lease = await other.job("job").take(MERCHANT)
         with pytest.raises(LeaseLostError):
             await task
     assert statuses(batch.result) == [UNKNOWN] * 2

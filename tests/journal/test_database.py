@@ -21,7 +21,7 @@ from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal, engines
 from gateway_async.journal.database import Database, Transaction
 from tests.journal.failing import Failures
-from tests.journal.tables import Tables, pages_of, submit, submitted
+from tests.journal.tables import MERCHANT, Tables, pages_of, submit, submitted
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.orders import refunds
 from tests.support.postgres import emptied
@@ -231,7 +231,7 @@ async def test_another_loop_is_refused_and_what_was_asked_is_done(url: str, tabl
 
 WRITES: dict[str, Callable[[Journal], Awaitable[object]]] = {
     "resolve": lambda journal: journal.resolve("job", range(8, 10), "succeeded", "why"),
-    "take": lambda journal: journal.job("job").take(),
+    "take": lambda journal: journal.job("job").take(MERCHANT),
     "submit": lambda journal: submit(journal.job("new"), pages_of(refunds(3))),
 }
 

@@ -24,7 +24,7 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.states import Proof
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import Tables, on_a_file, pages_of, submit, submitted
+from tests.journal.tables import MERCHANT, Tables, on_a_file, pages_of, submit, submitted
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.support.orders import made_up, orders_for, refunds
@@ -109,7 +109,7 @@ async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
     tables.put(1, 5, state="held")  # alike, in two chunks
     tables.put(2, 3, 8, state="succeeded")
     await submitted(journal, name="a")
-    await journal.job("a").take()
+    await journal.job("a").take(MERCHANT)
     one, two = await journal.jobs()
     assert (one.name, one.total, one.done, one.is_running) == ("b", 12, False, False)
     assert (two.name, two.total, two.done, two.is_running) == ("a", 10, False, True)
@@ -125,7 +125,7 @@ async def test_no_such_job(journal: Journal) -> None:
     for asked in (
         journal.status("x"),
         journal.slices("x"),
-        journal.job("x").take(),
+        journal.job("x").take(MERCHANT),
         anext(journal.outcomes("x")),
         journal.resolve("x", 0, "unknown", "why"),
     ):

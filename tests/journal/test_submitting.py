@@ -54,7 +54,7 @@ async def test_a_run_or_a_decision_opens_a_finished_slice(journal: Journal, tabl
     job = await submitted(journal, refunds(4), slice_size=2)
     tables.run("UPDATE gateway_chunks SET state = 'held'")
     tables.run("UPDATE gateway_slices SET finished = (1 = 1) WHERE slice > 0")
-    await job.take(2)
+    await job.take(MERCHANT, 2)
     assert [each.finished for each in await journal.slices("job")] == [True, False]
     tables.end_leases()
     await journal.make_due([("job", 1), ("job", 2)])
@@ -76,7 +76,7 @@ async def test_slices_that_are_due_are_told_once_in_a_while(
     assert sorted(claimed[0] + claimed[1]) == [("job", 1), ("job", 2), ("job", 3)]
     assert await journal.claim_due(MERCHANT, 60) == []
     await other.make_due([("job", 1), ("job", 2)])
-    await job.take(2)
+    await job.take(MERCHANT, 2)
     await other.make_due([("job", 2)])
     assert await other.claim_due(MERCHANT, 60) == [("job", 1)]
     tables.end_leases()
@@ -86,7 +86,7 @@ async def test_slices_that_are_due_are_told_once_in_a_while(
 async def test_a_slice_whose_process_died_is_due(journal: Journal, tables: Tables) -> None:
     job = await submitted(journal, refunds(4), slice_size=2)
     assert len(await journal.claim_due(MERCHANT, 60)) == 2
-    lease = await job.take(2)
+    lease = await job.take(MERCHANT, 2)
     for _ in range(2):
         # The time of a lease passes.
         tables.run("UPDATE gateway_slices SET expires_at = expires_at - 15, due_at = due_at - 15")

@@ -25,6 +25,7 @@ from gateway_async import (
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from gateway_async.telemetry import Telemetry
+from tests.journal.tables import MERCHANT
 from tests.support.clock import PATIENT, Clock
 from tests.support.collaborators import Diary, Limiter
 from tests.support.interruptions import asked, until
@@ -294,7 +295,7 @@ async def test_a_job_says_what_it_waits_for(
         assert "as settle_seconds says" in await cancelled_once_it_says_more(refund, "recovery")
         assert said("batches")[0] == "refund job 'november' began: 2 orders"
         caplog.set_level(logging.WARNING, "gateway_async")  # as by default
-        lease = await job.take()
+        lease = await job.take(MERCHANT)
         waits = await cancelled_once_it_says_more(gateway.resume(job), "jobs")
         assert waits.startswith("job 'november' waits ")
         await lease.release()

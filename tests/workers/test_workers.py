@@ -19,6 +19,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
 from gateway_async.workers import SliceEnd, Workers
 from gateway_async.workers.rabbit import rabbit_broker
+from tests.journal.tables import MERCHANT
 from tests.support.books import NOT_SENT, check_conserved, effects
 from tests.support.interruptions import until
 from tests.support.orders import MONEY_OPERATIONS, client_at, make_client, seeded
@@ -64,7 +65,7 @@ async def test_processes_share_a_job(
     orders, held = seeded(sandbox, 8), HeldRefunds(monkeypatch)
     await jobs.submit("refund", orders, job="job")
     async with shop.workers() as others, Journal.open(url) as journal:
-        lease = await journal.job("job").take(1)
+        lease = await journal.job("job").take(MERCHANT, 1)
         assert await jobs.run_slice("job", 1) is BUSY
         async with make_client(sandbox) as gateway:
             with pytest.raises(JobBusyError):  # a slice is not waited for
