@@ -97,7 +97,8 @@ class Recovery:
             self._control = find_control(result.chunks)
             changed = await self._change(result)
         except BaseException as error:
-            span.end(dict.fromkeys(OutcomeStatus, 0), 0, error=error)
+            nothing = dict.fromkeys(OutcomeStatus, 0)
+            span.end(nothing, self._requests, retries=self._retries, error=error)
             raise
         recovered = self._merged(result, changed)
         span.end(recovered.counts, self._requests, retries=self._retries)
@@ -191,8 +192,11 @@ class Recovery:
         last = [control.transaction_id] if control else []
         asked = [name for name in names if name not in last] + last
         row, gate = OPERATIONS[operation.recovered_by], Gate()
-        result = await look_up(self._session, row, asked, gate, Results(row.record_class))
-        self._count(result)
+        found = Results(row.record_class)
+        try:
+            result = await look_up(self._session, row, asked, gate, found)
+        finally:  # also if a collaborator raised
+            self._count(found)
         if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError
         first = result.chunks[0]
@@ -253,7 +257,7 @@ class Recovery:
             retries=result.retries + self._retries,
         )
 
-    def _count(self, result: BatchResult[Any, Any]) -> None:
+    def _count(self, result: BatchResult[Any, Any] | Results) -> None:
         self._requests += result.requests
         self._retries += result.retries
 

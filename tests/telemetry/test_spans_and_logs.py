@@ -27,7 +27,7 @@ from gateway_async.sandbox import Sandbox, faults
 from gateway_async.telemetry import Telemetry
 from tests.journal.tables import MERCHANT
 from tests.support.clock import PATIENT, Clock
-from tests.support.collaborators import Diary, Limiter
+from tests.support.collaborators import Diary, Limiter, raising
 from tests.support.interruptions import asked, until
 from tests.support.memory import Asked, MemoryTransport, all_done, client_over
 from tests.support.orders import (
@@ -272,6 +272,23 @@ async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
     await client_over(MemoryTransport(answer), telemetry=telemetry, **settings).refund(refunds(1))
     assert [line.split()[0] for line in recorder.tree()] == ["refund", "refund", "waited"]
     assert 40 <= recorder.points("request.duration")[()].sum < 500
+
+
+async def test_a_recovery_that_fails_says_how_many_requests_it_made() -> None:
+    """A limiter raises behind the second; two went before, for the refund."""
+    diary = Diary()
+    client = client_over(
+        MemoryTransport(lambda asked: b"{" if asked.operation.name == "refund" else asked.done()),
+        telemetry=diary,
+        limiter=Limiter(leave=raising(LookupError("broke"), at=4)),
+        recovery=RecoveryPolicy(record_baseline=True, settle_seconds=0),
+    )
+    lost = await client.refund(refunds(1))
+    with pytest.raises(LookupError):
+        await client.recover(lost)
+    _, end = diary.batches[-1]
+    assert end is not None
+    assert end.requests == 2
 
 
 async def test_a_job_says_what_it_waits_for(
