@@ -470,9 +470,12 @@ class JobWork:
         # The job resends by itself: it records an intent first.
         looking = attrs.evolve(recovery, resend_absent=False)
         session = attrs.evolve(run.session, recovery=looking)
-        result = await Recovery(session, run.policy, rivals).recover(given)
-        run.results.requests += result.requests
-        run.results.retries += result.retries
+        lookups = Recovery(session, run.policy, rivals)
+        try:
+            result = await lookups.recover(given)
+        finally:  # also if it is cancelled
+            run.results.requests += lookups.requests
+            run.results.retries += lookups.retries
         found = (
             (outcome.index, _found(outcome, hold=hold, resend=recovery.resend_absent))
             for outcome in result

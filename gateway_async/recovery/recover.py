@@ -74,6 +74,8 @@ class Recovery:
         session: The way to the gateway.
         policy: How it is reported, and how what is absent is sent again.
         rivals: Refunds that others may have made meanwhile: what is listed may be theirs.
+        requests: Requests so far of which something was sent.
+        retries: Attempts beyond the first.
     """
 
     _session: "Session"
@@ -81,8 +83,8 @@ class Recovery:
     _rivals: "Sequence[RefundOrder]" = ()
     _transactions: "list[PaymentOrders]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
-    _requests: int = attrs.field(default=0, init=False)
-    _retries: int = attrs.field(default=0, init=False)
+    requests: int = attrs.field(default=0, init=False)
+    retries: int = attrs.field(default=0, init=False)
 
     async def recover(
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
@@ -98,10 +100,10 @@ class Recovery:
             changed = await self._change(result)
         except BaseException as error:
             nothing = dict.fromkeys(OutcomeStatus, 0)
-            span.end(nothing, self._requests, retries=self._retries, error=error)
+            span.end(nothing, self.requests, retries=self.retries, error=error)
             raise
         recovered = self._merged(result, changed)
-        span.end(recovered.counts, self._requests, retries=self._retries)
+        span.end(recovered.counts, self.requests, retries=self.retries)
         return recovered
 
     async def _change(self, result: BatchResult[Any, Any]) -> "Changed":
@@ -253,13 +255,13 @@ class Recovery:
             result,
             counts=counts,
             chunks=tuple(chunks),
-            requests=result.requests + self._requests,
-            retries=result.retries + self._retries,
+            requests=result.requests + self.requests,
+            retries=result.retries + self.retries,
         )
 
     def _count(self, result: BatchResult[Any, Any] | Results) -> None:
-        self._requests += result.requests
-        self._retries += result.retries
+        self.requests += result.requests
+        self.retries += result.retries
 
 
 def _read_lookups(result: BatchResult[Any, Any], control: ControlRefund | None) -> "Lookups":

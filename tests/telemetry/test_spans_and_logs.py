@@ -310,6 +310,7 @@ async def test_a_job_says_what_it_waits_for(
         job = journal.job("november")
         refund = gateway.refund(seeded(sandbox, 2), job=job)
         assert "as settle_seconds says" in await cancelled_once_it_says_more(refund, "recovery")
+        assert refund.result.requests == sum(sandbox.requests.values()) == 3
         assert said("batches")[0] == "refund job 'november' began: 2 orders"
         caplog.set_level(logging.WARNING, "gateway_async")  # as by default
         lease = await job.take(MERCHANT)
