@@ -451,6 +451,11 @@ class ChunkStore:
         return self.transaction.run(statement, job=self.job.id, **parameters)
 
 
+def is_of_another_job(found: JobOrder) -> bool:
+    """Return whether an order that `related` found is another job's."""
+    return found.index >= ANYWHERE.stop
+
+
 def _unpacked(packed: bytes) -> tuple[int, ...]:
     """Return the lookup keys of a block."""
     return struct.unpack(f"<{len(packed) // 4}I", packed)

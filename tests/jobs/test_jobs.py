@@ -22,10 +22,9 @@ from gateway_async import (
     InvalidOrderError,
     OutcomeStatus,
     RefundOrder,
-    jobs,
 )
 from gateway_async.errors import JobConflictError, JobNotFoundError, NotSentError
-from gateway_async.jobs import recorder
+from gateway_async.jobs import input as job_input, recorder, work
 from gateway_async.journal import Journal, OrderState, chunk_store
 from gateway_async.journal.chunk_store import ANYWHERE
 from gateway_async.journal.rows import Merchant
@@ -163,7 +162,7 @@ async def test_each_page_of_a_job_is_read_once(shop: Shop, monkeypatch: pytest.M
 async def test_reasons_are_noted_of_so_many_orders_only(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "_MOST_REASONS", 3)
+    monkeypatch.setattr(work, "_MOST_REASONS", 3)
     orders = [attrs.evolve(order, refund_amount=Decimal("0.255")) for order in refunds(5)]
     transport, job = MemoryTransport(listing([])), journal.job("job")
     precise = client_over(transport, dialect=Dialect(currency_places={"EUR": 3}))
@@ -289,9 +288,9 @@ async def test_a_stream_and_its_resume_stay_small(
     journal: Journal, monkeypatch: pytest.MonkeyPatch, answer: Handler, status: OutcomeStatus
 ) -> None:
     for room, name in (
-        (jobs, "_SUBMITTED_AT_ONCE"),
+        (job_input, "_SUBMITTED_AT_ONCE"),
         (recorder, "_NEW_AT_ONCE"),
-        (jobs, "_READ_AT_ONCE"),
+        (work, "_READ_AT_ONCE"),
         (chunk_store, "_ORDERS_AT_ONCE"),
     ):
         monkeypatch.setattr(room, name, PAGE)

@@ -10,8 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import OutcomeStatus, RecoveryPolicy, jobs
+from gateway_async import OutcomeStatus, RecoveryPolicy
 from gateway_async.errors import JobBusyError, LeaseLostError
+from gateway_async.jobs import work
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import noted
@@ -273,7 +274,7 @@ async def test_one_that_stood_still_while_it_yielded_what_is_left_says_so(
     shop: Shop, let_it_pass: Pass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process has sent it meanwhile."""
-    monkeypatch.setattr(jobs, "_READ_AT_ONCE", 1)
+    monkeypatch.setattr(work, "_READ_AT_ONCE", 1)
     orders, told = shop.orders(12), list[OutcomeStatus]()
     shop.sandbox.faults.add("refund", faults.DropReply(times=1))
     batch = shop.refund(orders, policy=attrs.evolve(ONE_BY_ONE, stop_after_unknown=1))
