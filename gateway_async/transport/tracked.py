@@ -119,10 +119,11 @@ class UsedConnections:
     def use(self, transport: asyncio.Transport) -> "tuple[bool, Callable[[], object] | None]":
         """Return whether a connection was used before, and what polls it for arrivals."""
         protocol = transport.get_protocol()
-        is_used = protocol in self._polls
-        if not is_used:
-            self._polls[protocol] = poll_of(transport)
-        return is_used, self._polls[protocol]
+        try:
+            return True, self._polls[protocol]
+        except KeyError:
+            poll = self._polls[protocol] = poll_of(transport)
+            return False, poll
 
     @property
     def are_distrusted(self) -> bool:
