@@ -99,6 +99,17 @@ class Node:
             assert time.monotonic() < until, "RabbitMQ did not start"
             time.sleep(0.1)
 
+    def wait_saved(self) -> None:
+        """Wait until it has saved which queues it has: killed before, it would forget them."""
+        until = time.monotonic() + _LONGEST_SECONDS
+        while True:
+            (saved,) = self.folder.glob("*/quorum/*/names.dets")
+            queues = [each.name.encode() for each in saved.parent.glob("2F_*")]
+            if queues and all(map(saved.read_bytes().__contains__, queues)):
+                return
+            assert time.monotonic() < until, "RabbitMQ did not save its queues"
+            time.sleep(0.05)
+
     def kill(self) -> None:
         """End it and whatever it started, at once."""
         if self.process is not None:

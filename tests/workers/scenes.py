@@ -79,6 +79,7 @@ class Scene:
 
     async def kill_the_broker(self) -> None:
         """End RabbitMQ, and start it again."""
+        await asyncio.to_thread(self.node.wait_saved)
         await asyncio.to_thread(self.node.kill)
         self.node.start()
         await asyncio.to_thread(self.node.wait)
