@@ -47,7 +47,7 @@ class Story:
     is_noticed_later: bool = False
     disturbed_again: bool = False  # whether it was cancelled after that
     was_cancelled: bool = False  # whether the caller was cancelled at all
-    over_at: float = 0.0  # when the call was over
+    over_at: float = math.inf  # when the call was over
     sent_by_then: int = 0  # how many requests had been made by then
     # what recovery made of the outcomes; None where there was none
     recovered: BatchResult[Any, Any] | None = None
@@ -141,7 +141,7 @@ async def _live(story: Story) -> None:
 
 
 def _leave(story: Story, attempt: int) -> None:
-    if attempt == story.scenario.limiter_fails_at and not story.over_at:
+    if attempt == story.scenario.limiter_fails_at and story.over_at == math.inf:
         story.disturb("the limiter fails")
         story.is_noticed_later = True
         raise CallerError
