@@ -135,7 +135,7 @@ class Recorder:
         self.since: float | None = None if hours is None else began_at - hours * SECONDS_AN_HOUR
         may_claim = {
             "reject": False,  # a payment gets no second refund
-            "serialize": self.looks_up or not is_marked,  # its marker proves each refund
+            "serialize": self.looks_up or not is_marked,  # a marker proves its refund alone
             "allow": self.looks_up,  # else no memory is kept
         }
         self.claims: bool = is_refund and may_claim[duplicates]

@@ -80,7 +80,7 @@ _BRANDS = re.compile(
 _MOST_DIGITS, _LONGEST_TEXT = 64, 10_000
 """Beyond these, nothing is looked for: all of a long number is masked but its ends."""
 _NO_NUMBER, _MOST_PLACES = Decimal("NaN"), 100
-"""Digits of a number before its point at most: written out, 1e999999999 would fill the memory."""
+"""How far from its point a number may begin: written out, 1e999999999 would fill the memory."""
 _DOUBLED = str.maketrans("0123456789", "0246813579")
 """Each digit doubled, as the sum of the digits that this makes."""
 

@@ -322,7 +322,7 @@ def as_result(given: object) -> BatchResult[Any, Any]:
 
 
 def is_whole_batch(result: BatchResult[Any, Any]) -> bool:
-    """Say whether a result is a whole batch; a list of outcomes is not a whole batch.
+    """Say whether a result still has every outcome of its batch; one made of a list never counts.
 
     Raises:
         ConfigurationError: If unknown outcomes were yielded by a stream: nothing would be settled.

@@ -131,11 +131,11 @@ class UsedConnections:
         return self._lost > 0 and self._now() < self._distrusts_until
 
     def distrust(self) -> bool:
-        """Use none again for a minute, if that many replies were lost; return whether it is so."""
-        is_so = self._lost >= _MOST_LOST
-        if is_so:
+        """Use none again for a minute, if three replies in a row were lost; return whether so."""
+        were_lost = self._lost >= _MOST_LOST
+        if were_lost:
             self._distrusts_until = self._now() + _DISTRUST_SECONDS
-        return is_so
+        return were_lost
 
     def note(self, *, is_lost: bool, is_trial: bool) -> None:
         """Count used connections that ended in place of the reply.
