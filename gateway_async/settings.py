@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import attrs
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.models.values import to_texts
+from gateway_async.models.values import is_encodable, to_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,10 @@ def is_count(value: object, least: int = 0) -> bool:
 
 FLAG: "Kind" = (lambda value: isinstance(value, bool), "True or False")
 TEXT: "Kind" = (lambda value: isinstance(value, str), "a str")
-NAME: "Kind" = (lambda value: isinstance(value, str) and value != "", "a non-empty str")
+NAME: "Kind" = (
+    lambda value: isinstance(value, str) and value != "" and is_encodable(value),
+    "a non-empty str that UTF-8 can carry",
+)
 COUNT: "Kind" = (lambda value: is_count(value, 1), "an int of 1 or more")
 SECONDS: "Kind" = (is_duration, "a number of seconds, 0 or more")
 LEASE: "Kind" = (

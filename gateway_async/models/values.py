@@ -279,9 +279,11 @@ def written_amount(amount: Decimal, places: int) -> str:
 
 
 def to_integer(value: object) -> int:
-    """Let an `int` pass, and no `bool`."""
+    """Let an `int` pass, and no `bool`; what has thousands of digits, Python does not write."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise _not("int", value)
+    if abs(value) >= 10**_MOST_PLACES:
+        raise WrongValueError(f"has more than {_MOST_PLACES} digits")
     return int(value)  # of a number with a name, only the number
 
 

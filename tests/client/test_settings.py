@@ -68,6 +68,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (Dialect, "selection_fields", ({"order_no": "merchant_id"},)),
     (Dialect, "wire_names", ({"order_no": "merchant_id"}, {"order_no": "a", "amount": "a"})),
     (Dialect, "notification_fields", ({"order": ("order_no",)},)),
+    (Dialect, "selection_separator", ("", "\ud800")),
 ]
 TWO_MEANINGS = (
     *itertools.combinations(("done_statuses", "declined_statuses", "pending_statuses"), 2),

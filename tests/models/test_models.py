@@ -164,6 +164,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (PayoutRequest, "source_amount", (0,)),  # which moves nothing
     (CaptureOrder, "amount", ("0.00",)),
     (RefundOrder, "refund_amount", ("0", "9.91")),  # or more than the order's
+    (RedirectPayment, "checkout_time", (HUGE, -HUGE)),
 ]
 
 
