@@ -14,7 +14,7 @@ from uuid import UUID
 
 import attrs
 
-from gateway_async.errors import JobNotFoundError, JournalError
+from gateway_async.errors import InvalidOrderError, JobNotFoundError, JournalError
 from gateway_async.journal.codec import (
     BLOCK,
     POSITION_BITS,
@@ -272,7 +272,9 @@ class ChunkStore:
         if is_key:
             identity, shown = str(order).lower(), f"of request_id {str(order)!r}"
         else:
-            codec.check(order)
+            wanted = codec.operation.order_class
+            if type(order) is not wanted:
+                raise InvalidOrderError(f"expected {wanted.__name__}, got {type(order).__name__}")
             identity, shown = codec.identity(order), f"equal to {describe(order)}"
         there = self.orders_of([identity], keys)[identity]
         found = [each.index for each in there if is_key or each.order == order]

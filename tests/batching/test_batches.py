@@ -92,15 +92,24 @@ async def test_the_caller_may_change_the_list_afterwards() -> None:
     assert len(await task) == 3
 
 
+@attrs.frozen(kw_only=True)
+class OwnRefund(RefundOrder):
+    """A refund with a field that the interface does not know."""
+
+    ticket: str = "a merchant's own"
+
+
 async def test_bad_orders_are_not_sent_and_in_a_collection_no_others_either() -> None:
     orders, gateway = refunds(200), client_over(transport := MemoryTransport())
     orders[3] = orders_for("capture", made_up(1))[0]
     orders[5] = attrs.evolve(orders[5], refund_amount="1.005")
     orders[8] = orders[1]
     orders[9] = attrs.evolve(orders[9], transaction_id="T,9")  # no look-up could ask for it
-    with pytest.raises(InvalidOrderError, match="4 of 200 orders are wrong") as caught:
+    orders[11] = OwnRefund(**attrs.asdict(orders[11]))
+    with pytest.raises(InvalidOrderError, match="5 of 200 orders are wrong") as caught:
         await gateway.refund(orders)
-    for part in ("[3] expected RefundOrder", "[5] ", "1.005", "[8] ", "contains ',', which sep"):
+    said = ("[3] expected RefundOrder", "[5] ", "1.005", "[8] ", "contains ',', which sep")
+    for part in (*said, "[11] expected RefundOrder, got OwnRefund, a subclass"):
         assert part in str(caught.value)
     with pytest.raises(DuplicateOrderError, match=r"(?s)100 of 200 .*and 80 more") as doubled:
         await gateway.refund(refunds(100) * 2)
@@ -108,9 +117,9 @@ async def test_bad_orders_are_not_sent_and_in_a_collection_no_others_either() ->
     assert transport.asked == []
     result = await gateway.refund(iter(orders))
     errors = {outcome.index: type(outcome.error) for outcome in result.not_sent}
-    assert errors == {**dict.fromkeys((3, 5, 9), InvalidOrderError), 8: DuplicateOrderError}
+    assert errors == {**dict.fromkeys((3, 5, 9, 11), InvalidOrderError), 8: DuplicateOrderError}
     assert errors == {at: type(error) for at, error in caught.value.problems.items()}
-    assert result.counts[SUCCEEDED] == 196
+    assert result.counts[SUCCEEDED] == 195
 
 
 async def test_the_identity_of_a_reference_is_its_kind_and_its_value() -> None:

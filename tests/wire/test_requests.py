@@ -231,19 +231,6 @@ async def test_numbers_keep_their_digits() -> None:
     assert f'"amount_usd":10.80,"amount_local_currency":{DIGITS}.10' in fields["cart_items"]
 
 
-@attrs.frozen(kw_only=True)
-class TaggedRefund(RefundOrder):
-    """An order of a merchant, with a field of its own."""
-
-    tag: str = "x"
-
-
-async def test_an_order_class_of_a_merchant_goes_out_whole() -> None:
-    tagged = TaggedRefund(**attrs.asdict(refund_of()))
-    fields: Any = (await sent(lambda gateway: gateway.refund([tagged]))).fields
-    assert fields["refund_orders"][0]["tag"] == "x"
-
-
 PLACES = Dialect(currency_places={"JPY": 0, "KWD": 3})
 
 
