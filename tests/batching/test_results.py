@@ -25,7 +25,6 @@ from gateway_async import (
     RetryPolicy,
     UnexpectedRecords,
 )
-from gateway_async.operations import OPERATIONS
 from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.support.orders import made_up, orders_for, refunds, reply_to
 
@@ -243,10 +242,3 @@ async def test_nested_parts_and_what_the_interface_does_not_list() -> None:
     assert (unreadable["record_amount"], unreadable["record_fraud_check_result"]) == (None, None)
     assert json.loads(unreadable["record_unreadable"]) == {"amount": "ten"}
     assert {type(value) for value in (*row.values(), *unreadable.values())} <= PLAIN
-
-
-def test_no_field_of_an_order_hides_another_key() -> None:
-    for row in OPERATIONS.values():
-        if row.takes_batch:
-            assert not set(names(row.order_class)) & set(OUTCOME)
-            assert not [name for name in names(row.order_class) if name.startswith("record_")]

@@ -1,6 +1,5 @@
 """Proxies and private authorities: what is sent by them is proved as well as without them."""
 
-import asyncio
 import traceback
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,12 +11,10 @@ import trustme
 
 from gateway_async import CertificateError, ConfigurationError, NotSentError, ReplyStatusError
 from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import NoReply
 from tests.faults.conftest import ATTEMPTS, Result, Trial, check_not_sent, error_of, status_of
 from tests.support.books import UNKNOWN
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
-from tests.support.interruptions import asked
 from tests.support.servers import (
     NOTHING,
     End,
@@ -126,14 +123,6 @@ async def test_ended_or_unclean_idle_connections_are_not_used(way: Way, said: by
     assert way.trial.requests == 2
 
 
-async def test_a_reply_that_is_lost_on_its_way_back(way: Way) -> None:
-    way.trial.sandbox.faults.add("refund", NoReply(times=1))
-    running = asyncio.create_task(way.run())
-    await asked(way.trial.sandbox)
-    way.proxy.end_idle(End.RESET)
-    assert (status_of(await running), way.trial.requests) == (UNKNOWN, 1)
-
-
 async def test_a_proxy_that_is_down(way: Way) -> None:
     with bind() as bound:
         address = f"{LOGIN_IN_URL}@127.0.0.1:{bound.getsockname()[1]}"
@@ -220,11 +209,3 @@ async def test_the_environment_names_the_proxy(
     assert len(way.proxy.lines) == is_used
     assert (await way.run(trust_env=trust_env)).ok  # what is given goes over it
     assert len(way.proxy.lines) == is_used + 1
-
-
-@only("http by http")
-async def test_plain_http_to_another_host_by_a_proxy(way: Way) -> None:
-    """Over a network that is trusted."""
-    url = way.gateway.base_url.replace("127.0.0.1", "gateway.internal")
-    assert (await way.trial.run(url, **way.settings, allow_http=True)).ok
-    assert way.proxy.lines[0].startswith("POST http://gateway.internal:")

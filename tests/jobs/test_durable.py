@@ -16,9 +16,8 @@ from gateway_async import Dialect, Timeouts
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, OrderState, engines
 from gateway_async.sandbox.faults import Latency
-from tests.jobs.shop import Shop, kept, refuse
-from tests.journal.failing import CALLS, Failures
-from tests.journal.tables import Tables, on_a_file
+from tests.jobs.conftest import Shop, kept, refuse
+from tests.journal.tables import CALLS, Failures, Tables, on_a_file
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until

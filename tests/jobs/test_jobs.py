@@ -30,7 +30,7 @@ from gateway_async.journal.chunk_store import ANYWHERE
 from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from tests.jobs.shop import Shop, references_of, refuse, streamed
+from tests.jobs.conftest import Shop, references_of, refuse, streamed
 from tests.journal.tables import on_a_file
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, statuses
 from tests.support.memory import Asked, Handler, MemoryTransport, client_over, listing

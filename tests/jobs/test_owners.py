@@ -18,7 +18,7 @@ from gateway_async.journal.leases import Lease
 from gateway_async.journal.rows import noted
 from gateway_async.journal.states import Proof
 from gateway_async.sandbox import faults
-from tests.jobs.shop import Shop
+from tests.jobs.conftest import Shop
 from tests.journal.tables import MERCHANT, Tables, on_a_file, submitted
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.interruptions import until

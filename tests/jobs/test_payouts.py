@@ -19,7 +19,7 @@ from gateway_async import (
 from gateway_async.journal import OrderState, submit
 from gateway_async.journal.database import Transaction
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from tests.jobs.shop import Shop
+from tests.jobs.conftest import Shop
 from tests.journal.tables import on_a_file
 from tests.support import examples
 from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, check_conserved, statuses

@@ -20,8 +20,7 @@ import pytest
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import Journal, engines
 from gateway_async.journal.database import Database, Transaction
-from tests.journal.failing import Failures
-from tests.journal.tables import MERCHANT, Tables, pages_of, submit, submitted
+from tests.journal.tables import MERCHANT, Failures, Tables, pages_of, submit, submitted
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.orders import refunds
 from tests.support.postgres import emptied
@@ -108,20 +107,6 @@ async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None
     shown = f"{error!r} {error.__cause__!r} {error.__context__!r}"
     assert not any(secret in shown for secret in ("hush", "WHERE"))
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  # our own
-
-
-async def test_a_failed_commit_is_not_repeated(journal: Journal, tables: Tables) -> None:
-    failures = Failures(lambda number: number < 2, of=("commit",))
-    with held_up(journal):
-        waiting = [writing(journal, number) for number in range(3)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        failures.strike(journal)
-    ended = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(each, JournalError) for each in ended)
-    assert written(tables) == []
-    await writing(journal, 7)
-    assert (written(tables), failures.counts["commit"]) == ([7], 3)
 
 
 END_CONNECTIONS = (
@@ -353,18 +338,6 @@ asyncio.run(Journal.open("sqlite:///{mount}").__aenter__())
     if "unshare:" in done.stderr:
         pytest.skip("no mount can be made here")
     assert "a mount of the file alone" in done.stderr
-
-
-async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:
-    names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
-    async with Journal.open(emptied(postgres)) as journal:
-        found = await asked(
-            journal,
-            f"SELECT name, setting FROM pg_settings WHERE unit = 'ms' AND name IN {names}",  # noqa: S608  # ours
-        )
-    limits = dict(found)
-    idle, lock, statement = (int(str(limits[name])) / 1000 for name in names)
-    assert 0 < 2 * idle <= lock < statement < engines._SILENT_SECONDS
 
 
 async def test_a_silent_server_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:

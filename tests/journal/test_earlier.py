@@ -213,8 +213,10 @@ def test_an_upgrade_that_fails_changes_nothing_and_keeps_a_copy(path: Path) -> N
     (copy,) = path.parent.glob("journal.db.version-*")
     assert dump(path) == dump(copy) == broken
     path.write_bytes(before)
-    assert asyncio.run(held()) == 2
-    assert not copy.exists()
+    for _ in range(2):
+        assert asyncio.run(held()) == 2
+        assert not copy.exists()
+        copy.touch()  # as an upgrade leaves it that is killed at its end
 
 
 async def test_a_long_row_of_version_1_becomes_chunks(
@@ -267,26 +269,6 @@ async def test_the_later_form_of_version_3_is_upgraded(tmp_path: Path) -> None:
         result = await gateway.refund(refunds(60), job=journal.job("done"))
     assert (result.ok, result.requests, tables.known()) == (True, 0, known)
     assert tables.run("SELECT version_num FROM gateway_journal_version") == [("4",)]
-
-
-async def test_a_journal_of_a_state_before_version_1_is_refused(path: Path) -> None:
-    """It had no slices."""
-    url = f"sqlite:///{path}"
-    Tables(url).run("DROP TABLE gateway_slices")
-    with pytest.raises(JournalError, match=r"is of version 0, .* reads versions 1 to 4"):
-        await Journal.open(url).__aenter__()
-
-
-def test_the_copy_of_an_upgrade_that_was_killed_at_its_end_goes(path: Path) -> None:
-    async def read() -> None:
-        async with Journal.open(f"sqlite:///{path}") as journal:
-            assert (await journal.status("held")).total == 4
-
-    asyncio.run(read())
-    copy = path.with_name(f"{path.name}.version-1")
-    copy.write_bytes(b"")
-    asyncio.run(read())
-    assert not copy.exists()
 
 
 def changed_fields(file: sqlite3.Connection, change: Any) -> None:

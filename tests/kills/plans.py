@@ -1,11 +1,10 @@
 """What one run is, drawn from its seed: the orders, the settings, and where its processes die.
 
 Law: a step is counted before and after each commit of the journal's thread, and for each request
-before the check of its first byte, before that byte, once it was sent, and when its reply came.
+before its first byte, once it was sent, and when its reply came.
 """
 
 import asyncio
-import contextlib
 import os
 import random
 import signal
@@ -51,7 +50,6 @@ class Kill:
 
     kind: str = ""
     nth: int
-    by: signal.Signals = signal.SIGKILL  # or SIGSTOP, by which it is frozen
 
 
 class Plan:
@@ -88,20 +86,6 @@ class Plan:
         return f"Plan({vars(self)})"
 
 
-FROZEN_AT = ("check money", "reply money")
-"""Steps at which a process is frozen: at neither is a request between its check and first byte."""
-
-
-class FrozenPlan(Plan):
-    """A run of refunds, sent again if need be, whose process is frozen and goes on too late."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.operation, self.orders, self.chunk_size, self.resent = "refund", 30, 5, True
-        step = FROZEN_AT[seed // 2 % 2]
-        self.kills = (Kill(kind=step, nth=1 + seed // 4 % 4, by=signal.SIGSTOP),)
-
-
 def _draw_kill(rng: random.Random, chunks: int) -> Kill:
     """Draw a step; rather an early one, since a process has few steps if others went before."""
     if rng.random() < 0.3:
@@ -132,7 +116,6 @@ class Steps:
         self._kill = kill
         self._note = note
         self._lock = threading.Lock()
-        self.transaction = threading.RLock()  # frozen within one, a process would block a file
         self.counts: Counter[str] = Counter()
 
     def take(self, kind: str) -> None:
@@ -143,12 +126,8 @@ class Steps:
                 self._note("reached", kind)
             number = self.counts[kind] if kill and kill.kind else self.counts.total()
         if kill is not None and kill.kind in ("", kind) and number == kill.nth:
-            self._end(kind, kill.by)
-
-    def _end(self, kind: str, by: signal.Signals) -> None:
-        with self.transaction if by is signal.SIGSTOP else contextlib.nullcontext():
             self._note("killed", kind)
-            os.kill(os.getpid(), by)
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def count_commits(steps: Steps) -> None:
@@ -157,8 +136,7 @@ def count_commits(steps: Steps) -> None:
 
     def counted_transact(self: database.Database, group: Any, *, is_first: bool = False) -> Any:
         current.work = {task.what.partition("cannot ")[2] for task in group}
-        with steps.transaction:
-            return transact(self, group, is_first=is_first)
+        return transact(self, group, is_first=is_first)
 
     def counted_commit(self: database.Database) -> None:
         for work in sorted(current.work):
@@ -177,7 +155,6 @@ def count_requests(steps: Steps) -> None:
     kind = ContextVar("kind", default="")
 
     def counted_begin(self: transport.SendTracker) -> None:
-        steps.take(f"check {kind.get()}")
         begin(self)
         steps.take(f"first byte {kind.get()}")
         # Once the writer has its turn: aiohttp hands headers and body over at the end of it.

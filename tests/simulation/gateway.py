@@ -1,7 +1,7 @@
 """A gateway in memory: it does what a request says, keeps its books, and lists what it has.
 
 It shares no code with the library or the sandbox, and never lies by itself: what a reply may do to
-the truth is known to `replies`.
+the truth is known to `network`.
 """
 
 from collections import Counter
