@@ -19,19 +19,20 @@ from tests.jobs.conftest import Shop, kept, references_of, refuse, refuse_refund
 from tests.journal.tables import Tables, on_a_file, submitted
 from tests.support import postgres
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
-from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
+from tests.support.memory import (
+    Asked,
+    HttpRequest,
+    MemoryTransport,
+    client_over,
+    listing,
+    refund_done,
+)
 from tests.support.orders import AT_ONCE, MARKER, POLICY, RESENDING, as_sent, refunds, reply_to
 
 ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
 EACH_ALONE = attrs.evolve(ONE_BY_ONE, chunk_size=1)
 SERIAL = attrs.evolve(POLICY, duplicates="serialize")
 DONE, HELD, NEW = OrderState.SUCCEEDED, OrderState.HELD, OrderState.NEW
-
-
-def with_reference(asked: Asked) -> Any:
-    """Do a refund; the reference is that of the first one of its transaction, every time."""
-    (item,) = asked.done()["refund_orders"]
-    return reply_to("refund", [{**item, "refund_reference_id": f"{item['transaction_id']}-01"}])
 
 
 @on_a_file
@@ -42,7 +43,7 @@ async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: 
 
     def answer(asked: Asked) -> Any:
         if asked.operation.name != "search_refunds":
-            return with_reference(asked) if asked.transactions == [name] else b"no reply"
+            return refund_done(asked) if asked.transactions == [name] else b"no reply"
         is_done = len(transport.asked) > 2 and name in asked.transactions
         record = {"transaction_id": name, "refund_reference_id": f"{name}-01"}
         return reply_to("search_refunds", [{**record, "refund_amount": "1.11"}] if is_done else [])
@@ -210,7 +211,7 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
     first, other = refunds(2)
     job, policy = journal.job("job"), attrs.evolve(EACH_ALONE, duplicates=submitted)
     gateway = client_over(
-        MemoryTransport(listing([], with_reference)), policy=EACH_ALONE, recovery=AT_ONCE
+        MemoryTransport(listing([], refund_done)), policy=EACH_ALONE, recovery=AT_ONCE
     )
     async with gateway.refund([first, other, first], job=job, policy=policy) as batch:
         async for outcome in batch:

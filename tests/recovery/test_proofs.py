@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import attrs
@@ -19,21 +20,25 @@ from gateway_async import (
     RefundOrder,
     RetryPolicy,
 )
-from gateway_async.sandbox import Sandbox
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter
-from tests.support.memory import Asked, MemoryTransport, client_over, listing, settle_down
+from tests.support.memory import (
+    Asked,
+    MemoryTransport,
+    client_over,
+    listing,
+    refund_done,
+    settle_down,
+)
 from tests.support.orders import (
     AGAIN,
     MARKER,
     REFERENCES,
     as_sent,
-    client_of,
     made_up,
     orders_for,
     payout_request,
     reply_to,
-    seeded,
 )
 
 LOST = b"no reply"
@@ -44,6 +49,7 @@ ORDER = RefundOrder(
 CONTROL = attrs.evolve(ORDER, transaction_id="T0", order_no="O0")
 """Its refund succeeds before all others: a look-up that does not list it proves no absence."""
 DECLINES = Dialect(declined_statuses={"0"})
+ONE_BY_ONE = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
 Listed = list[dict[str, Any]]
 
 
@@ -112,7 +118,7 @@ async def recovered(
     books: Books, recovery: RecoveryPolicy = AGAIN, orders: Sequence[RefundOrder] = (ORDER,)
 ) -> "tuple[BatchResult[Any, Any], list[OutcomeStatus]]":
     """Refund, recover, and return both what there was before and what became of `T1`."""
-    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="allow", stop_after_unknown=9)
+    policy = attrs.evolve(ONE_BY_ONE, duplicates="allow", stop_after_unknown=9)
     settings: dict[str, Any] = {"policy": policy, "recovery": recovery, "dialect": DECLINES}
     gateway = client_over(MemoryTransport(books), **settings)
     result = await gateway.refund([CONTROL, *orders])
@@ -246,7 +252,7 @@ async def test_two_equal_refunds_of_one_transaction(
 async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
     """The refund that is listed may be that of an outcome which was yielded."""
     books = Books([[], [], [ONE]], ["T1-01", None])
-    policy = BatchPolicy(concurrency=1, chunk_size=1, duplicates="allow")
+    policy = attrs.evolve(ONE_BY_ONE, duplicates="allow")
     gateway = client_over(MemoryTransport(books), policy=policy, recovery=AGAIN)
     async with gateway.refund([CONTROL, ORDER, ORDER]) as batch:
         yielded = [await anext(batch), await anext(batch)]
@@ -277,20 +283,10 @@ async def test_an_outcome_given_twice_is_one(duplicates: str, expected: OutcomeS
 
 
 @pytest.mark.parametrize(
-    ("change", "is_new"),
-    [
-        (lambda item: [item], True),
-        (lambda item: [{**item, "refund_reference_id": "T1-01"}], False),
-        (lambda item: {**item, "refund_reference_id": "T1-01"}, False),
-        (lambda item: [{**item, "refund_reference_id": " T1-01 "}], False),
-    ],
+    ("reference", "is_new"), [("T1-02", True), ("T1-01", False), (" T1-01 ", False)]
 )
-async def test_a_reply_with_an_earlier_refund_is_no_proof(change: Any, is_new: bool) -> None:
-    def answer(asked: Asked) -> Any:
-        (item,) = asked.done()["refund_orders"]
-        item["refund_reference_id"] = "T1-02"
-        return reply_to("refund", [], refund_orders=change(item))
-
+async def test_a_reply_with_an_earlier_refund_is_no_proof(reference: str, is_new: bool) -> None:
+    answer = partial(refund_done, refund_reference_id=reference)
     transport = MemoryTransport(listing([listed(1)], answer))
     (outcome,) = await client_over(transport, recovery=AGAIN).refund([ORDER])
     assert outcome.status is (SUCCEEDED if is_new else UNKNOWN)
@@ -304,13 +300,8 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
     duplicates: str, recovery: RecoveryPolicy | None
 ) -> None:
     """Also where the gateway's list lags, and lacks the first refund when the second is sent."""
-
-    def answer(asked: Asked) -> Any:
-        (item,) = asked.done()["refund_orders"]
-        return reply_to("refund", [{**item, "refund_reference_id": f"{item['transaction_id']}-01"}])
-
-    gateway = client_over(MemoryTransport(listing([], answer)), recovery=recovery)
-    policy = BatchPolicy(duplicates=duplicates, chunk_size=1, concurrency=1)
+    gateway = client_over(MemoryTransport(listing([], refund_done)), recovery=recovery)
+    policy = attrs.evolve(ONE_BY_ONE, duplicates=duplicates)
     other = attrs.evolve(ORDER, transaction_id="T2")
     result = await gateway.refund([ORDER, other, ORDER], policy=policy)
     assert statuses(result) == [SUCCEEDED, SUCCEEDED, UNKNOWN]
@@ -332,13 +323,11 @@ async def test_a_reply_that_shows_another_marker_proves_nothing(
     replies = list[Any]()
 
     def answer(asked: Asked) -> Any:
-        (item,) = asked.done()["refund_orders"]
-        replies.append(reply_to("refund", [{**item, **changes}]))
+        replies.append(refund_done(asked, **changes))
         return replies[0]
 
-    policy = BatchPolicy(duplicates="serialize", chunk_size=1)
     gateway = client_over(MemoryTransport(answer), recovery=MARKER, dialect=DECLINES)
-    result = await gateway.refund([ORDER, ORDER], policy=policy)
+    result = await gateway.refund([ORDER, ORDER], policy=ONE_BY_ONE)
     assert statuses(result) == [first, second]
     assert second is SUCCEEDED or "the marker of another refund" in str(result[1].error)
 
@@ -346,24 +335,27 @@ async def test_a_reply_that_shows_another_marker_proves_nothing(
 # Refunds that are listed already: the same money does not go out under another batch
 
 
+SMALL = attrs.evolve(ORDER, refund_amount="1.00")
+RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
+ALIKE = {
+    "transaction_id": "T1",
+    "refund_amount": "1.00",
+    "refund_status": "1",
+    "refund_reference_id": "T1-01",
+    "refund_date": RECENT,
+}
+
+
 @pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])
 @pytest.mark.parametrize("ahead", [0, 8, -8])
 async def test_refunds_count_back_by_the_gateways_clock(hours: int, held: bool, ahead: int) -> None:
-    def clock() -> datetime:
-        return datetime.now(UTC) + timedelta(hours=ahead - shift)
-
-    shift = hours
-    async with Sandbox(clock=clock) as sandbox:
-        dialect = attrs.evolve(sandbox.dialect, utc_offset_hours=ahead)
-        async with client_of(sandbox, dialect=dialect, recovery=REFERENCES) as gateway:
-            orders = seeded(sandbox, 2)
-            assert (await gateway.refund(orders)).ok
-            shift = 0
-            assert statuses(await gateway.refund(orders)) == [NOT_SENT if held else SUCCEEDED] * 2
+    date = datetime.now(UTC) + timedelta(hours=ahead - hours)
+    records = [{**ALIKE, "refund_date": f"{date:%Y%m%d%H%M%S}"}]
+    dialect = Dialect(utc_offset_hours=ahead)
+    gateway = client_over(MemoryTransport(listing(records)), dialect=dialect, recovery=REFERENCES)
+    assert statuses(await gateway.refund([SMALL])) == [NOT_SENT if held else SUCCEEDED]
 
 
-SMALL = attrs.evolve(ORDER, refund_amount="1.00")
-RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
 AHEAD = datetime.now(UTC) + timedelta(hours=14)
 """What a clock shows in the zone that is ahead of all others."""
 
@@ -391,15 +383,8 @@ AHEAD = datetime.now(UTC) + timedelta(hours=14)
     ],
 )
 async def test_unclear_fields_of_a_refund_count(listed: dict[str, Any], held: bool) -> None:
-    record = {
-        "transaction_id": "T1",
-        "refund_amount": "1.00",
-        "refund_status": "1",
-        "refund_reference_id": "T1-01",
-        "refund_date": RECENT,
-    }
     dialect = Dialect(declined_statuses={"2"})
-    transport = MemoryTransport(listing([{**record, **listed}]))
+    transport = MemoryTransport(listing([{**ALIKE, **listed}]))
     gateway = client_over(transport, recovery=REFERENCES, dialect=dialect)
     (outcome,) = await gateway.refund([SMALL])
     assert isinstance(outcome.error, AlikeRefundError) is held
@@ -416,9 +401,8 @@ async def test_one_refund_of_this_batch_explains_one_that_is_listed(others: int)
             made.append({**item, "refund_reference_id": f"R{len(made)}"})
         return reply_to("refund", [made[-1]])
 
-    policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
     transport = MemoryTransport(listing(made, answer))
-    gateway = client_over(transport, recovery=REFERENCES, policy=policy)
+    gateway = client_over(transport, recovery=REFERENCES, policy=ONE_BY_ONE)
     second = (await gateway.refund([ORDER, ORDER]))[1]
     assert second.status is (NOT_SENT if others else SUCCEEDED)
 
@@ -435,14 +419,11 @@ async def test_a_refund_that_was_not_made_explains_none_that_is_listed(
             if first is NOT_SENT:
                 raise NotSentError("no turn")
 
-    def decline(_: Asked) -> Any:
-        return reply_to("refund", [{**as_sent(ORDER), "refund_status": "0"}])
-
     gateway = client_over(
-        MemoryTransport(listing(made, decline)),
+        MemoryTransport(listing(made, partial(refund_done, refund_status="0"))),
         recovery=REFERENCES,
         dialect=DECLINES,
-        policy=BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize"),
+        policy=ONE_BY_ONE,
         limiter=Limiter(enter),
         retry=RetryPolicy(attempts=1),
     )
@@ -462,8 +443,7 @@ async def test_a_refund_that_was_not_made_explains_none_that_is_listed(
 async def test_a_refund_whose_earlier_ones_are_not_known_is_not_sent(
     listed: list[str] | None, problem: str
 ) -> None:
-    old = {"refund_amount": "2.00", "refund_date": RECENT, "refund_reference_id": "R1"}
-    records = [{"transaction_id": one, **old} for one in listed or ()]
+    records = [{**ALIKE, "transaction_id": one, "refund_amount": "2.00"} for one in listed or ()]
     busy = {"return_status": "0", "return_message": "busy"} if listed is None else {}
     transport = MemoryTransport(listing(records, **busy))
     (outcome,) = await client_over(transport, recovery=REFERENCES).refund([SMALL])
@@ -482,8 +462,8 @@ async def test_a_refund_that_is_held_stops_no_other_but_a_look_up_without_a_repl
     def answer(asked: Asked) -> Any:
         if asked.operation.name != "search_refunds":
             return asked.done()
-        like = {"transaction_id": "T1", "refund_amount": "1.00", "refund_reference_id": "R1"}
-        return b"" if is_lost else reply_to("search_refunds", [like] * ("T1" in asked.transactions))
+        listed = [ALIKE] * ("T1" in asked.transactions)
+        return b"" if is_lost else reply_to("search_refunds", listed)
 
     policy = BatchPolicy(chunk_size=1, concurrency=1, stop_after_unknown=1)
     transport = MemoryTransport(answer)

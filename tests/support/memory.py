@@ -70,6 +70,13 @@ def all_done(asked: Asked) -> Answer:
     return HttpResponse(200, {"Content-Type": "text/xml"}, respon(said))
 
 
+def refund_done(asked: Asked, **changes: Any) -> Answer:
+    """Do a refund; the reference is that of the first one of its transaction, every time."""
+    (item,) = asked.done()["refund_orders"]
+    reference = f"{item['transaction_id']}-01"
+    return reply_to("refund", [{**item, "refund_reference_id": reference, **changes}])
+
+
 def respon(fields: dict[str, Any]) -> bytes:
     """Return a reply in XML; texts are not escaped."""
     return f"<respon>{_as_xml(fields)}</respon>".encode()
