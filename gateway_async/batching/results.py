@@ -271,13 +271,13 @@ class Results:
         self._unexpected_count = 0
         self._unexpected_bytes = 0
 
-    def add(self, chunk: ChunkResult, *, known: bool = False) -> None:
-        """Add the outcomes of a chunk; `known` where an earlier process has reported them."""
+    def add(self, chunk: ChunkResult, *, is_reported: bool = False) -> None:
+        """Add the outcomes of a chunk; an earlier process may have reported them."""
         self.finished.append(chunk)
         counts = present_statuses(chunk.statuses)
         for status, count in counts.items():
             self._counts[status] += count
-        if self._on_counts is not None and not known:
+        if self._on_counts is not None and not is_reported:
             self._on_counts(counts)
 
     def add_unexpected(self, items: "Sequence[object]", size: int) -> None:

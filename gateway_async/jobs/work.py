@@ -291,7 +291,7 @@ class JobWork:
                 for each in page:
                     if recorder.claims and each.known.reference:
                         recorder.claim({each.order.transaction_id: each.known.reference})
-                await self._yield(StoredChunk(page), known=True)
+                await self._yield(StoredChunk(page), is_reported=True)
             for _ in range(run.session.retry.attempts):
                 if run.is_leaving or self._lease.lost is not None:
                     break
@@ -398,15 +398,15 @@ class JobWork:
             final = ListedOutcomes(tuple(one for one in chunk.outcomes() if one.status in _FINAL))
         self._add_final(final)
 
-    def _add_final(self, chunk: "ChunkResult", *, known: bool = False) -> None:
+    def _add_final(self, chunk: "ChunkResult", *, is_reported: bool = False) -> None:
         """Add outcomes that do not change any more."""
         if chunk.indices:
-            self._run.results.add(chunk, known=known)
+            self._run.results.add(chunk, is_reported=is_reported)
             self._yielded.add(chunk.indices)
         self._run.changed.set()
 
-    async def _yield(self, chunk: "ChunkResult", *, known: bool = False) -> None:
-        self._add_final(chunk, known=known)
+    async def _yield(self, chunk: "ChunkResult", *, is_reported: bool = False) -> None:
+        self._add_final(chunk, is_reported=is_reported)
         while not (self._run.is_leaving or await self._run.wait_for_room()):
             pass
 
