@@ -16,7 +16,7 @@ from gateway_async.sandbox import Sandbox, faults
 from tests.support.clock import Clock
 from tests.support.dragnet import SIGNER_SECRET, Dragnet
 from tests.support.orders import Make, client_of, make_client
-from tests.support.slow import SlowMarker
+from tests.support.slow import mark_slow
 
 # A busy machine is no failure; to explain one takes most of a minute, and to find it a second.
 settings.register_profile(
@@ -36,9 +36,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # What runs in the background of a shell ignores it, and so would the programs that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.pluginmanager.register(SlowMarker())
     # A worker of xdist takes one test after the other: none has all that take long, or waits.
     config.option.maxschedchunk = 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_slow(items)
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # the longest first
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -26,7 +26,6 @@ from gateway_async import (
 from gateway_async.errors import JobConflictError, JobNotFoundError, NotSentError
 from gateway_async.jobs import input as job_input, recorder, work
 from gateway_async.journal import Journal, OrderState, chunk_store
-from gateway_async.journal.chunk_store import ANYWHERE
 from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
@@ -138,24 +137,6 @@ async def test_a_job_goes_on_in_smaller_requests(shop: Shop) -> None:
     check_conserved(await shop.resume(policy=BatchPolicy(chunk_size=3, concurrency=1)), orders)
     assert shop.effects(orders) == [1] * 12
     assert shop.sandbox.requests["refund"] > 12 // 4
-
-
-@on_a_file
-async def test_each_page_of_a_job_is_read_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a worker waits for one while intents are written."""
-    select, began_at = chunk_store.ChunkStore.select, list[int]()
-
-    def note(orders: Any, states: Any, span: range = ANYWHERE, **how: Any) -> Any:
-        if states == (OrderState.NEW,):
-            began_at.append(span.start)
-        return select(orders, states, span, **how)
-
-    monkeypatch.setattr(chunk_store.ChunkStore, "select", note)
-    monkeypatch.setattr(recorder, "_NEW_AT_ONCE", 20)
-    orders, policy = shop.orders(80), BatchPolicy(concurrency=30, chunk_size=1)
-    check_conserved(await shop.refund(orders, policy=policy), orders)
-    assert shop.effects(orders) == [1] * 80
-    assert began_at == [0, 20, 40, 60, 80]
 
 
 @on_a_file

@@ -337,8 +337,6 @@ async def test_a_batch_with_a_baseline_is_settled_without_any_setting(
     for before, after in zip(result[4:], recovered[4:], strict=True):
         assert isinstance(after.error, NotDoneError)
         assert isinstance(before.error, OutcomeUnknownError)
-        assert before.error.code.isdigit()
-        assert before.error.text
         assert (after.error.code, after.error.text) == (before.error.code, before.error.text)
         assert f"{before.error.code}: {before.error.text}" in str(after.error)
         assert after.reply is before.reply

@@ -107,7 +107,6 @@ def start_with(
     output: Sequence[asyncio.StreamReader] = (),
 ) -> Forked:
     """Start a command that has three open files for its own; a terminal becomes the one it has."""
-    sys.audit("os.fork")  # the process that forks says nothing of it
     given = ([*map(_File, files)], function, arguments, {**env}, cwd or Path.cwd())
     process = _FORKING.Process(target=_run, args=given)
     process.start()

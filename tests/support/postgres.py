@@ -9,7 +9,7 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from tests.support.slow import missing, server_is_used
+from tests.support.slow import missing
 
 _SERVER = "postgresql://postgres@127.0.0.1:5432/postgres"
 
@@ -42,7 +42,6 @@ def copied(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _made(statement: LiteralString, detail: sql.Composable) -> Iterator[str]:
-    server_is_used("PostgreSQL")  # not where it is dropped: a session ends within any test
     name = f"gateway_test_{uuid.uuid4().hex}"
     with _connect() as server:
         server.execute(sql.SQL(statement).format(sql.Identifier(name), detail))

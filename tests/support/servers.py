@@ -13,12 +13,8 @@ from typing import Self
 from urllib.parse import urlsplit
 
 import attrs
-import pytest
 import trustme
 from aiohttp import web
-
-from gateway_async.operations import OPERATIONS
-from gateway_async.sandbox import Sandbox
 
 LOOPBACK = "127.0.0.1"
 _HEAD_END = b"\r\n\r\n"
@@ -288,23 +284,6 @@ class Cable:
             await _tunnel((reader, writer), server, lambda: self.is_silent)
         finally:
             server[1].close()
-
-
-class HeldRefunds:
-    """Lets every sandbox hold refunds before their effect, until `goes_on` is set."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.goes_on = asyncio.Event()  # lets them go
-        self.came = 0  # how many were held
-        handle = Sandbox._handle
-
-        async def held(sandbox: Sandbox, request: web.Request, body: bytes) -> web.StreamResponse:
-            if request.path == OPERATIONS["refund"].path:
-                self.came += 1
-                await self.goes_on.wait()
-            return await handle(sandbox, request, body)
-
-        patch.setattr(Sandbox, "_handle", held)
 
 
 def refusal(status: int) -> Trouble:

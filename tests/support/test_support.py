@@ -1,21 +1,12 @@
 """What the support of the tests promises."""
 
-import subprocess
-import sys
 from typing import Any
 
 import attrs
 import pytest
 
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, Books, Told, Wrong, judge
-from tests.support.slow import missing, server_is_used
-
-
-def test_a_test_without_the_marker_starts_no_process_and_uses_no_server() -> None:
-    with pytest.raises(RuntimeError, match="starts a process: mark it"):
-        subprocess.Popen([sys.executable, "-c", ""])
-    with pytest.raises(RuntimeError, match="needs a server: mark it"):
-        server_is_used("PostgreSQL")
+from tests.support.slow import missing
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("true", pytest.fail), ("", pytest.skip)])

@@ -15,7 +15,7 @@ import aio_pika
 import attrs
 
 from tests.support.processes import Process
-from tests.support.slow import missing, server_is_used
+from tests.support.slow import missing
 
 _SERVER = "amqp://guest:guest@127.0.0.1:5672/"
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -29,7 +29,6 @@ _LONGEST_SECONDS = 300.0
 
 def server_url() -> str:
     """Return the URL of a server that tests may make queues on."""
-    server_is_used("RabbitMQ")
     url = os.environ.get("GATEWAY_TEST_RABBITMQ", _SERVER)
     port = int(url.rpartition(":")[2].partition("/")[0])
     if not _answers(port):
