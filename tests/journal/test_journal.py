@@ -1,9 +1,7 @@
 """The journal as a whole: where it is, what it tells, and what an operator may decide."""
 
 import itertools
-import os
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from gateway_async import OutcomeStatus
 from gateway_async.errors import (
     ConfigurationError,
     InvalidOrderError,
-    JobNotFoundError,
     JournalError,
     NotDoneError,
     NotSentError,
@@ -24,7 +21,7 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.states import Proof
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import MERCHANT, Tables, on_a_file, pages_of, submit, submitted
+from tests.journal.tables import Tables, on_a_file, pages_of, submit, submitted
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.support.orders import made_up, orders_for, refunds
@@ -100,37 +97,6 @@ async def test_a_journal_of_a_newer_version_is_left_alone(url: str, tables: Tabl
     with pytest.raises(JournalError, match=r"is of version 7, .* reads versions 1 to 4"):
         await Journal.open(url).__aenter__()
     assert tables.snapshot() == known
-
-
-async def test_jobs_the_oldest_first(journal: Journal, tables: Tables) -> None:
-    assert await journal.jobs() == []
-    before = datetime.now(UTC) - timedelta(minutes=1)
-    await submit(journal.job("b"), pages_of(refunds(12)), chunk_size=4)
-    tables.put(1, 5, state="held")  # alike, in two chunks
-    tables.put(2, 3, 8, state="succeeded")
-    await submitted(journal, name="a")
-    await journal.job("a").take(MERCHANT)
-    one, two = await journal.jobs()
-    assert (one.name, one.total, one.done, one.is_running) == ("b", 12, False, False)
-    assert (two.name, two.total, two.done, two.is_running) == ("a", 10, False, True)
-    counts = {OrderState.NEW: 7, OrderState.HELD: 2, OrderState.SUCCEEDED: 3}
-    assert one.counts == {state: counts.get(state, 0) for state in OrderState}
-    assert two == await journal.status("a")
-    assert before < one.created_at <= two.created_at < before + timedelta(minutes=2)
-    tables.put(state="succeeded")
-    assert [status.done for status in await journal.jobs()] == [True, True]
-
-
-async def test_no_such_job(journal: Journal) -> None:
-    for asked in (
-        journal.status("x"),
-        journal.slices("x"),
-        journal.job("x").take(MERCHANT),
-        anext(journal.outcomes("x")),
-        journal.resolve("x", 0, "unknown", "why"),
-    ):
-        with pytest.raises(JobNotFoundError, match="no job 'x'"):
-            await asked
 
 
 KNOWN: list[tuple[str, dict[str, str], str, type[Exception | None], str]] = [
@@ -232,13 +198,6 @@ async def test_a_refused_decision_changes_nothing(journal: Journal, tables: Tabl
         with pytest.raises(ConfigurationError, match=r"status: expected one|note: expected"):
             await journal.resolve("job", 1, status, note)
     assert tables.snapshot() == known
-
-
-@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-async def test_a_file_that_is_made_is_for_its_user_alone(journal: Journal, url: str) -> None:
-    await submitted(journal)
-    for path in (url.removeprefix("sqlite:///"), f"{url.removeprefix('sqlite:///')}-wal"):
-        assert os.stat(path).st_mode & 0o777 == 0o600  # noqa: PTH116  # a Path may not be used here
 
 
 def test_a_relative_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

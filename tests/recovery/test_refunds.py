@@ -17,9 +17,7 @@ from gateway_async import (
     Dialect,
     GatewayClient,
     InvalidOrderError,
-    NotDoneError,
     OutcomeStatus,
-    OutcomeUnknownError,
     PaymentState,
     RecoveryPolicy,
     RefundOrder,
@@ -313,31 +311,3 @@ async def test_a_capture_or_cancel_is_settled_by_a_state_that_no_other_can_have_
 
 
 # Statuses that the dialect does not know, settled over HTTP by the gateway's own records
-
-
-async def test_a_batch_with_a_baseline_is_settled_without_any_setting(
-    sandbox: Sandbox, make: Make
-) -> None:
-    """The first refund is called pending and is done, the last two are refused."""
-    pending = faults.UnknownItemStatus("2", "P0001:Request accepted", count=1, times=1)
-    sandbox.faults.add("refund", pending)
-    orders = [*seeded(sandbox, 4), *seeded(sandbox, 2, amount="99.00")]
-    one_by_one = BatchPolicy(concurrency=1, chunk_size=2)
-    gateway = make(dialect=Dialect(), recovery=REFERENCES, policy=one_by_one)
-    result = await gateway.refund(orders)
-    assert statuses(result) == [UNKNOWN, *[SUCCEEDED] * 3, UNKNOWN, UNKNOWN]
-    assert "Request accepted" in str(result[0].error)
-    shown = [outcome.record and outcome.record.refund_status for outcome in result.unknown]
-    assert shown == ["2", "0", "0"]
-
-    recovered = await gateway.recover(result)
-
-    assert statuses(recovered) == [*[SUCCEEDED] * 4, NOT_SENT, NOT_SENT]
-    check_books(sandbox, recovered)
-    for before, after in zip(result[4:], recovered[4:], strict=True):
-        assert isinstance(after.error, NotDoneError)
-        assert isinstance(before.error, OutcomeUnknownError)
-        assert (after.error.code, after.error.text) == (before.error.code, before.error.text)
-        assert f"{before.error.code}: {before.error.text}" in str(after.error)
-        assert after.reply is before.reply
-    assert sandbox.requests["refund"] == 3
