@@ -377,41 +377,25 @@ async def test_a_gateway_whose_layout_is_never_the_same_is_still_read() -> None:
 
 
 ORDERS = made_up(5)
+BATCHES = (*MONEY_OPERATIONS, *LOOK_UPS)
 
 
-@pytest.mark.parametrize("name", [*MONEY_OPERATIONS, *LOOK_UPS])
-async def test_a_batch_ends_in_one_outcome_an_order(name: str) -> None:
-    random = Random(name)
-    for _ in range(times(30)):
-        transport = MemoryTransport(rewritten(lambda _, right: wild(random, right)))
-        policy = BatchPolicy(chunk_size=3, concurrency=1)
-        client = client_over(transport, retry=QUICK, policy=policy)
-        result = await client.batch(name, orders_for(name, ORDERS))
-        assert [outcome.index for outcome in result] == list(range(len(ORDERS)))
-        counts = {status: count for status, count in result.counts.items() if count}
-        assert Counter(outcome.status for outcome in result) == counts
-        for status, count in result.counts.items():
-            view = getattr(result, status.value)
-            assert len(view) == len(list(view)) == count
-        for outcome in result:
-            assert outcome.error is None or isinstance(outcome.error, GatewayError)
-            assert (outcome.error is None) == (outcome.status in ("succeeded", "absent"))
-            assert len(str(outcome.error)) < 10_000
-            repr((outcome, outcome.record))
-        assert name in LOOK_UPS or max(transport.effects.values(), default=0) <= 1
-
-
-@pytest.mark.parametrize("name", [name for name in SINGLES if name != "payouts"])
-async def test_a_single_call_gives_a_result_or_an_error_of_ours(name: str) -> None:
-    random = Random(name)
+@pytest.mark.parametrize("name", [*BATCHES, *SINGLES])
+async def test_a_call_gives_an_outcome_an_order_a_result_or_an_error_of_ours(name: str) -> None:
+    random, is_batch = Random(name), name in BATCHES
+    orders = orders_for(name, ORDERS) if is_batch else []
     for _ in range(times(40)):
         transport = MemoryTransport(rewritten(lambda _, right: wild(random, right)))
-        call = SINGLES[name](client_over(transport, retry=QUICK))
-        made: object = (await asyncio.gather(call, return_exceptions=True))[0]
-        if isinstance(made, BaseException):
-            assert isinstance(made, GatewayError)
-            assert len(str(made)) < 10_000
-            assert made.__context__ is None
-        assert repr(made)
+        client = client_over(transport, retry=QUICK)
+        call = client.batch(name, orders) if is_batch else SINGLES[name](client)
+        made: Any = (await asyncio.gather(call, return_exceptions=True))[0]
+        outcomes = list(made) if isinstance(made, BatchResult) else []
+        assert [outcome.order for outcome in outcomes] == orders or not is_batch
+        errors = [made] if isinstance(made, BaseException) else [one.error for one in outcomes]
+        for error in errors:
+            assert error is None or isinstance(error, GatewayError)
+            assert len(str(error)) < 10_000
+        assert repr((made, outcomes))
         if not isinstance(made, CheckoutPage | Reply):  # these may repeat the signature, and refuse
             assert type(pickle.loads(pickle.dumps(made))) is type(made)  # noqa: S301  # our own
+        assert name in LOOK_UPS or not is_batch or set(transport.effects.values()) <= {1}

@@ -158,7 +158,6 @@ def make_gateway(plan: Plan) -> Gateway:
 
 
 KILLED = -9
-_REACHED = "reached "
 
 _MOST_ATTEMPTS = 200
 _TOGETHER = 10
@@ -196,7 +195,6 @@ class Running:
             requests=sandbox.requests[self.plan.operation],
             faults=sandbox.faults.struck.total(),
         )
-        tally.update(f"{_REACHED}{step}" for step in self.reached)
         problems = [("failed", failure)] if failure else await self._judge(tally)
         tally.update(kind for kind, _ in problems)
         said = "\n".join(f"  {kind}: {text}" for kind, text in problems)[:_LONGEST_STORY]
@@ -283,9 +281,10 @@ async def run_seeds(seeds: Iterable[int]) -> tuple[Tally, list[str]]:
     """Carry runs out, some at a time, since they wait for leases most of it.
 
     Each second one has a file for its journal, the others a database of PostgreSQL. Return what
-    came of them, and what to show of those with a problem.
+    came of them, and what to show of those with a problem. Where a step that processes are to be
+    killed at is never reached, what the journal says of itself was changed, and not `KILLED_AT`.
     """
-    tally, failures, left = Tally(), list[str](), iter(seeds)
+    tally, failures, left, reached = Tally(), list[str](), iter(seeds), set[str]()
 
     async def work(folder: Path, postgres: str) -> None:
         for seed in left:
@@ -297,21 +296,11 @@ async def run_seeds(seeds: Iterable[int]) -> tuple[Tally, list[str]]:
                 counted, failure = await running.complete()
                 tally.update(counted)
                 failures.extend(filter(None, [failure]))
+                reached.update(running.reached)
 
     with TemporaryDirectory() as name, postgres_url() as postgres:
         async with asyncio.TaskGroup() as group:
             for _ in range(_TOGETHER):
                 group.create_task(work(Path(name), postgres))
+    failures += [f"never reached: {step}" for step in sorted(STEPS - reached)]
     return tally, failures
-
-
-def split(tally: Tally) -> tuple[Tally, list[str]]:
-    """Return the counts without those of steps, and what is wrong with the steps.
-
-    Where a step that processes are to be killed at is never reached, what the journal says of
-    itself was changed, and not `KILLED_AT`.
-    """
-    reached = {name.removeprefix(_REACHED) for name in tally if name.startswith(_REACHED)}
-    wrong = [f"never reached: {step}" for step in sorted(STEPS - reached)]
-    counts = {name: count for name, count in tally.items() if not name.startswith(_REACHED)}
-    return Tally(counts), wrong
