@@ -124,16 +124,12 @@ NOTHING = PLACES["before its first byte"]
 class Trouble:
     """What happens to one exchange.
 
-    Attributes:
-        heard: How many bytes of the request are passed on; a part of one has no reply. None where
-            all this happens once its first byte has come.
-        said: What comes of its reply, made from the right one.
-        end: How the connection ends behind that; None where it goes on.
+    A part of a request has no reply.
     """
 
-    heard: Callable[[bytes], int] | None = len
-    said: Callable[[bytes], bytes] = bytes
-    end: End | None = None
+    heard: Callable[[bytes], int] = len  # how many bytes of the request are passed on
+    said: Callable[[bytes], bytes] = bytes  # what comes of its reply, made from the right one
+    end: End | None = None  # how the connection ends behind that; None where it goes on
 
 
 def cut(place: Callable[[bytes], int]) -> Callable[[bytes], bytes]:
@@ -211,16 +207,14 @@ class Proxy:
         self.requests += 1
         if self._open[writer] is not End.SILENCE:
             trouble = self._troubles.pop(0) if self._troubles else self._always
-            if trouble.heard is not None:
-                request += await read_message(reader)
-                self.heads.append(request.partition(_HEAD_END)[0].decode())
-                if self._demanded not in ("", header(self.heads[-1], "proxy-authorization")):
-                    trouble = REFUSED
-            heard = trouble.heard(request) if trouble.heard else 0
+            request += await read_message(reader)
+            self.heads.append(request.partition(_HEAD_END)[0].decode())
+            if self._demanded not in ("", header(self.heads[-1], "proxy-authorization")):
+                trouble = REFUSED
+            heard = trouble.heard(request)
             reply = await self._ask(request, heard, (reader, writer)) if heard else b""
             writer.write(trouble.said(reply))
-            if trouble.heard is not None:
-                await writer.drain()
+            await writer.drain()
             if trouble.end is not None:
                 self._finish(writer, trouble.end)
         if self._open[writer] is End.SILENCE:
