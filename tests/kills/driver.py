@@ -26,8 +26,7 @@ from gateway_async.dialect import PaymentState
 from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import PaymentStatus, Sandbox, faults
 from gateway_async.sandbox.records import CLOSED_ACCOUNT
-from tests.kills.plans import STEPS, Kill, Plan
-from tests.kills.worker import BUSY, DONE, LOST, main
+from tests.kills.worker import BUSY, DONE, LOST, STEPS, Kill, Plan, main
 from tests.support import nursery
 from tests.support.books import Books, Told, Wrong, effects, judge, told_of
 from tests.support.orders import LOOK_UPS, NEEDS, orders_for, payout_request

@@ -4,7 +4,7 @@ import pytest
 
 from gateway_async import OutcomeStatus
 from tests.kills.driver import run_seeds
-from tests.kills.plans import STEPS, Plan
+from tests.kills.worker import STEPS, Plan
 
 _AT_ONCE = 25  # so many runs reach every step; `nox -s kills` has more of them
 

@@ -30,16 +30,7 @@ from tests.support.memory import (
     refund_done,
     settle_down,
 )
-from tests.support.orders import (
-    AGAIN,
-    MARKER,
-    REFERENCES,
-    as_sent,
-    made_up,
-    orders_for,
-    payout_request,
-    reply_to,
-)
+from tests.support.orders import AGAIN, MARKER, REFERENCES, as_sent, reply_to
 
 LOST = b"no reply"
 OTHERS = "[ga-0123456789ab-0000000077]"
@@ -260,14 +251,6 @@ async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
     assert (statuses(yielded), statuses(batch.result)) == ([SUCCEEDED] * 2, [UNKNOWN])
 
     assert statuses(await gateway.recover(batch.result)) == [UNKNOWN]
-
-
-async def test_what_no_look_up_shows_stays_as_it_was() -> None:
-    gateway = client_over(MemoryTransport(lambda _: LOST), recovery=AGAIN)
-    (review,) = await gateway.review(orders_for("review", made_up(1)))
-    (payout,) = await gateway.payouts([payout_request()])
-
-    assert [*await gateway.recover([review, payout])] == [review, payout]
 
 
 @pytest.mark.parametrize(("duplicates", "expected"), [("reject", SUCCEEDED), ("allow", UNKNOWN)])
