@@ -227,7 +227,6 @@ def draw_orders(random: Random, operation: str, count: int) -> list[Any]:
 
 
 def seen(outcomes: Iterable[Outcome[Any, Any]], first: int = 0) -> list[Any]:
-    """Return what can be seen of the outcomes of one request."""
     return [
         (outcome.index - first, outcome.status, str(outcome.error), outcome.items, outcome.record)
         for outcome in outcomes

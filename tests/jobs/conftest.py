@@ -35,7 +35,6 @@ class Shop:
         return attrs.evolve(self, journal=self._other)
 
     def orders(self, count: int = 6, operation: str = "refund", **changes: Any) -> list[Any]:
-        """Return orders that the gateway can carry out."""
         return seeded(self.sandbox, count, operation, **changes)
 
     def client(self, before: Any = None, after: Any = None, **settings: Any) -> Any:
@@ -59,11 +58,9 @@ class Shop:
         return {state: count for state, count in status.counts.items() if count}
 
     async def kept(self, name: str = "job") -> list[Outcome[Any, Any]]:
-        """Return what the journal says of each order."""
         return await kept(self.journal, name)
 
     def effects(self, orders: list[Any]) -> list[int]:
-        """Return how often the gateway carried out each order."""
         return books.effects(self.sandbox, orders, _OPERATIONS.get(type(orders[0]), "payout"))
 
     def check(self, outcomes: Iterable[Outcome[Any, Any]]) -> None:

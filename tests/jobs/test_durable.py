@@ -22,9 +22,7 @@ from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
-from tests.support.orders import POLICY, RESENDING, refunds
-
-ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
+from tests.support.orders import ONE_BY_ONE, POLICY, RESENDING, refunds
 
 
 async def test_the_journal_knows_of_an_order_before_the_gateway_and_before_the_caller_do(

@@ -23,11 +23,10 @@ from tests.journal.tables import MERCHANT, Tables, on_a_file, submitted
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
-from tests.support.orders import POLICY, RESENDING, refunds
+from tests.support.orders import ONE_BY_ONE, RESENDING, refunds
 
 LEASE_SECONDS = 15.0
 """What a journal gives by default: no test here waits for so long."""
-ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
 Pass = Callable[..., None]
 
 

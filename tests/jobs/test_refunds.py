@@ -23,9 +23,17 @@ from tests.support.memory import (
     listing,
     refund_done,
 )
-from tests.support.orders import AT_ONCE, MARKER, POLICY, RESENDING, as_sent, refunds, reply_to
+from tests.support.orders import (
+    AT_ONCE,
+    MARKER,
+    ONE_BY_ONE,
+    POLICY,
+    RESENDING,
+    as_sent,
+    refunds,
+    reply_to,
+)
 
-ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
 EACH_ALONE = attrs.evolve(ONE_BY_ONE, chunk_size=1)
 SERIAL = attrs.evolve(POLICY, duplicates="serialize")
 DONE, HELD, NEW = OrderState.SUCCEEDED, OrderState.HELD, OrderState.NEW

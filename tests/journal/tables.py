@@ -30,7 +30,6 @@ class Tables:
         self.url = url
 
     def run(self, statement: str) -> list[tuple[Any, ...]]:
-        """Carry out a statement and commit; return its rows."""
         return self._run([statement])[0]
 
     def _run(self, statements: Sequence[str]) -> list[list[tuple[Any, ...]]]:
@@ -72,7 +71,6 @@ class Tables:
         return [known for chunk in self.chunks() for known in chunk.known.values()]
 
     def states(self) -> list[str]:
-        """Return the state of each order, by position."""
         return [str(known.state) for known in self.known()]
 
     def put(self, *positions: int, **changes: Any) -> None:
@@ -90,7 +88,6 @@ class Tables:
         self._run(updates)
 
     def snapshot(self) -> list[list[tuple[Any, ...]]]:
-        """Return everything that there is."""
         names = ("jobs", "slices", "orders", "chunks", "payout_keys")
         found = self._run([f"SELECT * FROM gateway_{name}" for name in names])  # noqa: S608  # of this list
         return [sorted(rows, key=repr) for rows in found]

@@ -61,6 +61,7 @@ def client_of(sandbox: Sandbox, base_url: Any = None, **settings: Any) -> Gatewa
 
 Make = Callable[..., GatewayClient]
 POLICY = BatchPolicy(concurrency=2, chunk_size=2)
+ONE_BY_ONE = attrs.evolve(POLICY, concurrency=1)
 AT_ONCE = RecoveryPolicy(settle_seconds=0)
 RESENDING = attrs.evolve(AT_ONCE, resend_absent=True)
 REFERENCES = attrs.evolve(AT_ONCE, record_baseline=True)

@@ -98,7 +98,6 @@ class Process:
         self._signal(signal.SIGCONT)
 
     async def end(self) -> None:
-        """Ask it to end, and kill it if it does not."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
         try:

@@ -30,7 +30,6 @@ class Shop:
         self.queue.append((job, slice_number))
 
     def workers(self, enqueue: Callable[..., Any] | None = None) -> Workers:
-        """Make what one process has."""
         return Workers(
             enqueue or self.enqueue, lambda: make_client(self.sandbox), self.url, policy=POLICY
         )

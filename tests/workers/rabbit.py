@@ -59,11 +59,9 @@ class Node:
 
     @property
     def url(self) -> str:
-        """Where to connect to."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/?heartbeat=10"
 
     def start(self) -> None:
-        """Start it, without waiting until it listens."""
         settings = {
             "HOME": str(self.folder),
             "PATH": os.environ["PATH"],
@@ -90,7 +88,6 @@ class Node:
         )
 
     def wait(self) -> None:
-        """Wait until it answers."""
         until = time.monotonic() + _LONGEST_SECONDS
         while not _answers(self.port):
             assert self.process is not None
@@ -110,7 +107,6 @@ class Node:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """End it and whatever it started, at once."""
         if self.process is not None:
             self.process.kill()
 

@@ -52,7 +52,6 @@ class Scene:
     struck: list[Process] = attrs.field(factory=list)
 
     def _owners(self) -> list[int]:
-        """Return the processes that have slices."""
         with psycopg.connect(self.journal) as journal:
             found = journal.execute(_OWNERS).fetchall()
         return [int(owner.split()[0].rpartition(":")[2]) for (owner,) in found]
