@@ -1,5 +1,6 @@
 """Proxies and private authorities: what is sent by them is proved as well as without them."""
 
+import asyncio
 import traceback
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,10 +12,12 @@ import trustme
 
 from gateway_async import CertificateError, ConfigurationError, NotSentError, ReplyStatusError
 from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import NoReply
 from tests.faults.conftest import ATTEMPTS, Result, Trial, check_not_sent, error_of, status_of
 from tests.support.books import UNKNOWN
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
+from tests.support.interruptions import asked
 from tests.support.servers import (
     NOTHING,
     End,
@@ -121,6 +124,14 @@ async def test_ended_or_unclean_idle_connections_are_not_used(way: Way, said: by
             way.proxy.end_idle(End.RESET)
         assert (await way.trial.run_with(gateway)).ok
     assert way.trial.requests == 2
+
+
+async def test_a_reply_that_is_lost_on_its_way_back(way: Way) -> None:
+    way.trial.sandbox.faults.add("refund", NoReply(times=1))
+    running = asyncio.create_task(way.run())
+    await asked(way.trial.sandbox)
+    way.proxy.end_idle(End.RESET)
+    assert (status_of(await running), way.trial.requests) == (UNKNOWN, 1)
 
 
 async def test_a_proxy_that_is_down(way: Way) -> None:

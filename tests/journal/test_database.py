@@ -340,6 +340,18 @@ asyncio.run(Journal.open("sqlite:///{mount}").__aenter__())
     assert "a mount of the file alone" in done.stderr
 
 
+async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> None:
+    names = ("idle_in_transaction_session_timeout", "lock_timeout", "statement_timeout")
+    async with Journal.open(emptied(postgres)) as journal:
+        found = await asked(
+            journal,
+            f"SELECT name, setting FROM pg_settings WHERE unit = 'ms' AND name IN {names}",  # noqa: S608  # ours
+        )
+    limits = dict(found)
+    idle, lock, statement = (int(str(limits[name])) / 1000 for name in names)
+    assert 0 < 2 * idle <= lock < statement < engines._SILENT_SECONDS
+
+
 async def test_a_silent_server_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = urlsplit(emptied(postgres))
     async with Cable(place.port or 5432) as cable:
