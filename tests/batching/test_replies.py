@@ -311,6 +311,7 @@ async def test_what_a_look_up_lists(operation: str, name: str) -> None:
     envelope = {**envelope, LIST_FIELDS[operation]: listed}
     result = await judged(operation, references(2), [], **envelope)
     assert (statuses(result), result.unexpected.count, result.requests) == (expected, strangers, 1)
+    assert len(result.absent) == expected.count(ABSENT)
 
 
 async def test_a_full_reply_is_asked_again_in_halves_until_one_order_alone_fills_it() -> None:

@@ -189,6 +189,7 @@ async def test_a_closed_journal_says_so(url: str) -> None:
         database = journal.database
         with pytest.raises(JournalError, match="is open already"):
             await journal.__aenter__()
+    await journal.__aexit__(None, None, None)  # again, which does nothing
     for closed in (database.run("cannot", lambda _: None), journal.jobs(), journal.status("job")):
         with pytest.raises(JournalError, match=r"closed|not open"):
             await closed
