@@ -281,6 +281,23 @@ async def test_the_default_journal_is_for_its_user_alone(shell: Shell) -> None:
     assert stat.S_IMODE(journal.parent.stat().st_mode) == 0o700
 
 
+async def test_a_report_has_a_file_of_its_own(shell: Shell) -> None:
+    orders, page = shell.refunds(1), shell.folder / "night.html"
+    page.write_text("another record")
+    before = orders.read_bytes()
+    (shell.folder / "own.toml").touch()
+    files = "--config own.toml --journal sqlite:///night.db --out out.csv"
+    line = f"refund orders.csv --job night {files} --report"
+    for place in ("night.db", "./night.db-wal", "nowhere/night.html", "./out.csv", "./own.toml"):
+        await shell(f"{line} {place} --yes", 2, place.removeprefix("./"))
+    await shell(f"{line} night.html", 2)  # it never began
+    assert names(shell.folder) == ["night.html", "orders.csv", "own.toml"]
+    assert orders.read_bytes() == before
+    assert shell.sandbox.requests["refund"] == 0
+    await shell(f"{line} night.html --yes")
+    assert "<!DOCTYPE html>" in page.read_text()
+
+
 @pytest.mark.parametrize(
     "url", ["https://gateway.example", "https://GATEWAY.example:443/", "https://gateway.example/"]
 )

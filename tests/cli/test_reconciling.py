@@ -9,6 +9,8 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ExtraItems, Status
 from tests.cli.running import Shell, write
 from tests.reconciliation.books import PLANTS, entry_of, pay
+from tests.report.test_page import Read
+from tests.support.orders import COLUMNS
 
 LINES = 6_000
 LINES_OF_A_PAYMENT = 50
@@ -59,11 +61,12 @@ async def test_every_planted_difference_is_found_and_no_other(shell: Shell) -> N
 
 
 async def test_what_is_not_answered_exits_3_and_what_nobody_asked_for_1(shell: Shell) -> None:
-    write_ledger(shell, cells(entry_of(pay(shell.sandbox, "N1", refunds=["1.00"])), "Ann"))
+    write_ledger(shell, cells(entry_of(pay(shell.sandbox, "N1", refunds=["0.70", "0.30"])), "Ann"))
     shell.sandbox.faults.add("search_refunds", ExtraItems(times=1))
     await shell(
         *("reconcile ledger.csv --out -", 1, "records that were not asked for: 1"),
-        *("1 entry: 1 matched, 0 differing", "EUR ledger: 1 payment, 10.00 in all"),
+        "1 entry: 1 matched, 0 differing",
+        *(f"EUR {side}: 1 payment, 10.00 in all, refunded 1.00" for side in ("ledger", "gateway")),
     )
     (shell.folder / "config.toml").write_text("[retry]\nattempts = 1\n")
     shell.sandbox.faults.add("query", Status(503, "1"))
@@ -82,3 +85,36 @@ async def test_states_that_cannot_be_compared_are_warned_of(shell: Shell) -> Non
     write_ledger(shell, *lines)
     unset = "states; reconcile.states is not set, so no state is compared"
     await shell("reconcile ledger.csv --out -", 0, unset)
+
+
+async def test_a_report_lists_the_differences(shell: Shell) -> None:
+    header = (*COLUMNS, "refunded")
+    seeded = shell.sandbox.seed(30, status="captured", amount="9.00", currency="EUR")
+    rows = [
+        (p.transaction_id, p.order_no, p.currency, "9.01" if n == 3 else p.amount, "0")
+        for n, p in enumerate(seeded)
+    ]
+    rows[7] = (*rows[7][:-1], "2.00")
+    hostile = "<script>alert(1)</script>"
+    rows.append(("nobody", hostile, "EUR", "1.00", "0"))
+    write(shell.folder / "ledger.csv", header, rows)
+    await shell("reconcile ledger.csv --out out.csv --report books.html", 1)
+    read = Read((shell.folder / "books.html").read_text(encoding="utf-8"))
+    assert [step.partition("):")[0] for step in read.left()] == [
+        "amount differs: 1 (EUR 0.01",
+        "refund absent at gateway: 1 (EUR 2.00",  # the refund, and not its payment
+        "absent at gateway: 1 (EUR 1.00",
+    ]
+    assert read.column("Line") == ["5", "9", "32"]
+    assert read.column("Differs by") == ["EUR\xa00.01", "EUR\xa02.00"]
+    assert read.column("Amount") == ["EUR\xa01.00"]
+    assert [row["ledger_line"] for row in shell.rows()] == ["5", "9", "32"]
+    assert read.column("Ledger")[0] == "9.01"
+    assert read.column("Order")[2] == hostile
+    assert "script" not in read.tags
+    headline = "28 of 31 entries match, and the totals differ: "
+    headline += "payments by EUR\u00a01.01, refunds by EUR\u00a02.00."
+    assert read.texts["h1"] == [headline]
+    bars = [row[:2] for row in read.tables["bars"][0]]
+    assert bars == [["matched", "28"], ["differing", "3"]]
+    assert read.tables["money"][0][1] == ["EUR payments", "271.0131", "270.0030", "1.01"]

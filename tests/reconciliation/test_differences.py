@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway_async import Dialect, GatewayClient
-from gateway_async.reconciliation import CurrencyTotals, Difference, Kind, reconcile
+from gateway_async.reconciliation import Difference, Kind, reconcile
 from gateway_async.sandbox import Sandbox
 from tests.reconciliation.books import STATES, Books, begin, entry, entry_of, found, pay
 from tests.support.memory import Asked, MemoryTransport, client_over
@@ -47,22 +47,6 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
     assert copied.differences[:-1] == result.differences[:-1]
 
 
-async def test_totals_of_both_sides(sandbox: Sandbox, gateway: GatewayClient) -> None:
-    euro = pay(sandbox, "N1", amount="10.10", refunds=["0.30", "0.03"])
-    yen = pay(sandbox, "N2", currency="JPY", amount="1000", refunds=["100"])
-    entries = [entry_of(euro, amount="10.20"), entry_of(yen), entry_of(yen, transaction_id="gone")]
-    summary = (await reconcile(gateway, entries)).summary
-    assert summary.currencies["EUR"] == CurrencyTotals(
-        ledger_count=1,
-        gateway_count=1,
-        ledger_amount=Decimal("10.20"),
-        gateway_amount=Decimal("10.10"),
-        ledger_refunded=Decimal("0.33"),
-        gateway_refunded=Decimal("0.33"),
-    )
-    assert "JPY ledger: 2 payments, 2000 in all, refunded 200" in str(summary).splitlines()
-
-
 # What the records of one entry hold
 
 _ABSENT, _UNKNOWN = ("absent_at_gateway", None), ("refund_unknown_to_ledger", Decimal("1.00"))
@@ -77,6 +61,7 @@ OF_TRANSACTIONS: list[tuple[dict[str, Any] | None, list[tuple[str, Any]]]] = [
     ({"payment_status": "4900"}, [("payment_status", "4900")]),
     ({"payment_status": None}, [("payment_status", "")]),
     (None, [_ABSENT]),
+    ({"query_result": "0"}, [_ABSENT]),  # a record that says that there is none
 ]
 _R, _NONE = {"refund_reference_id": "R"}, {"refund_reference_id": ""}
 _OTHER, _FAILED = {"order_no": "N000002"}, {"refund_status": "9"}
@@ -109,7 +94,8 @@ async def test_fields_of_records(
 ) -> None:
     books = Books({"T000001": transaction}, {"T000001": refunds})
     ledger = [entry(1, refunded=refunded, state="paid")]
-    result = await begin(ledger, books, states=STATES, refund_statuses=STATUSES)
+    client = client_over(MemoryTransport(books), dialect=Dialect(absent_query_results={"0"}))
+    result = await reconcile(client, ledger, states=STATES, refund_statuses=STATUSES)
     assert [(d.field or d.kind, d.gateway) for d in result] == expected
     assert result.summary.differing == bool(expected)
 
@@ -140,14 +126,6 @@ async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
     result = await begin([entry(1, refunded="4.00")], Books(refunds={"T000001": refunds}))
     assert len(result.differences) == 2
     assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
-
-
-async def test_a_record_that_says_no_such_order_is_none() -> None:
-    books = Books({"T000001": {"query_result": "0"}})
-    dialect = Dialect(absent_query_results={"0"})
-    result = await reconcile(client_over(MemoryTransport(books), dialect=dialect), [entry(1)])
-    assert found(result) == [(0, "absent_at_gateway")]
-    assert result.summary.currencies["EUR"].gateway_count == 0
 
 
 @pytest.mark.parametrize(("amount", "kinds"), [("10.0", []), ("11.00", ["unreadable"])])
