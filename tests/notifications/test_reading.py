@@ -140,19 +140,10 @@ async def test_a_notification_shows_no_signature_and_no_card(net: Dragnet) -> No
 SIGNER = HmacSigner("s3cret")
 
 
-def is_right(fields: dict[str, str], **changes: str) -> bool:
-    """Say whether the fields are verified with their own signature and these changes."""
+def is_right(fields: dict[str, str]) -> bool:
+    """Say whether the fields are verified with their own signature."""
     signature = SIGNER.sign(None, fields)  # type: ignore[arg-type]  # it does not look at it
-    return SignatureVerifier(SIGNER)({}, b"", {**fields, "encryption_data": signature, **changes})
-
-
-def test_a_signature_is_verified_over_every_other_field() -> None:
-    fields = {"order_no": "A-1", "amount": "10.00"}
-    assert is_right(fields)
-    for wrong in ({"amount": "1000.00"}, {"more": "1"}, {"encryption_data": "é"}):
-        assert not is_right(fields, **wrong)
-    assert not SignatureVerifier(SIGNER)({}, b"", fields)
-    assert "s3cret" not in repr(SignatureVerifier(SIGNER))
+    return SignatureVerifier(SIGNER)({}, b"", {**fields, "encryption_data": signature})
 
 
 def test_a_checkout_with_a_forged_address_is_no_payout_notification() -> None:

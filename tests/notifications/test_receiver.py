@@ -324,7 +324,8 @@ async def test_what_is_not_signed_costs_no_look_up_and_a_signed_payout_comes_onc
     for wrong in (
         {"order_no": "A-1"},
         {**right, "amount": "11.00"},
-        {**right, "encryption_data": "0" * 64},
+        {**right, "more": "1"},
+        *({**right, "encryption_data": wrong} for wrong in ("0" * 64, "é")),
         {"request_id": "7f0c", "status": "COMPLETED"},
         {**paid, "status": "FAILED"},
     ):

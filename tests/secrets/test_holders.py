@@ -18,6 +18,7 @@ from gateway_async import (
     OrderRef,
 )
 from gateway_async.models.values import SignatureText
+from gateway_async.notifications import SignatureVerifier
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import LateEffect
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests
@@ -92,6 +93,7 @@ HOLDERS: list[Make] = [
     lambda: credentials(OwnSigner(SIGNER_SECRET)),
     lambda: credentials(lambda _operation, _fields: SIGNER_SECRET),
     lambda: HmacSigner(SIGNER_SECRET),
+    lambda: SignatureVerifier(HmacSigner(SIGNER_SECRET)),
     lambda: attrs.asdict(HmacSigner(SIGNER_SECRET)),
     lambda: [*vars(client()).values()],
     lambda: client().query([OrderRef(order_no="N-1")]),
