@@ -117,10 +117,6 @@ def _dated(date: str) -> Callable[[bytes], bytes]:
     return lambda reply: re.sub(rb"Date: [^\r]*", f"Date: 06 Nov {date} GMT".encode(), reply)
 
 
-def _web_site(reply: bytes) -> bytes:
-    return with_body(reply, b"<html><title>Welcome</title></html>")
-
-
 LONG = ".".join(["x" * 60] * 5)
 """Longer than the name of a host can be, so that no resolver is asked."""
 UNREAD = dict.fromkeys(("credentials", "signature", "registered address"), "skipped")
@@ -156,8 +152,8 @@ WAYS: list[tuple[Way, int, dict[str, str], str, str, str]] = [
     (Way(change=_dated("1994 08:49:37")), 1, {"time": "wrong"}, "time", "clock is -", ""),
     (Way(change=_dated("2094 08:49:37")), 1, {"time": "wrong"}, "time", "clock is +", ""),
     (
-        *(Way(change=_web_site), 3, {"reply": "unknown", **UNREAD}),
-        *("reply", "expected a JSON object", ""),
+        Way(change=lambda reply: with_body(reply, b"<html><title>Welcome</title></html>")),
+        *(3, {"reply": "unknown", **UNREAD}, "reply", "expected a JSON object", ""),
     ),
     (
         *(Way(options="--secret-file secret"), 1, REFUSED, "signature", "return_status '0'"),

@@ -4,16 +4,12 @@ import asyncio
 import io
 import itertools
 import logging
-import os
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from gateway_async.cli.console import Console, Exit, output, plain_console, progress
+from gateway_async.cli.console import Console, output, plain_console, progress
 from gateway_async.operations import QUERY, REFUND
-from tests.cli.running import SCRIPT
 
 
 def told(*, is_quiet: bool = False) -> tuple[Console, io.StringIO]:
@@ -39,21 +35,6 @@ def test_texts_are_shown_as_they_are(
     printed = capsys.readouterr().out
     assert shown.split(maxsplit=1)[0] in printed
     assert "\x1b[2J" not in printed
-
-
-def test_a_reader_that_goes_away_does_not_look_like_declined_orders(tmp_path: Path) -> None:
-    orders = tmp_path / "orders.csv"
-    orders.write_text("transaction_id,order_no,currency,amount,refund_amount\nT,O,EUR,9,5\n")
-    reading, writing = os.pipe()
-    os.close(reading)
-    named = {f"GATEWAY_{name}": "M1" for name in ("MERCHANT_ID", "ACCOUNT_ID", "SECRET")}
-    given = {"GATEWAY_BASE_URL": "http://127.0.0.1:9", "XDG_STATE_HOME": str(tmp_path), **named}
-    command = [str(SCRIPT), "refund", str(orders), "--dry-run"]
-    environment = {**os.environ, **given}
-    ended = subprocess.run(command, env=environment, stdout=writing, stderr=-1, check=False)  # noqa: S603  # our own
-    os.close(writing)
-    assert ended.returncode == Exit.UNSETTLED
-    assert ended.stderr == b"gateway-async: it ended early: [Errno 32] Broken pipe\n"
 
 
 async def test_progress_without_a_terminal_is_a_line_from_time_to_time(

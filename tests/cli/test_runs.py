@@ -121,21 +121,6 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
     assert "may have been done" not in page
 
 
-async def test_a_second_signal_does_not_wait_for_what_is_in_flight(shell: Shell) -> None:
-    shell.refunds(60)
-    (shell.folder / "config.toml").write_text("[policy]\ndrain_seconds = 3600\n")
-    shell.sandbox.faults.add("refund", NoReply())
-    line = "refund orders.csv --yes --out out.csv --config config.toml"
-    process, ended = await shell.under_way(line, 3)  # after two look-ups
-    async with asyncio.timeout(600):
-        process.send_signal(signal.SIGINT)
-        await asyncio.wait({ended}, timeout=1)
-        process.send_signal(signal.SIGTERM)
-        await ended
-    assert process.returncode == 3
-    assert shell.statuses()["unknown"] >= 10  # a request, or both
-
-
 async def test_ctrl_c_while_the_file_is_read_sends_nothing(shell: Shell) -> None:
     rows = shell.refunds(60).read_bytes()
     (there, ours), stderr = os.pipe(), shell.folder / "stderr"
