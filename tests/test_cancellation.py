@@ -1,7 +1,7 @@
 """What is cancelled says whether it was sent or done, in whatever turn of the loop that happens.
 
-The simulation cancels batches and streams of every kind, tests/jobs those of a job, over HTTP too,
-and tests/secrets cancels by each tool of asyncio's.
+The simulation cancels batches of every kind, tests/jobs those of a job, over HTTP too, and
+tests/secrets cancels by each tool of asyncio's.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import gc
 import itertools
 from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -82,21 +83,29 @@ async def interrupted(call: Coroutine[Any, Any, Any], *turns: int) -> tuple[Any,
     return caught.value if caught else None, was_found
 
 
-@pytest.mark.parametrize("operation", CALLS)
+@pytest.mark.parametrize("way", [*CALLS, "refund streamed", "payouts streamed"])
 async def test_nothing_is_left_unknown_but_by_a_second_cancellation(
-    sandbox: Sandbox, caplog: pytest.LogCaptureFixture, operation: str
+    sandbox: Sandbox, caplog: pytest.LogCaptureFixture, way: str
 ) -> None:
+    operation, _, is_streamed = way.partition(" ")
     numbers, seen = itertools.count(), set[OutcomeStatus]()
 
     async def one(*turns: int) -> bool:
-        orders = CALLS[operation](sandbox, next(numbers))
+        orders, yielded = CALLS[operation](sandbox, next(numbers)), list[Any]()
         async with make_client(sandbox, recovery=AGAIN) as client:
             call = getattr(client, operation)(orders if operation in BATCHES else orders[0])
-            error, was_found = await interrupted(call, *turns)
+
+            async def stream() -> None:
+                async with call as batch:
+                    async for outcome in batch:
+                        yielded.append(outcome)
+
+            error, was_found = await interrupted(stream() if is_streamed else call, *turns)
         assert type(error) in (asyncio.CancelledError, type(None))
         if operation in BATCHES:
-            assert [outcome.order for outcome in call.result] == orders
-            said = statuses(call.result)
+            outcomes = sorted([*yielded, *call.result], key=attrgetter("index"))
+            assert [outcome.order for outcome in outcomes] == orders
+            said = statuses(outcomes)
         else:  # it has no outcome where it had not begun
             outcome = getattr(error, "outcome", NotSentError()) if error else None
             said = [STATUSES[type(outcome)]]
@@ -105,7 +114,7 @@ async def test_nothing_is_left_unknown_but_by_a_second_cancellation(
         seen.update(said)
         return was_found
 
-    for turn in itertools.count():
+    for turn in itertools.count(1 if is_streamed else 0):  # in its first turn, a stream begins
         if not await one(turn):
             break
     assert seen == {SUCCEEDED, NOT_SENT}

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from gateway_async import (
     CheckoutPage,
@@ -20,7 +21,8 @@ from gateway_async import (
 )
 from tests.support.collaborators import Verifier
 from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.support.orders import PAYMENT, payout_request, refunds
+from tests.support.orders import PAYMENT, client_at, payout_request, refunds
+from tests.support.servers import answering
 
 SECRET = "5ecret"
 """It stands in every body that is refused."""
@@ -160,6 +162,15 @@ async def test_a_reply_is_read_in_the_charset_that_only_its_header_names() -> No
     assert await read(said.encode(charset), "text", f"text/plain; charset={charset}") == said
     for unknown in ("no-such", "\udcff"):  # so aiohttp gives a byte beyond ASCII
         assert await read(b'{"a": "1"}', "json", f"text/plain; charset={unknown}") == {"a": "1"}
+
+
+async def test_a_header_of_a_reply_is_found_however_its_name_is_written() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({}, headers={"X-REQUEST-Id": "1"})
+
+    async with answering(answer) as url, client_at(url, signer=Verifier()) as gateway:
+        reply = await gateway.call("/v1/payout", {})
+    assert (reply.status, reply.headers["x-request-ID"]) == (200, "1")
 
 
 # Checkout pages
