@@ -1,6 +1,9 @@
 """Refunds of a job: replies that never come, refunds that are listed already, what is held."""
 
+import sqlite3
+from contextlib import ExitStack, closing
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -12,8 +15,9 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.database import Transaction
 from gateway_async.journal.rows import noted
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
-from tests.jobs.conftest import Shop, kept, references_of, refuse_refunds
+from tests.jobs.conftest import Shop, kept, references_of, refuse, refuse_refunds
 from tests.journal.tables import Tables, on_a_file, submitted
+from tests.support import postgres
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
 from tests.support.memory import (
     Asked,
@@ -157,6 +161,31 @@ async def test_what_the_gateway_said_of_a_doubtful_refund_is_kept(journal: Journ
 # A refund that the gateway lists already is held, whatever the journal has forgotten
 
 
+async def test_the_same_orders_under_another_name_are_held_until_a_person_decides(
+    shop: Shop,
+) -> None:
+    orders, other = shop.orders(6, refund_amount=Decimal("5.00")), shop.elsewhere
+    first = await shop.refund(orders[:4], "first")
+    for _ in range(2):  # held when it is run, and held when it is run again
+        result = await other.refund(orders, "second")
+        assert statuses(result) == [NOT_SENT] * 4 + [SUCCEEDED] * 2
+        for outcome, reference in zip(result, references_of(first), strict=False):
+            error = outcome.error
+            assert isinstance(error, AlikeRefundError)
+            assert error.reference == reference
+            assert error.refund_date is not None
+            assert reference in str(error)
+            assert "until you decide" in str(error)
+    assert shop.effects(orders) == [1] * 6
+    assert await shop.counts("second") == {HELD: 4, DONE: 2}
+    await other.journal.resolve("second", orders[0], "not_sent", "another one is meant")
+    await other.journal.resolve("second", orders[1], "declined", "the first job did it")
+    expected = [SUCCEEDED, DECLINED, NOT_SENT, NOT_SENT, SUCCEEDED, SUCCEEDED]
+    assert statuses(await other.resume("second")) == expected
+    assert statuses(await other.kept("second")) == expected
+    assert shop.effects(orders) == [2, 1, 1, 1, 1, 1]
+
+
 @on_a_file
 async def test_a_job_of_which_every_refund_is_listed_is_read_through_once(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
@@ -220,6 +249,50 @@ async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn
     assert (await shop.counts("second"))[NEW] == decided
     assert (await shop.resume("second")).counts[SUCCEEDED] == decided
     assert shop.effects(orders) == [2] * decided + [1] * (2 - decided)
+
+
+def _copied(url: str, folder: Path, stack: ExitStack) -> str:
+    """Copy a journal as it is: a backup of the file, or a replica of the server."""
+    if not url.startswith("sqlite"):
+        return stack.enter_context(postgres.copied(url))
+    with (
+        closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as source,
+        closing(sqlite3.connect(folder / "backup.db")) as target,
+    ):
+        source.backup(target)
+    return f"sqlite:///{folder / 'backup.db'}"
+
+
+@pytest.mark.parametrize("turns", [0, 4], ids=["nothing done", "half of it done"])
+async def test_a_backup_or_a_replica_that_lacks_the_last_commits_moves_no_money_twice(
+    shop: Shop, tmp_path: Path, turns: int
+) -> None:
+    orders, left = shop.orders(8), iter(range(turns))
+    expected = [SUCCEEDED] * turns + [NOT_SENT] * (8 - turns)
+
+    async def let_some_through(_: object) -> None:
+        if next(left, None) is None:
+            await refuse()
+
+    assert statuses(await shop.refund(orders, before=let_some_through, policy=ONE_BY_ONE)) == (
+        expected
+    )
+    with ExitStack() as stack:
+        url = shop.tables.url
+        for journal in (shop.journal, shop.elsewhere.journal):
+            await journal.__aexit__(None, None, None)  # a database in use has no replica
+        behind = _copied(url, tmp_path, stack)
+        async with Journal.open(url) as journal:
+            assert (await attrs.evolve(shop, journal=journal).resume()).ok
+        async with Journal.open(behind) as journal:
+            lagging = attrs.evolve(shop, journal=journal)
+            for _ in range(2):
+                result = await lagging.resume()
+                shop.check(result.succeeded)
+                assert statuses(result) == expected
+                assert all(isinstance(one.error, AlikeRefundError) for one in result.not_sent)
+            assert (await lagging.counts()).get(HELD) == 8 - turns
+    assert shop.effects(orders) == [1] * 8
 
 
 @on_a_file

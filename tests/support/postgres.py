@@ -4,6 +4,7 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -28,9 +29,22 @@ def _connect() -> "psycopg.Connection[tuple[object, ...]]":
 def postgres_url(encoding: str = "UTF8") -> Iterator[str]:
     """Make a database, yield its URL, and drop it."""
     made = "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'"
+    with _made(made, sql.Literal(encoding)) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def copied(url: str) -> Iterator[str]:
+    """Make a copy of a database that has no session, yield its URL, and drop it."""
+    with _made("CREATE DATABASE {} TEMPLATE {}", sql.Identifier(url.rpartition("/")[2])) as copy:
+        yield copy
+
+
+@contextlib.contextmanager
+def _made(statement: LiteralString, detail: sql.Composable) -> Iterator[str]:
     name = f"gateway_test_{uuid.uuid4().hex}"
     with _connect() as server:
-        server.execute(sql.SQL(made).format(sql.Identifier(name), sql.Literal(encoding)))
+        server.execute(sql.SQL(statement).format(sql.Identifier(name), detail))
     try:
         yield f"{server_url().rpartition('/')[0]}/{name}"
     finally:
