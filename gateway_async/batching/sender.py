@@ -7,7 +7,7 @@ records nothing, since only this process remembers a plain batch; that of a job 
 
 import functools
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 import orjson
@@ -57,8 +57,9 @@ _DONE = status_codes([OutcomeStatus.SUCCEEDED])
 _UNDONE = status_codes([OutcomeStatus.DECLINED, OutcomeStatus.NOT_SENT])
 
 
-class Reading(NamedTuple):
-    """A reply that was read.
+@attrs.define(eq=False)
+class Reading:
+    """A reply that was read; its repr does not show the reply.
 
     Attributes:
         reply: What is kept of it.
@@ -67,7 +68,7 @@ class Reading(NamedTuple):
         references: By transaction, the references that count as those of earlier refunds.
     """
 
-    reply: bytes
+    reply: bytes = attrs.field(repr=False)
     overall: "Overall"
     judgement: Judgement | None
     references: "References"

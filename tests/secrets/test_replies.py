@@ -172,6 +172,17 @@ async def test_an_error_behind_a_reply_shows_no_card_that_it_quotes(
     net.add("chunks", repr(batch.result.chunks))
 
 
+async def test_an_error_behind_a_cut_reply_shows_no_card_that_it_quotes(net: Dragnet) -> None:
+    def fill(_: Asked, response: HttpResponse) -> object:
+        reply = _every(json.loads(response.body), "orders_list", said=CARD)
+        return {**reply, "return_message": CARD, "orders_list": reply["orders_list"] * 100}
+
+    limiter = Limiter(enter=raising(LookupError("broke"), at=2))
+    with pytest.raises(LookupError) as caught:
+        await _client(fill, limiter=limiter).query(orders_for("query", ORDERS))
+    net.catch("raised", beyond_tests(caught.value))
+
+
 async def test_a_number_that_names_an_order_is_no_card_number() -> None:
     order = {"transaction_id": "T1", "order_no": CARD, "currency": "EUR", "amount": "10.00"}
     orders = [RefundOrder(**order, refund_amount="1.00")]
