@@ -13,7 +13,7 @@ import attrs
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
-from gateway_async.batching.results import BatchResult, Results
+from gateway_async.batching.results import BatchResult, Progress, Results
 from gateway_async.batching.sender import look_up
 from gateway_async.errors import (
     ConfigurationError,
@@ -230,13 +230,16 @@ class Recovery:
         recovery = attrs.evolve(
             self._session.recovery, refund_evidence="references", hold_alike_hours=None
         )
-        result = await plain_batch(
+        batch = plain_batch(
             attrs.evolve(self._session, recovery=recovery),
             operation,
             [_as_sent(one.outcome) for one in absent],
             attrs.evolve(self._policy, duplicates="serialize", chunk_size=None),
         )
-        self._count(result)
+        try:
+            result = await batch
+        finally:  # also if a collaborator raised
+            self._count(batch.progress)
         resent = zip(absent, result, strict=True)
         return {one: _as_given(outcome, one.outcome) for one, outcome in resent}
 
@@ -259,9 +262,9 @@ class Recovery:
             retries=result.retries + self.retries,
         )
 
-    def _count(self, result: BatchResult[Any, Any] | Results) -> None:
-        self.requests += result.requests
-        self.retries += result.retries
+    def _count(self, made: Progress | Results) -> None:
+        self.requests += made.requests
+        self.retries += made.retries
 
 
 def _read_lookups(result: BatchResult[Any, Any], control: ControlRefund | None) -> "Lookups":

@@ -290,6 +290,25 @@ async def test_a_recovery_that_fails_says_how_many_requests_it_made() -> None:
     assert end.requests == 2
 
 
+async def test_a_recovery_that_fails_as_it_sends_again_says_how_many_requests_it_made(
+    sandbox: Sandbox,
+) -> None:
+    """A limiter raises behind the refund that is sent again."""
+    sandbox.faults.add("refund", faults.ResetBeforeEffect(times=1))
+    diary, limiter = Diary(), Limiter(leave=raising(LookupError("broke"), at=9))
+    recovery = RecoveryPolicy(record_baseline=True, settle_seconds=0, resend_absent=True)
+    policy = BatchPolicy(concurrency=1, chunk_size=1)
+    client = client_of(sandbox, telemetry=diary, limiter=limiter, recovery=recovery, policy=policy)
+    async with client as gateway:
+        lost = await gateway.refund(seeded(sandbox, 2))
+        with pytest.raises(LookupError):
+            await gateway.recover(lost)
+    _, end = diary.batches[-2]  # the recovery; what it sends again is a batch behind it
+    assert end is not None
+    assert (lost.requests, end.requests) == (4, 5)
+    assert sum(sandbox.requests.values()) == 9
+
+
 async def test_a_job_says_what_it_waits_for(
     sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
