@@ -32,7 +32,7 @@ from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.conftest import Shop, references_of, refuse, streamed
 from tests.journal.tables import on_a_file
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, statuses
-from tests.support.memory import Asked, Handler, MemoryTransport, client_over, listing
+from tests.support.memory import Asked, Handler, HttpRequest, MemoryTransport, client_over, listing
 from tests.support.orders import (
     LOOK_UPS,
     MONEY_OPERATIONS,
@@ -137,6 +137,29 @@ async def test_a_job_goes_on_in_smaller_requests(shop: Shop) -> None:
     check_conserved(await shop.resume(policy=BatchPolicy(chunk_size=3, concurrency=1)), orders)
     assert shop.effects(orders) == [1] * 12
     assert shop.sandbox.requests["refund"] > 12 // 4
+
+
+@on_a_file
+async def test_the_next_page_of_a_job_is_read_while_orders_of_this_one_are_sent(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    select, pages = chunk_store.ChunkStore.select, list[int]()
+    read_by_then: list[list[int]] = []
+
+    def note(orders: Any, states: Any, span: range = chunk_store.ANYWHERE, **how: Any) -> Any:
+        if states == (OrderState.NEW,):
+            pages.append(span.start)
+        return select(orders, states, span, **how)
+
+    async def look(message: HttpRequest) -> None:
+        if message.path.endswith("/refund"):
+            read_by_then.append([*pages])
+
+    monkeypatch.setattr(chunk_store.ChunkStore, "select", note)
+    monkeypatch.setattr(recorder, "_NEW_AT_ONCE", 20)
+    client = shop.client(look, policy=BatchPolicy(concurrency=1, chunk_size=1))
+    await client.refund(shop.orders(21), job=shop.journal.job("job"))
+    assert (read_by_then[0], read_by_then[19]) == ([0], [0, 20])
 
 
 @on_a_file
