@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -199,11 +200,17 @@ async def test_a_job_of_which_every_refund_is_listed_is_read_through_once(
 
     monkeypatch.setattr(Transaction, "run", noted_run)
     orders = refunds(20)
-    listed = [{**as_sent(one), "refund_reference_id": f"R{n}"} for n, one in enumerate(orders)]
+    now = {"refund_date": f"{datetime.now(UTC):%Y%m%d%H%M%S}"}
+    listed = [
+        {**as_sent(one), "refund_reference_id": f"R{n}", **now} for n, one in enumerate(orders)
+    ]
     gateway = client_over(MemoryTransport(listing(listed)), policy=ONE_BY_ONE, recovery=AT_ONCE)
     result = await gateway.refund(orders, job=journal.job("job"))
-    assert {type(outcome.error) for outcome in result} == {AlikeRefundError}
     assert len(read) == 1
+    for outcome in (*result, *await kept(journal)):
+        assert isinstance(outcome.error, AlikeRefundError)
+        assert outcome.error.reference == f"R{outcome.index}"
+        assert outcome.error.refund_date is not None
     await journal.resolve("job", [*orders[1:]], "not_sent", "made in the portal")
     assert len(read) == 2
     counts = (await journal.status("job")).counts

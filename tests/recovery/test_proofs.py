@@ -14,6 +14,7 @@ from gateway_async import (
     BatchPolicy,
     BatchResult,
     Dialect,
+    NotDoneError,
     NotSentError,
     OutcomeStatus,
     RecoveryPolicy,
@@ -30,7 +31,16 @@ from tests.support.memory import (
     refund_done,
     settle_down,
 )
-from tests.support.orders import AGAIN, MARKER, REFERENCES, as_sent, reply_to
+from tests.support.orders import (
+    AGAIN,
+    MARKER,
+    REFERENCES,
+    as_sent,
+    made_up,
+    orders_for,
+    payout_request,
+    reply_to,
+)
 
 LOST = b"no reply"
 OTHERS = "[ga-0123456789ab-0000000077]"
@@ -171,6 +181,26 @@ async def test_without_a_refund_that_is_known_to_exist_no_absence_is_proved() ->
     assert "recover it together with one that succeeded" in str(outcome.error)
 
 
+async def test_a_refusal_that_recovery_settles_keeps_what_the_gateway_said() -> None:
+    """Without any setting: a status that the dialect does not name is unknown at first."""
+    books = Books([[]])
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "refund" and asked.transactions == ["T1"]:
+            return refund_done(asked, refund_status="0", refund_message="2001:no funds")
+        return books(asked)
+
+    gateway = client_over(MemoryTransport(answer), policy=ONE_BY_ONE, recovery=AGAIN)
+    result = await gateway.refund([CONTROL, ORDER])
+    settled = (await gateway.recover(result))[1]
+
+    assert statuses(result) == [SUCCEEDED, UNKNOWN]
+    assert isinstance(settled.error, NotDoneError)
+    assert (settled.error.code, settled.error.text) == ("2001", "no funds")
+    assert "2001: no funds" in str(settled.error)
+    assert settled.reply is result[1].reply
+
+
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 BLIND, DROPS_MARKERS = {"sees_control": False}, {"keeps_markers": False}
@@ -251,6 +281,14 @@ async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
     assert (statuses(yielded), statuses(batch.result)) == ([SUCCEEDED] * 2, [UNKNOWN])
 
     assert statuses(await gateway.recover(batch.result)) == [UNKNOWN]
+
+
+async def test_what_no_look_up_shows_stays_as_it_was() -> None:
+    gateway = client_over(MemoryTransport(lambda _: LOST), recovery=AGAIN)
+    (review,) = await gateway.review(orders_for("review", made_up(1)))
+    (payout,) = await gateway.payouts([payout_request()])
+
+    assert [*await gateway.recover([review, payout])] == [review, payout]
 
 
 @pytest.mark.parametrize(("duplicates", "expected"), [("reject", SUCCEEDED), ("allow", UNKNOWN)])

@@ -16,12 +16,13 @@ from gateway_async import (
     GatewayClient,
     RedirectPayment,
     ReplyUnreadableError,
+    RiskReasons,
     SubscriptionResult,
     TransactionRecord,
 )
 from tests.support.collaborators import Verifier
-from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.support.orders import PAYMENT, client_at, payout_request, refunds
+from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over, respon
+from tests.support.orders import PAYMENT, client_at, direct_payment, payout_request, refunds
 from tests.support.servers import answering
 
 SECRET = "5ecret"
@@ -305,6 +306,18 @@ async def test_a_sloppy_value_is_read_and_what_cannot_be_is_none_with_its_text()
         assert (getattr(record, field), record.payment_status) == (None, "3000")
         kept = {name: value.replace("e+", "e") for name, value in record.unreadable.items()}
         assert kept == {field: text}
+
+
+async def test_a_direct_payment_result_comes_from_texts() -> None:
+    """It is read of XML as others are of JSON."""
+    reasons = {"name": "ip", "status": "ok"}
+    said = {"order_status": "1", "amount": "12.50", "risk_reasons": reasons}
+    said |= {"card": "4" * 16, "encryption_data": "signed"}
+    record = await client_over(MemoryTransport(lambda _: respon(said))).pay_direct(direct_payment())
+    assert record.risk_reasons == RiskReasons(name="ip", status="ok")
+    assert (record.amount, record.card) == (Decimal("12.50"), "444444******4444")
+    assert record.encryption_data is not None
+    assert record.encryption_data.reveal() == "signed"
 
 
 async def test_a_payout_result_repeats_the_request() -> None:
