@@ -44,7 +44,8 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(shell: 
     shell.refunds(500)
     shell.sandbox.faults.add("refund", Drip(100_000, 0.0, times=3))
     shell.sandbox.faults.add("refund", NoReply())
-    (shell.folder / "config.toml").write_text("[policy]\ndrain_seconds = 3600\n")
+    patient = "[policy]\ndrain_seconds = 3600\n[timeouts]\nreply_seconds = 3600\n"
+    (shell.folder / "config.toml").write_text(f"{patient}total_seconds = 3600\n")
     files = "--journal sqlite:///j.db --out out.csv --report night.html"
     line = f"refund orders.csv --job november --config config.toml --concurrency 1 {files}"
     async with Terminal(shell, line) as terminal, asyncio.timeout(600):
