@@ -494,12 +494,12 @@ class Attempts(Generic[T]):
         self.tries += 1
         self.sent += is_sent
         self.value, self.ended_at = None, time.time()
-        if error is None or response is not None:  # a reply counts, whatever the limiter raised
+        if error is None:
             ending: GatewayError | None = _given_up(sent=is_sent, reason=self._gate.stop_reason)
         else:
             ending = _proved(error, sent=is_sent)
         try:
-            if response is not None:
+            if response is not None:  # a reply counts, whatever the limiter raised
                 ending = self._read(response, message, had_sent=had_sent)
         finally:  # also if the judge has a defect
             if self._turn_came_at is not None:
