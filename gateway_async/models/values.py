@@ -254,13 +254,15 @@ def to_number(value: object) -> Decimal:
     """Convert `str` and `int` to `Decimal`; a `float` cannot hold cents exactly, and is refused."""
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
         raise _not("Decimal, str or int", value, 'use Decimal("12.50") or "12.50"')
+    if isinstance(value, int):
+        value = to_integer(value)
     # Decimal also takes digits of other scripts, underscores and white space around them.
     is_plain = not isinstance(value, str) or (value.isascii() and not _ODD_IN_NUMBER(value))
     with contextlib.suppress(InvalidOperation, ValueError):
         number = Decimal(value) if is_plain else _NO_NUMBER
         if number.is_finite() and abs(number.adjusted()) <= _MOST_PLACES:
             return number
-    shown = repr(value) if isinstance(value, str) else str(Decimal(value))  # an int may be too long
+    shown = repr(value) if isinstance(value, str) else str(value)
     raise WrongValueError(f"{shown:.60} is no plain finite number; write it like '12.50'")
 
 
@@ -279,7 +281,7 @@ def written_amount(amount: Decimal, places: int) -> str:
 
 
 def to_integer(value: object) -> int:
-    """Let an `int` pass, and no `bool`; what has thousands of digits, Python does not write."""
+    """Let an `int` pass, and no `bool`; one of a million digits takes Python minutes to convert."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise _not("int", value)
     if abs(value) >= 10**_MOST_PLACES:
