@@ -132,14 +132,14 @@ def mutants(session: nox.Session) -> None:
 def workers(session: nox.Session) -> None:
     """Let faults strike workers and broker: `nox -s workers -- --refunds 20000`."""
     session.install("-e", EVERYTHING, *_group("tests"))
-    session.run("pytest", "tests/workers/test_faults.py", *session.posargs)
+    session.run("python", "-m", "tests.workers", *session.posargs)
 
 
 @nox.session
 def kills(session: nox.Session) -> None:
-    """Kill processes that run jobs: `nox -s kills -- --kills 2000 -n 2`."""
+    """Kill processes that run jobs: `nox -s kills -- --runs 2000 --start 0 --jobs 2`."""
     session.install("-e", EVERYTHING, *_group("tests"))
-    session.run("pytest", "tests/kills", *session.posargs)
+    session.run("python", "-m", "tests.kills", *session.posargs)
 
 
 @nox.session

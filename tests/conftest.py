@@ -28,11 +28,6 @@ settings.register_profile(
 settings.load_profile("no-clock")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=50, help="how many runs tests/kills has")
-    parser.addoption("--refunds", type=int, default=1200, help="orders of workers/test_faults.py")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     # What runs in the background of a shell ignores it, and so would the programs that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -257,9 +257,9 @@ async def test_too_precise_or_absurd_amounts_are_refused() -> None:
             await gateway.capture([CaptureOrder(**{**ORDER, "amount": amount})])
     not_plain, too_long = "is no plain finite number", "has more than 100 digits"
     absurd: dict[Any, str] = {"1E+99999": not_plain, "1E-99999": not_plain, 10**10**6: too_long}
-    for given, problem in absurd.items():  # to write the last takes minutes
+    for each, problem in absurd.items():  # to write the last takes minutes
         with pytest.raises(InvalidOrderError, match=rf"\.amount: .*{problem}"):
-            payment_of(amount=given)
+            payment_of(amount=each)
 
 
 async def test_an_amount_goes_by_the_currency_that_belongs_to_it() -> None:
