@@ -20,7 +20,7 @@ from gateway_async.sandbox.faults import Status
 from gateway_async.workers import SliceEnd, Workers
 from gateway_async.workers.rabbit import rabbit_broker
 from tests.journal.tables import MERCHANT
-from tests.support.books import NOT_SENT, check_conserved, effects
+from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
 from tests.support.interruptions import until
 from tests.support.orders import MONEY_OPERATIONS, client_at, make_client, seeded
 from tests.workers.app import make_workers
@@ -73,6 +73,16 @@ async def test_processes_share_a_job(shop: Shop, jobs: Workers, sandbox: Sandbox
         assert [*await asyncio.gather(*running)] == [FINISHED, FINISHED]
         assert (await others.result("job")).ok
     assert effects(sandbox, orders) == [1] * 8
+
+
+async def test_a_refund_of_one_slice_shows_that_look_ups_of_another_are_whole(
+    jobs: Workers, sandbox: Sandbox
+) -> None:
+    await jobs.submit("refund", seeded(sandbox, 8), job="job")
+    assert await jobs.run_slice("job", 1) is FINISHED
+    sandbox.faults.add("refund", Status(status=500))
+    assert await jobs.run_slice("job", 2) is FINISHED
+    assert statuses(await jobs.result("job")) == [SUCCEEDED] * 4 + [NOT_SENT] * 4
 
 
 async def test_a_queue_that_fails_loses_nothing_and_its_password_is_not_logged(
