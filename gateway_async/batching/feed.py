@@ -42,7 +42,7 @@ def check_order(
 ) -> InvalidOrderError | None:
     """Return why an order cannot be sent, or None."""
     wanted = operation.order_class
-    if type(order) is not wanted:  # of a subclass, the interface does not know all fields
+    if type(order) is not wanted:  # a subclass may have fields that the interface does not know
         got = type(order).__name__ + (", a subclass" if isinstance(order, wanted) else "")
         return InvalidOrderError(f"expected {wanted.__name__}, got {got}")
     try:

@@ -390,10 +390,13 @@ async def test_a_call_gives_an_outcome_an_order_a_result_or_an_error_of_ours(nam
         made: Any = (await asyncio.gather(call, return_exceptions=True))[0]
         outcomes = list(made) if isinstance(made, BatchResult) else []
         assert [outcome.order for outcome in outcomes] == orders or not is_batch
+        for one in outcomes:
+            assert (one.error is None) == (one.status in ("succeeded", "absent"))
         errors = [made] if isinstance(made, BaseException) else [one.error for one in outcomes]
         for error in errors:
             assert error is None or isinstance(error, GatewayError)
             assert len(str(error)) < 10_000
+            assert made is not error or error.__context__ is None
         assert repr((made, outcomes))
         if not isinstance(made, CheckoutPage | Reply):  # these may repeat the signature, and refuse
             assert type(pickle.loads(pickle.dumps(made))) is type(made)  # noqa: S301  # our own

@@ -308,6 +308,3 @@ async def test_a_capture_or_cancel_is_settled_by_a_state_that_no_other_can_have_
     # Where no state has a meaning, no later look-up can prove more.
     assert sandbox.requests["query"] == 1 or dialect.payment_states
     check_books(sandbox, recovered, operation)
-
-
-# Statuses that the dialect does not know, settled over HTTP by the gateway's own records
