@@ -564,8 +564,8 @@ def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
             raise _WrongCellError(column, f"{cell!r:.60} is no amount; write it like '12.50'")
         return Decimal(cell)  # an order of such values is made faster
     if IS_LIST not in field.metadata:
-        if isinstance(cell, _Json) and cell.startswith(("[", "t", "f")):
-            raise _WrongCellError(column, "expected text or a number")
+        if isinstance(cell, _Json) and {*"[tfeE"} & {*cell}:  # a list, true, false, 2.02e21
+            raise _WrongCellError(column, "expected text, or a number with all of its digits")
         return str(cell)
     with contextlib.suppress(orjson.JSONDecodeError):
         if isinstance(found := orjson.loads(str(cell)), list):

@@ -72,6 +72,12 @@ async def test_all_that_is_said_can_be_lines_of_json(shell: Shell) -> None:
     assert (wrong["level"], wrong["message"][:26]) == ("ERROR", "gateway-async: cannot read")
 
 
+async def test_no_columns_hide_nothing(shell: Shell) -> None:
+    """Some programs set COLUMNS=0, by which rich would show nothing."""
+    await shell("query missing.csv --out out.csv", 2, "cannot read", env={"COLUMNS": "0"})
+    await shell("query --help", 0, "--stop-after-unknown", env={"COLUMNS": "0"})
+
+
 async def test_quiet_and_verbose(shell: Shell) -> None:
     shell.refunds(2)
     line = "refund orders.csv --yes --out out.csv"

@@ -160,7 +160,10 @@ OF_JSON = [
     (TEXTS % '"amount": 1.005, "refund_amount": 1', "line 1, column amount: 1.005"),
     (TEXTS % '"amount": true, "refund_amount": 1', "line 1, column amount: 'true' is no amount"),
     (TEXTS % '"amount": 1, "refund_amount": null', "line 1, column refund_amount: empty"),
-    ((AMOUNTS % '"x": 1').replace('"O1"', "[1]"), "line 1, column order_no: expected text"),
+    *(
+        ((AMOUNTS % '"x": 1').replace('"O1"', value), "line 1, column order_no: expected text")
+        for value in ("[1]", "true", "2.02e21", "2E5")
+    ),
 ]
 BANK, DOCUMENTS = "beneficiary.bank_details", "beneficiary.person_documents"
 OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
