@@ -296,10 +296,10 @@ def out_file(path: Path) -> Iterator[TextIO]:
         yield stdout
         stdout.flush()
         return
-    beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
     with explained(f"cannot write {path}"):
         if path.exists() and not path.is_file():
             raise ConfigurationError(f"{path} is no file; name one")
+        beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
         beside.touch(mode=0o600, exist_ok=False)
     try:
         with beside.open("w", **form) as file:

@@ -37,7 +37,10 @@ def _read_duration(_: object, tokens: Sequence[Token]) -> timedelta:
     found = _DURATION.fullmatch(tokens[0].value)
     if found is None or not found[0]:
         raise ValueError("expected a duration such as 50ms, 90s, 15m or 1h30m")
-    return timedelta(**{unit: float(one) for unit, one in found.groupdict("0").items()})
+    try:
+        return timedelta(**{unit: float(one) for unit, one in found.groupdict("0").items()})
+    except OverflowError:
+        raise ValueError("expected a shorter duration") from None
 
 
 def _usually(field: str) -> Parameter:
