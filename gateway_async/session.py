@@ -476,7 +476,10 @@ class Attempts(Generic[T]):
         seconds = min(self._gives_up_at, gate.deadline + gate.drain_seconds) - now
         if seconds <= 0:
             raise NotSentError("nothing was sent: the time for this call was over")
-        return await session.transport.send(message, tracker=tracker, seconds=seconds)
+        try:
+            return await session.transport.send(message, tracker=tracker, seconds=seconds)
+        except GatewayError as error:  # the context of what a limiter raises when it is left
+            raise _bare(error) from error.__cause__
 
     def _conclude(
         self,

@@ -249,3 +249,14 @@ async def test_a_wrapped_secret_goes_out_whole_in_any_call_and_shows_in_none(net
             await client.call("/v1/authorise", fields, body=body)
         net.catch("call", beyond_tests(caught.value))
     assert [asked.fields["card"] for asked in transport.asked] == [CARD, CARD]
+
+
+async def test_a_limiter_that_breaks_behind_a_reply_that_repeats_the_request(net: Dragnet) -> None:
+    """Its error has that of the request as its context."""
+    async with (
+        serving(_repeat) as address,
+        client_at(address, signer=SIGNER, limiter=Limiter(leave=BROKEN)) as client,
+    ):
+        with pytest.raises(GatewayError) as caught:
+            await client.pay_direct(paid_by_card())
+    net.catch("broken", caught.value)
