@@ -160,11 +160,14 @@ async def watch(
         job: The name of the job.
         json: Print one JSON object at the end, as `jobs show --json` does without amounts.
     """
+    held = f"what waits for your decision is listed by\n  {given.line('jobs', 'show', job)}"
     async with given.settings().open_journal(create=False) as journal:
         last = await journal.status(job)
         with progress(console, job, last.total, lambda: (last.settled, last.counts)):
             async for seen in watch_job(journal, job, _POLICY.watch_seconds):
                 last = seen
+                if last.counts[OrderState.HELD] and not (last.is_running or last.done):
+                    console.note(held)  # others may wait for them, and the job with these
     console.say(f"job {job}: {listed(last.counts) or 'no orders'}")
     if json:
         print_json(facts_of(last))
@@ -173,5 +176,5 @@ async def watch(
         return Exit.DONE
     if succeeded + last.counts[OrderState.DECLINED] == last.total:
         return Exit.NOT_ALL_DONE
-    console.say(f"what waits for your decision is listed by\n  {given.line('jobs', 'show', job)}")
+    console.say(held)
     return Exit.UNSETTLED

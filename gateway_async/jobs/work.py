@@ -252,7 +252,7 @@ class JobWork:
             await asyncio.wait({keeper})
             lease.on_lost = lambda: None  # nothing is left to stop, and it refers to this
             with contextlib.suppress(JournalError):  # it runs out by itself
-                await lease.release()
+                await lease.release(is_serial=self._run.policy.duplicates != "allow")
         if lease.lost is not None:
             raise lease.lost
 

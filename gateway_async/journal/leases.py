@@ -14,6 +14,7 @@ import os
 import socket
 import time
 import uuid
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gateway_async.errors import (
@@ -24,7 +25,7 @@ from gateway_async.errors import (
     LeaseLostError,
 )
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore, find_job, read_pages
-from gateway_async.journal.states import UNFINISHED
+from gateway_async.journal.states import UNFINISHED, OrderState, Proof
 from gateway_async.operations import OPERATIONS
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from gateway_async.journal.database import Database, Transaction
     from gateway_async.journal.rows import JobOrder, JobRow, Merchant
-    from gateway_async.journal.states import OrderState
 
 T = TypeVar("T")
 
@@ -59,6 +59,8 @@ _LOOK = f"""
 SELECT first, last, total, epoch, owner, expires_at - NOW_SECONDS FROM gateway_slices {OF_SLICE}"""
 _ADOPT = "UPDATE gateway_jobs SET gateway = :gateway WHERE id = :job"
 _FINISH = f"UPDATE gateway_slices SET finished = TRUE {_OURS}"
+# A decision makes it due at once; the hour is for a refund that the gateway lists late.
+_PUT_OFF = f"UPDATE gateway_slices SET due_at = NOW_SECONDS + 3600 {_OURS}"
 
 
 def read_clocks() -> tuple[float, float]:
@@ -164,18 +166,25 @@ class Lease:
         else:
             self._runs_from = max(self._runs_from, asked_at)
 
-    async def release(self) -> None:
+    async def release(self, *, is_serial: bool = False) -> None:
         """End it, if it is ours still.
 
-        A slice is finished if no run has anything more to do in it; else it is due again when the
-        lease would have run out.
+        A slice is finished if no run has anything more to do in it. If all that is left waits for
+        a person, it is due once a person decides, or in an hour; else when the lease would have
+        run out.
+
+        Args:
+            is_serial: Whether no order may follow one of its transaction that is in doubt.
         """
 
         def release(transaction: "Transaction") -> None:
             # Of a whole job, nothing asks whether it is finished.
-            is_ours = self._slice_number and transaction.run(_VERIFY, **self._key).fetchone()
-            if is_ours and not self._orders(transaction).select(UNFINISHED, most=1):
-                transaction.run(_FINISH, **self._key)
+            if self._slice_number and transaction.run(_VERIFY, **self._key).fetchone():
+                orders = self._orders(transaction)
+                if not orders.select(UNFINISHED, most=1):
+                    transaction.run(_FINISH, **self._key)
+                elif is_serial and _waits_for_a_person(orders):
+                    transaction.run(_PUT_OFF, **self._key)
             self._end(transaction)
 
         await self.run("release the lease", release)
@@ -303,3 +312,17 @@ class Lease:
         named = {"name": self._name, "slice": self._slice_number, "owner": self._owner}
         transaction.run(_RELEASE, **named)
         transaction.locked.pop(self, None)  # what an earlier action found
+
+
+def _waits_for_a_person(orders: ChunkStore) -> bool:
+    """Return whether every order that is left stands behind a held one of its transaction."""
+    identity = orders.codec.identity
+    held = {
+        identity(each.order)
+        for each in chain(*orders.select((OrderState.HELD,), most=orders.job.total))
+        if each.known.proof != Proof.NEVER_SENT
+    }
+    if not held:
+        return False
+    left = chain(*orders.select(UNFINISHED, most=orders.job.total))
+    return all(each.state is OrderState.NEW and identity(each.order) in held for each in left)

@@ -66,8 +66,13 @@ async def test_what_is_held_is_said_where_a_job_is_watched(shell: Shell, tables:
     tables.put(state="succeeded")
     tables.put(4, state="held")
     tables.run("UPDATE gateway_slices SET finished = 1")
-    held = ("29 succeeded, 1 held", "\n  gateway-async jobs show month-end\n")
-    await shell("watch month-end", 3, *held)
+    shown = "\n  gateway-async jobs show month-end\n"
+    await shell("watch month-end", 3, "29 succeeded, 1 held", shown)
+    tables.put(5, state="new")  # it may wait for the one that is held, and the job with it
+    watching = await shell.start("watch month-end")
+    await watching.stderr.readuntil(shown.encode())
+    tables.put(5, state="succeeded")
+    assert await watching.wait() == 3
     tables.put(4, state="succeeded")
     outcomes = await shell("jobs outcomes month-end --out -")
     assert outcomes.stdout.count(",month-end\n") == 30

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import aio_pika
+import attrs
 import pytest
 from taskiq import InMemoryBroker
 
@@ -19,10 +20,16 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
 from gateway_async.workers import SliceEnd, Workers
 from gateway_async.workers.rabbit import rabbit_broker
-from tests.journal.tables import MERCHANT
+from tests.journal.tables import MERCHANT, Tables
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
 from tests.support.interruptions import until
-from tests.support.orders import MONEY_OPERATIONS, client_at, make_client, seeded
+from tests.support.orders import (
+    MONEY_OPERATIONS,
+    POLICY as TWO_AT_ONCE,
+    client_at,
+    make_client,
+    seeded,
+)
 from tests.workers.app import make_workers
 from tests.workers.conftest import POLICY, Shop
 from tests.workers.rabbit import own_queue, server_url
@@ -134,6 +141,35 @@ async def test_what_is_left_is_run_later_and_what_is_held_once_it_is_decided(
     assert await shop.work(jobs) == [FINISHED]
     assert (await jobs.result("job")).ok
     assert effects(sandbox, orders) == [1] * 4
+
+
+async def test_a_slice_that_waits_for_a_person_is_handed_over_once_it_is_decided(
+    shop: Shop, sandbox: Sandbox, url: str, tables: Tables
+) -> None:
+    first = seeded(sandbox, 2)
+    second = [attrs.evolve(order, refund_amount=order.amount / 2) for order in first]
+    client = make_client(sandbox, policy=attrs.evolve(TWO_AT_ONCE, duplicates="serialize"))
+
+    async def sweep_after_the_lease() -> int:
+        tables.run(f"UPDATE gateway_slices SET due_at = due_at - {POLICY.lease_seconds}")  # noqa: S608  # ours
+        return await jobs.sweep()
+
+    async with Workers(shop.enqueue, lambda: client, url, policy=POLICY) as jobs:
+        await jobs.submit("refund", [*first, *second], job="job")
+        sandbox.faults.add("*", Status(status=503))
+        assert await shop.work(jobs) == [LEFT]
+        sandbox.faults.clear()
+        sandbox.faults.add("refund", Status(status=500, times=1))
+        assert await sweep_after_the_lease() == 1
+        assert await shop.work(jobs) == [LEFT]
+        assert await sweep_after_the_lease() == 0
+        async with Journal.open(url) as journal:
+            assert (await journal.status("job")).counts[OrderState.HELD] == 2
+            await journal.resolve("job", [0, 1], "not_sent", "not in the portal")
+        assert await jobs.sweep() == 1
+        assert await shop.work(jobs) == [FINISHED]
+        assert (await jobs.result("job")).ok
+    assert effects(sandbox, first) == [2, 2]
 
 
 async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, url: str) -> None:
