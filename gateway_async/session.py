@@ -383,7 +383,6 @@ class Attempts(Generic[T]):
         tries: Attempts made.
         sent: How many of them may have sent something.
         ended_at: When the last one ended, in seconds since the epoch; 0 before.
-        history: Those whose turn came.
     """
 
     _session: Session
@@ -395,7 +394,9 @@ class Attempts(Generic[T]):
     tries: int = attrs.field(default=0, init=False)
     sent: int = attrs.field(default=0, init=False)
     ended_at: float = attrs.field(default=0.0, init=False)
-    history: tuple[Attempt, ...] = attrs.field(default=(), init=False)
+    _ended: list[tuple[float, int | None, GatewayError | None]] = attrs.field(
+        factory=list, init=False
+    )
     _withdrawals: int = attrs.field(default=0, init=False)
     _tracker: SendTracker | None = attrs.field(default=None, init=False)
     # In loop time: when the attempt's turn came, and when the time for all attempts is over.
@@ -408,6 +409,18 @@ class Attempts(Generic[T]):
         if self._error is None and not self.tries:
             return _given_up(sent=False)
         return self._error
+
+    @property
+    def history(self) -> tuple[Attempt, ...]:
+        """Those whose turn came."""
+        return tuple(
+            Attempt(
+                seconds=seconds,
+                http_status=http_status,
+                error=None if ending is None else type(ending).__name__,
+            )
+            for seconds, http_status, ending in self._ended
+        )
 
     async def run(self, write: "Callable[[], Request[T]]") -> None:
         """Write the request, and send it, repeated where that is allowed."""
@@ -497,22 +510,22 @@ class Attempts(Generic[T]):
         self.tries += 1
         self.sent += is_sent
         self.value, self.ended_at = None, time.time()
-        if error is None:
-            ending: GatewayError | None = _given_up(sent=is_sent, reason=self._gate.stop_reason)
-        else:
-            ending = _proved(error, sent=is_sent)
+        ending: GatewayError | None = None
         try:
             if response is not None:  # a reply counts, whatever the limiter raised
                 ending = self._read(response, message, had_sent=had_sent)
-        finally:  # also if the judge has a defect
+            elif error is not None:
+                ending = _proved(error, sent=is_sent)
+            else:
+                ending = _given_up(sent=is_sent, reason=self._gate.stop_reason)
+        except BaseException:  # the judge has a defect
+            ending = _given_up(sent=is_sent)
+            raise
+        finally:
             if self._turn_came_at is not None:
-                self.history += (
-                    Attempt(
-                        seconds=self._gate.now() - self._turn_came_at,
-                        http_status=None if response is None else response.status,
-                        error=None if ending is None else type(ending).__name__,
-                    ),
-                )
+                seconds = self._gate.now() - self._turn_came_at
+                http_status = None if response is None else response.status
+                self._ended.append((seconds, http_status, ending))
             if ending is None or not had_sent or self._says_more(ending, is_sent=is_sent):
                 self._error = ending
 
