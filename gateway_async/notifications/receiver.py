@@ -14,6 +14,7 @@ import inspect
 import itertools
 import json
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeVar
@@ -128,6 +129,7 @@ class NotificationReceiver:
     _places: asyncio.Semaphore = attrs.field(init=False)
     _moments: "itertools.count[int]" = attrs.field(factory=itertools.count, init=False)
     _known: OrderedDict[str, tuple[bytes, int]] = attrs.field(factory=OrderedDict, init=False)
+    _forgotten_at: int = attrs.field(default=-1, init=False)
     _turns: WeakValueDictionary[str, asyncio.Lock] = attrs.field(
         factory=WeakValueDictionary, init=False
     )
@@ -283,11 +285,16 @@ class NotificationReceiver:
         raise GatewayError("each look-up was overtaken by a later one")
 
     async def _offer(
-        self, handler: Handler[Any], subject: object, news: bytes, name: str, asked_at: int = 0
+        self,
+        handler: Handler[Any],
+        subject: object,
+        news: bytes,
+        name: str,
+        asked_at: float = math.inf,
     ) -> bool:
         """Give the application what it does not have; False if it may have something later."""
         async with self._turns.setdefault(name, asyncio.Lock()):
-            last, given_at = self._known.get(name, (b"", -1))
+            last, given_at = self._known.get(name, (b"", self._forgotten_at))
             if last == news:
                 return True
             if given_at > asked_at:
@@ -299,8 +306,8 @@ class NotificationReceiver:
                 raise _HttpAnswer(500, "it was not taken") from None
             self._known[name] = news, next(self._moments)
             self._known.move_to_end(name)
-            if len(self._known) > self.remembered:
-                self._known.popitem(last=False)
+            if len(self._known) > self.remembered:  # of what is forgotten, this was given last
+                _, (_, self._forgotten_at) = self._known.popitem(last=False)
         return True
 
     def _asking(self) -> Coalescer:

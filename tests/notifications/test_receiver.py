@@ -217,7 +217,7 @@ MORE_THAN_64_BITS = 2023051612301234567890
 class Scene:
     """A gateway whose one payment changes, and an application whose calls are held."""
 
-    def __init__(self, *states: str) -> None:
+    def __init__(self, *states: str, **settings: Any) -> None:
         # where the payment stands, at each look-up in turn; the last one stays
         self.states = states
         # what happens before a look-up is answered, by its number
@@ -228,7 +228,7 @@ class Scene:
         self.goes_on = asyncio.Event()  # lets its calls end
         self.error: Exception | None = None  # what its calls raise
         gateway = client_over(MemoryTransport(self._answer))
-        self.receiver = NotificationReceiver(gateway, self._take, linger_seconds=0)
+        self.receiver = NotificationReceiver(gateway, self._take, linger_seconds=0, **settings)
 
     def tell(self) -> "asyncio.Task[tuple[int, str]]":
         return asyncio.create_task(tell(self.receiver, TOLD))
@@ -285,12 +285,31 @@ async def test_an_answer_that_was_overtaken_is_asked_for_again_but_not_for_ever(
     assert len(scene.heard) == 5
 
 
+async def test_an_answer_that_was_overtaken_and_forgotten_is_asked_for_again() -> None:
+    scene = Scene("early", "late", remembered=1)
+    scene.goes_on.set()
+
+    async def overtake() -> None:
+        await tell(scene.receiver, TOLD)
+        await tell(scene.receiver, b"transaction_id=T000001")
+
+    scene.before[0] = overtake
+    assert (await scene.tell())[0] == 200
+    assert scene.heard == ["late", "late", "late"]  # the first payment, another, the first
+
+
 async def test_memory_is_bounded_and_what_is_forgotten_is_told_again() -> None:
     heard: list[Any] = []
-    receiver = receiver_of(lambda record: heard.append(record.transaction_id), remembered=2)
-    for name in ("T1", "T2", "T1", "T3", "T3", "T1"):
-        assert (await tell(receiver, {"transaction_id": name}))[0] == 200
-    assert heard == ["T1", "T2", "T3", "T1"]
+    receiver = receiver_of(
+        lambda record: heard.append(record.transaction_id),
+        on_payout=lambda payout: heard.append(payout.request_id),
+        verifier=lambda *_: True,
+        remembered=2,
+    )
+    told = [{"transaction_id": name} for name in ("T1", "T2", "T1", "T3", "T3", "T1")]
+    for each in (*told, {"request_id": "P1"}):
+        assert (await tell(receiver, each))[0] == 200
+    assert heard == ["T1", "T2", "T3", "T1", "P1"]
 
 
 async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
