@@ -299,28 +299,46 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
     assert len((await gateway.capture(orders)).declined) == 100
 
 
+async def calls_of_a_second_batch(answer: Callable[[Asked], Any], count: int) -> int:
+    """Count the calls that our code makes for refunds; the first batch compiles, and learns."""
+    heard = 0
+
+    def hear(frame: FrameType, event: str, _: object) -> None:
+        nonlocal heard
+        is_ours = frame.f_code.co_filename.startswith(PACKAGE)
+        heard += is_ours and event in ("call", "c_call")
+
+    client, orders = client_over(MemoryTransport(answer)), refunds(count)
+    await client.refund(orders)
+    sys.setprofile(hear)
+    try:
+        await client.refund(orders)
+    finally:
+        sys.setprofile(None)
+    return heard
+
+
 async def test_a_reply_takes_a_time_in_proportion_to_its_size() -> None:
     """One object of it has many values of one name, all different."""
 
     async def calls(size: int) -> int:
-        heard = 0
-
-        def hear(frame: FrameType, event: str, _: object) -> None:
-            nonlocal heard
-            is_ours = frame.f_code.co_filename.startswith(PACKAGE)
-            heard += is_ours and event in ("call", "c_call")
-
         body = b"{%s}" % b",".join(b'"a":%d' % number for number in range(size))
-        client = client_over(MemoryTransport(lambda _: body))
-        await client.refund(refunds(1))  # what is compiled at first use
-        sys.setprofile(hear)
-        try:
-            await client.refund(refunds(1))
-        finally:
-            sys.setprofile(None)
-        return heard
+        return await calls_of_a_second_batch(lambda _: body, 1)
 
     assert 0 < await calls(4000) < 3 * await calls(2000)
+
+
+@pytest.mark.parametrize(("note", "most"), [("as usual", 5), ("\N{SNOWMAN}", 150)])
+async def test_an_order_takes_few_calls(note: str, most: int) -> None:
+    """The usual reply is recognised at a glance; another is judged item by item."""
+
+    def answer(asked: Asked) -> Any:
+        reply = asked.done()
+        for number, item in enumerate(reply["refund_orders"]):
+            item |= {"refund_reference_id": f"R{number}", "note": note}
+        return reply
+
+    assert 0 < await calls_of_a_second_batch(answer, 1000) < most * 1000
 
 
 async def test_no_pattern_grows_with_the_rest_of_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
