@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import json
 import logging
 import signal
 import sys
@@ -12,7 +13,6 @@ from enum import IntEnum
 from typing import Any, TextIO, cast
 
 import attrs
-import orjson
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -100,8 +100,12 @@ def output(text: str) -> None:
 
 def print_json(value: object) -> None:
     """Print what a command is asked for as JSON."""
-    form = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_OMIT_MICROSECONDS
-    output(orjson.dumps(value, default=str, option=form).decode())
+
+    def write(part: object) -> str:
+        return part.isoformat(timespec="seconds") if isinstance(part, datetime) else str(part)
+
+    # In ASCII: no control character, and nothing of the name of a file, is left to be written.
+    output(json.dumps(value, default=write, indent=2))
 
 
 def plain(text: str) -> str:
@@ -169,8 +173,9 @@ class Console:
         """Say one thing; level and logger are shown in JSON."""
         message = plain(message)
         if self.is_json:
-            line = {"time": datetime.now(UTC), "level": level, "logger": logger, "message": message}
-            message = orjson.dumps(line).decode()
+            time = datetime.now(UTC).isoformat()
+            line = {"time": time, "level": level, "logger": logger, "message": message}
+            message = json.dumps(line)
         self.rich.print(message)
 
     def note(self, message: str) -> None:

@@ -281,15 +281,19 @@ def _advise(run: Run) -> Iterator[tuple[str, str]]:
     """Yield what is left to do, and the command for each."""
     job, new, held = run.job or "", run.states[OrderState.NEW], run.states[OrderState.HELD]
     unknown = run.states[OrderState.UNKNOWN] + run.states[OrderState.INTENT]
-    line = run.given.line
+    line, go_on = run.given.line, "not all is done; go on with"
+    if job and run.misplaced and run.status is None:
+        go_on = (
+            "not all is done, and the journal cannot be read: mend that first, since a new one "
+            "knows of no order that was sent; then go on with"
+        )
     if unknown or new or run.failure if job else run.exit_code == Exit.UNSETTLED:
         if run.status is not None and run.status.is_sliced:  # `jobs resume` refuses it
             yield "not all is done; workers run it, as this shows", line("watch", job)
         elif job and (run.again or run.source in (None, str(files.STDIO))):
-            go_on = line("jobs", "resume", job, "--out", str(run.given.out), taken=Journaled)
-            yield "not all is done; go on with", go_on
+            yield go_on, line("jobs", "resume", job, "--out", str(run.given.out), taken=Journaled)
         else:
-            yield "not all is done; go on with", run.console.line
+            yield go_on, run.console.line
     if held or unknown:
         doubt = f"{held:,} held for your decision, {unknown:,} not known yet; see them with"
         yield doubt, line("jobs", "show", job)

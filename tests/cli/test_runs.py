@@ -1,6 +1,7 @@
 """Commands that are asked, watched, stopped, hung up or closed: every outcome is written."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -13,7 +14,14 @@ import pytest
 from gateway_async import GatewayClient
 from gateway_async.cli import main
 from gateway_async.journal import Journal
-from gateway_async.sandbox.faults import Drip, Latency, NoReply, ResetBeforeEffect
+from gateway_async.sandbox import Transaction
+from gateway_async.sandbox.faults import (
+    Drip,
+    Latency,
+    NoReply,
+    ResetBeforeEffect,
+    UnknownItemStatus,
+)
 from tests.cli.running import Shell, names, write
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.journal.tables import MERCHANT, Tables
@@ -197,6 +205,30 @@ async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(sh
     assert names(shell.folder) == ["orders.csv", "out.csv"]
 
 
+def captures(shell: Shell, count: int, name: str = "orders.csv") -> list[Transaction]:
+    """Write captures of payments that the sandbox then has."""
+    paid = shell.sandbox.seed(count, status="authorised", amount="1.00", currency="EUR")
+    orders = [(one.transaction_id, one.order_no, "EUR", "1.00") for one in paid]
+    write(shell.folder / name, COLUMNS, orders)
+    return paid
+
+
+async def test_a_journal_that_is_gone_is_to_be_put_back_first(shell: Shell) -> None:
+    """In a new one, the same line would send each capture once more."""
+    paid = captures(shell, 100)
+    shell.sandbox.faults.add("capture", Latency(seconds=0.3))
+    line = "capture orders.csv --yes --out out.csv --concurrency 1 --journal sqlite:///j.db"
+    process, ended = await shell.under_way(line)
+    (shell.folder / "j.db").rename(shell.folder / "away.db")
+    said = (await ended)[1].decode()
+    assert process.returncode == 3
+    assert "knows of no order that was sent; then go on with:" in said
+    (shell.folder / "away.db").rename(shell.folder / "j.db")
+    await shell(line, None)
+    counts = [shell.sandbox.ledger.effects("capture", one.transaction_id) for one in paid]
+    assert max(counts) == 1
+
+
 def exit_code_of(*arguments: str) -> object:
     """Run a command in this process, which goes on to take signals."""
     taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -270,6 +302,20 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
     early = "gateway-async: it ended early: "
     for line in ("refund orders.csv --dry-run", "refund --help", "--version"):
         await shell.installed(f"{line} >/dev/full", 3, early)
+
+
+async def test_json_has_names_and_texts_that_are_no_text_in_utf_8(shell: Shell) -> None:
+    name = os.fsdecode(b"r\xfcck.csv")
+    captures(shell, 3, name)
+    shell.sandbox.faults.add("capture", UnknownItemStatus(value="7", text="E1:\x9b31m no"))
+    line = f"capture {name} --yes --out o{name} --log-format json --journal sqlite:///j.db --json"
+    ended = await shell(line, 3)
+    assert (ended.facts["source"], ended.facts["counts"]) == (name, {"unknown": 3})
+    assert [json.loads(line)["level"] for line in ended.stderr.splitlines()]
+    assert shell.statuses(f"o{name}") == {"unknown": 3}
+    show = await shell(f"jobs show {ended.facts['job']} --json --journal sqlite:///j.db")
+    assert "\\u009b" in show.stdout
+    assert "\x9b31m no" in show.facts["in_doubt"][0]["reason"]
 
 
 @pytest.mark.parametrize("closed", ["<&-", "2>&-"])
