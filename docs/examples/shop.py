@@ -1,8 +1,7 @@
-"""A small tea shop and its gateway: `python docs/examples/shop.py` opens both, and says where.
+"""A tea shop and its gateway: `python docs/examples/shop.py` opens both (extra `sandbox`).
 
 It believes the gateway's records alone, and repeats nothing that may have been done (`unknown`).
 A form's token counts once: no other site, double click or Reload acts. Orders are kept in memory.
-It needs `pip install 'gateway-async[sandbox]'`.
 """
 
 import asyncio
