@@ -358,7 +358,7 @@ async def resolve(
     name: str,
     outcome: Literal["succeeded", "declined", "not_sent", "unknown"],
     /,
-    *orders: int,
+    *orders: options.Index,
     note: str,
     state: Annotated[
         tuple[Literal["held", "unknown"], ...], Parameter(consume_multiple=False)

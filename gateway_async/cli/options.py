@@ -43,6 +43,13 @@ def _read_duration(_: object, tokens: Sequence[Token]) -> timedelta:
         raise ValueError("expected a shorter duration") from None
 
 
+def _read_index(_: object, tokens: Sequence[Token]) -> int:
+    """Read the index of an order; cyclopts would round 17.5, and decide on another one."""
+    if not (tokens[0].value.isascii() and tokens[0].value.isdigit()):
+        raise ValueError(f"expected the index of an order, from 0, and not {tokens[0].value}")
+    return int(tokens[0].value)
+
+
 def _usually(field: str) -> Parameter:
     """Show the default of the policy, which the TOML file may change."""
     return Parameter(show_default=lambda _: str(getattr(_USUAL, field)))
@@ -59,6 +66,7 @@ _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)  # which lets
 Source = Annotated[Path, _PATH]
 Target = Annotated[Path | None, _PATH]
 Duration = Annotated[timedelta, Parameter(converter=_read_duration)]
+Index = Annotated[int, Parameter(converter=_read_index)]
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
 Name = Annotated[str, Parameter(parse=False)]

@@ -101,7 +101,7 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     for words, reason in (
         ("declined 49 50 --note no", "resolve order 50, which is 'succeeded': that is final"),
         ("declined 0 60 --note no", "job 'night' has no order 60"),
-        ("declined 3 a-b --note no", 'unable to convert "a-b" into int'),
+        ("declined 3 a-b --note no", "the index of an order, from 0, and not a-b"),
         ("declined 3 --state held --note no", "expected orders, or --state, and not both"),
         ("succeed 3 --note no", "succeed"),
         ("declined --note no", "expected orders, or --state, and not both"),

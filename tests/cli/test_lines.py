@@ -73,6 +73,7 @@ NAMED = [
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
     ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "cannot open the journal"),
     ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "journal URL: expected sqlite"),
+    *((f"jobs resolve x declined {one} --note n", f"not {one}") for one in ("17.5", "0x1f", "-1")),
     ("submit orders.csv --operation refund --job x", "there is no terminal to confirm it at"),
     ("submit orders.csv --job x --report x.html", "Unknown option: "),
     ("worker", "--broker: name the RabbitMQ to work for"),
