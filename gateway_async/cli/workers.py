@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
-from fractions import Fraction
 from typing import Annotated, Any
 
 import attrs
@@ -40,8 +39,8 @@ def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
             from gateway_async.workers.rate import shared_rate
 
             who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
-            exact = Fraction(settings.rate).limit_denominator(100)  # requests in some seconds
-            requests, seconds = max(1, exact.numerator), float(exact.denominator)
+            requests = max(1, int(settings.rate))  # at once: no more than a second has
+            seconds = requests / settings.rate
             shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
         async with shared as limiter, settings.client(credentials, limiter=limiter) as made:
             yield made
