@@ -175,7 +175,7 @@ async def read_job(
 async def _others(
     journal: Journal, latest: Iterable[JobStatus], file: OrderFile
 ) -> AsyncIterator[str]:
-    """Name the state of the orders of a file in the latest jobs that sent any."""
+    """Name the state of a file's orders in the latest jobs that sent any, or whose workers will."""
     left = _LOOKED_THROUGH
     for job in (job for job in latest if job.operation == file.operation.name):
         left -= job.total
@@ -188,7 +188,8 @@ async def _others(
         except JournalError as error:  # such as one that another release stored
             yield f"{_dated(job)} may have orders of this file, too: {error}"
             continue
-        if {*+states} - {OrderState.NEW, OrderState.DECLINED}:
+        idle = {OrderState.DECLINED, *([] if job.is_sliced else [OrderState.NEW])}
+        if {*+states} - idle:  # workers send what is new
             count = counted(states.total(), "order")
             yield f"{_dated(job)} has {count} of this file ({listed(states)})"
 

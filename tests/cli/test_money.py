@@ -192,6 +192,15 @@ async def test_a_file_of_captures_that_grew_is_asked_about(shell: Shell) -> None
     assert shell.sandbox.requests["capture"] == 1
 
 
+async def test_captures_that_workers_are_to_send_are_asked_about(shell: Shell) -> None:
+    (paid,) = shell.sandbox.seed(1, status="authorised")
+    write(shell.folder / "orders.csv", COLUMNS, [[getattr(paid, name) for name in COLUMNS]])
+    await shell(f"submit orders.csv --operation capture --job night {KEPT}")
+    asked = ("night of ", "has 1 order of this file (1 new)", "Give --yes to go on")
+    await shell(f"capture orders.csv --out out.csv {KEPT}", 2, *asked)
+    assert shell.sandbox.requests.total() == 0
+
+
 async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> None:
     shell.refunds(60)
     shell.sandbox.faults.add("refund", DropReply(times=1))
