@@ -262,7 +262,7 @@ def keeps_signature(result: object) -> bool:
     return False
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 async def test_learning_changes_no_outcome(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "gateway_async")
     random, counts = Random(seed), Counter[str]()
