@@ -412,7 +412,7 @@ class Attempts(Generic[T]):
 
     @property
     def history(self) -> tuple[Attempt, ...]:
-        """Those whose turn came."""
+        """The attempts whose turn came, the first one first."""
         return tuple(
             Attempt(
                 seconds=seconds,
@@ -491,7 +491,7 @@ class Attempts(Generic[T]):
             raise NotSentError("nothing was sent: the time for this call was over")
         try:
             return await session.transport.send(message, tracker=tracker, seconds=seconds)
-        except GatewayError as error:  # the context of what a limiter raises when it is left
+        except GatewayError as error:  # a limiter may raise now, with this error as its context
             raise _bare(error) from error.__cause__
 
     def _conclude(
@@ -518,7 +518,7 @@ class Attempts(Generic[T]):
                 ending = _proved(error, sent=is_sent)
             else:
                 ending = _given_up(sent=is_sent, reason=self._gate.stop_reason)
-        except BaseException:  # the judge has a defect
+        except BaseException:  # raised again: the judge has a defect
             ending = _given_up(sent=is_sent)
             raise
         finally:

@@ -104,7 +104,7 @@ def print_json(value: object) -> None:
     def write(part: object) -> str:
         return part.isoformat(timespec="seconds") if isinstance(part, datetime) else str(part)
 
-    # In ASCII: no control character, and nothing of the name of a file, is left to be written.
+    # ASCII escapes control characters, and names of files that are not in UTF-8.
     output(json.dumps(value, default=write, indent=2))
 
 

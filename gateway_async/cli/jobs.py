@@ -188,8 +188,10 @@ async def _others(
         except JournalError as error:  # such as one that another release stored
             yield f"{_dated(job)} may have orders of this file, too: {error}"
             continue
-        idle = {OrderState.DECLINED, *([] if job.is_sliced else [OrderState.NEW])}
-        if {*+states} - idle:  # workers send what is new
+        idle = {OrderState.DECLINED}
+        if not job.is_sliced:  # else workers send what is new
+            idle.add(OrderState.NEW)
+        if {*+states} - idle:
             count = counted(states.total(), "order")
             yield f"{_dated(job)} has {count} of this file ({listed(states)})"
 
