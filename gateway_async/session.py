@@ -7,7 +7,6 @@ the dialect gives it a meaning. This module does not know an order or a batch.
 """
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
@@ -129,7 +128,6 @@ class Gate:
         self.paused_until: float = -math.inf
         self.running: dict[asyncio.Task[Any], Attempts[Any]] = {}
         self._stopped_because: str | None = None
-        self._stopped = asyncio.Event()
 
     @property
     def is_too_late(self) -> bool:
@@ -146,7 +144,6 @@ class Gate:
     def stop(self, reason: str) -> None:
         """Let no request leave any more, and end those not yet sent; the first reason stays."""
         self._stopped_because = self._stopped_because or reason
-        self._stopped.set()
         for task, attempts in list(self.running.items()):
             if task is not asyncio.current_task() and attempts.withdraw():
                 task.cancel()
@@ -156,10 +153,8 @@ class Gate:
         self.paused_until = max(self.paused_until, self.now() + seconds)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for so long, at most until the deadline or a stop."""
-        seconds = min(seconds, self.deadline - self.now())
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopped.wait(), seconds)
+        """Sleep for so long, at most until the deadline; a stop cancels the sleeping request."""
+        await asyncio.sleep(min(seconds, self.deadline - self.now()))
 
     async def wait_open(self) -> None:
         """Wait while the gate is paused.

@@ -353,20 +353,14 @@ def find_contradiction(
 
 def _agree(field: str, sent: Decimal | str, value: object) -> bool:
     if isinstance(sent, Decimal):
-        return _same_amount(sent, value)
+        try:
+            return to_number(str(value).strip()) == sent
+        except WrongValueError:  # no text of a number
+            return False
     if value == sent:
         return True
     text = identifier(value) or ""
     return text.casefold() == sent.casefold() if field in _CASELESS else text == sent
-
-
-def _same_amount(sent: Decimal, value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return False
-    try:
-        return to_number(str(value).strip()) == sent
-    except WrongValueError:
-        return False
 
 
 def _unreadable(problem: str, *, code: str = "", text: str = "") -> "Verdict":
