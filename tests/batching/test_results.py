@@ -119,6 +119,7 @@ async def test_all_unexpected_are_counted_some_kept(records: int, size: int, kep
     result = await client_over(MemoryTransport(answer), policy=policy).refund(refunds(20))
     unexpected: UnexpectedRecords[Any] = result.unexpected
     assert len(unexpected) == unexpected.count == 20 * (records + 1)
+    assert f"{unexpected.count} unexpected records" in repr(result)
     assert len(list(unexpected)) == kept
     assert sum(len(str(one)) for one in unexpected) <= 16 * 2**20
     assert unexpected[0].transaction_id == "T9"

@@ -32,6 +32,7 @@ from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.conftest import Shop, references_of, refuse, streamed
 from tests.journal.tables import on_a_file
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, statuses
+from tests.support.interruptions import until
 from tests.support.memory import Asked, Handler, HttpRequest, MemoryTransport, client_over, listing
 from tests.support.orders import (
     LOOK_UPS,
@@ -196,6 +197,15 @@ async def test_what_was_unknown_and_proved_not_done_is_not_sent_where_the_job_ha
     assert shop.effects(orders) == [1, 0, 0]
     assert (await shop.resume(recovery=RESENDING)).ok
     assert shop.effects(orders) == [1, 1, 1]
+
+
+@on_a_file
+async def test_a_stream_that_is_left_waits_for_no_room(shop: Shop) -> None:
+    orders = shop.orders()
+    await shop.refund(orders)
+    async with shop.resume(policy=BatchPolicy(concurrency=1, drain_seconds=3600)) as batch:
+        await until(lambda: batch.progress.done == len(orders))  # and none of them is taken
+    check_conserved(batch.result, orders)
 
 
 @on_a_file

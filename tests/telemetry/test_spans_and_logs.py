@@ -1,6 +1,7 @@
 """Spans, metrics and the log: a batch and each of its requests, however they end."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import textwrap
@@ -137,6 +138,13 @@ async def _are_streamed_at_the_same_time(scene: Scene) -> None:
     await asyncio.gather(within(3), within(1))
 
 
+async def _is_left(scene: Scene) -> None:
+    with contextlib.suppress(LookupError):
+        async with scene.client.refund(seeded(scene.sandbox, 2)) as batch:
+            async for _ in batch:
+                raise LookupError
+
+
 async def _is_a_job(scene: Scene) -> None:
     """It is resumed and recovered; no more than that is told of the second run."""
     scene.sandbox.faults.add("refund", faults.DropReply(times=1))
@@ -187,6 +195,10 @@ SCENES: dict[Act, str] = {
           refund batch requests=1 retries=0 succeeded=1
             row
             refund attempts=1 orders=1 sent=1 status_code=200 succeeded=1
+        """,
+    _is_left: """
+        refund batch orders=2 requests=1 retries=0 succeeded=2 type=LookupError ! LookupError
+          refund attempts=1 orders=2 sent=1 status_code=200 succeeded=2
         """,
     _is_a_job: """
         program
