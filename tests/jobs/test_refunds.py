@@ -1,5 +1,8 @@
 """Refunds of a job: replies that never come, refunds that are listed already, what is held."""
 
+import asyncio
+import logging
+import re
 import sqlite3
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
@@ -20,6 +23,7 @@ from tests.jobs.conftest import Shop, kept, references_of, refuse, refuse_refund
 from tests.journal.tables import Tables, on_a_file, submitted
 from tests.support import postgres
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
+from tests.support.interruptions import until
 from tests.support.memory import (
     Asked,
     HttpRequest,
@@ -62,6 +66,25 @@ async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: 
     result = await gateway.refund([first, *others], job=journal.job("job"))
     assert result[0].status is SUCCEEDED
     assert sum(asked.operation.name == "refund" for asked in transport.asked) == 4
+
+
+@on_a_file
+@pytest.mark.parametrize("ended_at", [None, 1.0], ids=["it was killed", "its clock was behind"])
+async def test_what_an_earlier_process_sent_may_be_under_way_when_the_job_is_taken_over(
+    shop: Shop, caplog: pytest.LogCaptureFixture, ended_at: float | None
+) -> None:
+    caplog.set_level(logging.INFO, "gateway_async")
+    orders = shop.orders(2)
+    await submitted(shop.journal, orders)
+    sent = noted({order.transaction_id: frozenset() for order in orders}, None)
+    shop.tables.put(state="intent", sent=sent, ended_at=ended_at)
+    resumed = shop.resume(recovery=attrs.evolve(RESENDING, settle_seconds=3600))
+    task = asyncio.ensure_future(resumed)
+    await until(lambda: "looked at again" in caplog.text or task.done())
+    task.cancel()
+    await asyncio.wait({task})
+    assert re.search(r"looked at again in 3[56]\d\d s", caplog.text)
+    assert statuses(resumed.result) == [UNKNOWN] * 2
 
 
 @pytest.mark.parametrize("lost", [None, DropReply(times=1), ResetBeforeEffect(times=1)])
