@@ -107,8 +107,8 @@ class Shop:
             return web.Response(text=order.page, content_type="text/html", headers=HEADERS)
         if order.state in ("waiting", "unknown"):
             await self._look_up(order)
-        shown = {field.name: getattr(order, field.name) for field in attrs.fields(Order)}
-        return _respond(render("order", **shown), render(order.state, **shown))
+        pages = "order", "lost" if order.state == "waiting" and not order.page else order.state
+        return _respond(*(render(name, **attrs.asdict(order, recurse=False)) for name in pages))
 
     async def _look_up(self, order: Order) -> None:
         ref = ga.OrderRef(order_no=order.order_no)

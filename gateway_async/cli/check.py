@@ -24,7 +24,14 @@ from gateway_async.cli.files import STDIO, out_file, to_text
 from gateway_async.cli.settings import Network, Settings, default_journal, to_toml
 from gateway_async.client import GatewayClient
 from gateway_async.dialect import Dialect
-from gateway_async.errors import CertificateError, ConfigurationError, GatewayError, NotSentError
+from gateway_async.errors import (
+    CertificateError,
+    ConfigurationError,
+    GatewayError,
+    NotSentError,
+    RejectedError,
+    ReplyUnreadableError,
+)
 from gateway_async.journal.engines import locate
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
@@ -153,20 +160,33 @@ class Answer:
     Attributes:
         http_status: Its HTTP status; None where no reply came.
         ahead: How far its `Date` is ahead of this machine's clock; None without one.
-        is_json: Whether its body is a JSON object.
+        is_foreign: Whether it names another merchant or account.
         error: Why it does not count as answered; None if it does.
     """
 
     http_status: int | None = None
     ahead: timedelta | None = None
-    is_json: bool = False
+    is_foreign: bool = False
     error: GatewayError | None = None
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it is a reply to a look-up, which was accepted, or refused by a return_status."""
+        return self.error is None or bool(isinstance(self.error, RejectedError) and self.error.code)
 
     @property
     def is_refused(self) -> bool:
         """Whether the gateway, or something before it, answered no."""
-        is_json = self.http_status == HTTPStatus.OK and self.is_json
-        return self.error is not None and (is_json or self.http_status in _REFUSALS)
+        return self.error is not None and (self.is_judged or self.http_status in _REFUSALS)
+
+    @property
+    def problem(self) -> str:
+        """What came instead of a reply to a look-up."""
+        if self.http_status != HTTPStatus.OK:
+            return str(self.error)
+        if isinstance(self.error, RejectedError) and not self.is_judged:
+            return f"HTTP 200, JSON without a return_status; return_message {self.error.text!r}"
+        return f"HTTP 200, but {self.error}"
 
 
 async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef]) -> list[Finding]:
@@ -203,8 +223,12 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
             moment = parsedate_to_datetime(response.headers.get("Date", ""))
             moment = moment.replace(tzinfo=moment.tzinfo or UTC) + _HALF_A_SECOND
             answer.ahead = moment - (started + took / 2)
-        decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
-        answer.is_json = True
+        if response.status == HTTPStatus.OK:
+            fields = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
+            try:
+                session.check_owner(fields)
+            except ReplyUnreadableError:  # raised again below, with the signature masked
+                answer.is_foreign = True
         session.decode(request, response, message.signature)
     except GatewayError as error:
         answer.error = error
@@ -235,21 +259,23 @@ def _judge(
     yield "tls", is_untrusted, UNKNOWN, str(error)
     yield "tls", not is_lost, OK, "the certificate of the gateway is valid"
     yield "tls", True, SKIPPED, "there is no connection"
-    seen, is_json = f"{_QUERY} answered HTTP {status}", status == HTTPStatus.OK and query.is_json
     yield "reply", is_unsent, SKIPPED, "there is no connection"
     yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {error}"
-    yield "reply", is_json, OK, f"{seen} with JSON"
-    yield "reply", True, WRONG if query.is_refused else UNKNOWN, f"{seen}: {error}"
+    yield "reply", not query.is_judged and not query.is_foreign, *_blame(query, _QUERY)
+    is_half = error is None and refunds.error is not None
+    yield "reply", is_half, *_blame(refunds, f"{_QUERY} is answered, {_REFUNDS}")
+    yield "reply", True, OK, f"{_QUERY} answered HTTP {status} with JSON"
     ahead = query.ahead if query.ahead is not None else refunds.ahead
     yield "time", ahead is None, SKIPPED, "no reply with a Date header came"
     seconds = (ahead or timedelta()).total_seconds()
     is_right = abs(seconds) <= _CLOCK_TOLERANCE_SECONDS
     off = f"the gateway's clock is {round(seconds):+,} s off this machine's"
     yield "time", True, OK if is_right else WRONG, off
-    read = [one for one in (query, refunds) if one.is_json]
+    read = [one for one in (query, refunds) if one.is_judged]
     is_accepted = any(one.error is None for one in read)
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
+    yield "credentials", query.is_foreign, WRONG, str(error)
     for check in ("signature", "credentials"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
     yield "signature", is_accepted, OK, accepted
@@ -261,6 +287,11 @@ def _judge(
     yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"
     yield _OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
     yield _OWN, True, ASK, both
+
+
+def _blame(answer: Answer, place: str) -> tuple[str, str]:
+    """Return what an answer that does not count comes to, and what was seen."""
+    return WRONG if answer.is_refused else UNKNOWN, f"{place}: {answer.problem}"
 
 
 # Records

@@ -136,6 +136,9 @@ class Table:
                 self.header = cells
                 if not _is_text("".join(cells)):
                     raise TableError([Problem(begins, None, _NO_TEXT)])
+                if _LIST.match(cells[0]):
+                    reason = "a JSON list; write JSON Lines: an object a line, without [ and ]"
+                    raise TableError([Problem(begins, None, reason)])
                 if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
                     reason = f"columns are separated by {others[0]!r}; save the file with commas"
                     raise TableError([Problem(begins, None, reason)])
@@ -321,6 +324,7 @@ OUTCOME_COLUMNS = ("status", "code", "error")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
+_LIST = re.compile(r"\s*\[\s*(\{|$)")
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 # Columns

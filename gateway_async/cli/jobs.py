@@ -68,6 +68,12 @@ class KnownJob:
     before: tuple[JobStatus, ...] = ()
     others: tuple[str, ...] = ()
 
+    @property
+    def is_to_confirm(self) -> bool:
+        """Whether a person is asked: before money leaves, or orders of a job are sent again."""
+        is_repeated = self.status is None and bool(self.others or self.before)
+        return bool(self.left.orders) and (self.operation.confirms or is_repeated)
+
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
         before = "; ".join(f"{_dated(one)} has {listed(one.counts)}" for one in self.before)
@@ -81,7 +87,7 @@ class KnownJob:
 
 
 def _dated(status: JobStatus) -> str:
-    return f"job {status.name} of {status.created_at:%Y-%m-%d %H:%M}"
+    return f"job {status.name} of {status.created_at.astimezone():%Y-%m-%d %H:%M}"
 
 
 def _is_done(status: JobStatus) -> bool:
@@ -220,8 +226,7 @@ async def run_job(
         duplicates = "allow" if is_keyed else settings.policy.duplicates
         policy = attrs.evolve(settings.policy, duplicates=duplicates)
         run.settings = attrs.evolve(settings, recovery=recovery, policy=policy)
-    is_repeated = known.status is None and (known.others or known.before)
-    is_asked = known.left.orders and not yes and (known.operation.confirms or is_repeated)
+    is_asked = known.is_to_confirm and not yes
     if is_asked:
         run.console.confirm(f"{known}: {known.operation} {known.left} at {run.settings.address}")
     tell = run.console.say if known.others else run.console.note  # what may be sent once more
@@ -384,7 +389,8 @@ async def resolve(
         raise ConfigurationError("resolve: expected orders, or --state, and not both")
     async with given.settings().open_journal(create=False) as journal:
         found = [each.index async for each in orders_of(journal, name) if each.state in state]
-        await journal.resolve(name, meant := [*orders, *found], outcome, note)
+        meant = [*dict.fromkeys((*orders, *found))]
+        await journal.resolve(name, meant, outcome, note)
     sent = "it" if len(meant) == 1 else "them"
     then = f"; the next run of the job sends {sent}" if outcome == "not_sent" else ""
     console.note(f"job {name}: {counted(len(meant), 'order')} {outcome}{then}")

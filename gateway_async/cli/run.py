@@ -21,7 +21,7 @@ from gateway_async.cli import files
 from gateway_async.cli.console import Console, Exit, Stop, counted, listed, print_json, progress
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.options import Files, Journaled
-from gateway_async.cli.settings import Settings
+from gateway_async.cli.settings import Settings, config_path
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError, NotSentError, OutcomeUnknownError
 from gateway_async.journal import JobStatus, Journal, OrderState
@@ -145,7 +145,7 @@ class Run(Head):
         """
         if needs_secret:
             self.credentials  # noqa: B018  # they are read here
-        given, journal = self.given, self.settings.journal_file
+        given, settings, journal = self.given, self.settings, self.settings.journal_file
         if needs_out and (given.out is None or (given.json and given.out == files.STDIO)):
             other = "; not -, since --json has standard output for itself" * given.json
             raise ConfigurationError(
@@ -153,7 +153,12 @@ class Run(Head):
             )
         journals = [f"{journal}{end}" for end in _OF_SQLITE if journal is not None]
         taken = {Path(path).resolve(): "the journal" for path in journals}
-        for what, there in (("orders", self.source), ("settings", given.config)):
+        for what, there in (
+            ("orders", self.source),
+            ("settings", config_path(given.config, os.environ)),
+            ("the secret", settings.secret_file),
+            ("certificates", settings.ca_file),
+        ):
             taken |= {} if there is None else {Path(there).resolve(): f"the file of {what}"}
         for option, path in (("--out", given.out), ("--report", given.report)):
             if path is not None and path != files.STDIO:
@@ -295,8 +300,9 @@ def _advise(run: Run) -> Iterator[tuple[str, str]]:
         else:
             yield go_on, run.console.line
     if held or unknown:
-        doubt = f"{held:,} held for your decision, {unknown:,} not known yet; see them with"
-        yield doubt, line("jobs", "show", job)
+        doubt = {"held for your decision": held, "not known yet": unknown}
+        counts = ", ".join(f"{count:,} {what}" for what, count in doubt.items() if count)
+        yield f"{counts}; see them with", line("jobs", "show", job)
     if held:
         how = (
             "look into each, then decide by its index, or with --state held on all: not_sent (the "

@@ -219,7 +219,7 @@ class Settings(Network):
             ConfigurationError: Naming all that is missing.
         """
         unnamed = [
-            f"{VARIABLES[name]}: {text} (or --{name.replace('_', '-')}, or {name} in the TOML file)"
+            f"{VARIABLES[name]}: {text} (or {_option(name)}, or {name} in the TOML file)"
             for name, text in _WHO.items()
             if getattr(self, name) is None
         ]
@@ -269,10 +269,14 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     }
     document = _read_file(given.pop("config", None), environment)
     merged: dict[str, Any] = {"journal": default_journal(environment)}
-    for layer in (document, said, given):
-        if any(name in layer for name in _SECRET_PLACES):  # it takes the place of another
+    places: list[str] = []
+    for layer, named in ((document, str), (said, VARIABLES.__getitem__), (given, _option)):
+        if found := [named(name) for name in _SECRET_PLACES if name in layer]:
+            places = found  # they take the place of others
             merged = {name: one for name, one in merged.items() if name not in _SECRET_PLACES}
         merged |= layer
+    if len(places) > 1:
+        raise ConfigurationError(f"{' and '.join(places)}: the secret has one place; give one")
     merged["policy"] = {**document.get("policy", {}), **given.get("policy", {})}
     merged.pop("secret", None)  # the variable is read last
     if "journal" not in given:
@@ -280,9 +284,15 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
     return _structured(merged, Settings, "settings")
 
 
-def default_path(environment: Mapping[str, str]) -> Path:
-    """Return where the TOML file is if nothing names another."""
-    return _home(environment, "XDG_CONFIG_HOME", ".config") / "config.toml"
+def _option(name: str) -> str:
+    """Return the option of a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+def config_path(option: Path | None, environment: Mapping[str, str]) -> Path:
+    """Return where the TOML file is: as the option or a variable names it, or the usual place."""
+    usual = _home(environment, "XDG_CONFIG_HOME", ".config") / "config.toml"
+    return Path(option or environment.get("GATEWAY_CONFIG") or usual)
 
 
 def default_journal(environment: Mapping[str, str]) -> str:
@@ -302,11 +312,10 @@ def _read_file(option: Any, environment: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigurationError: If it cannot be read, or any part of it is wrong.
     """
-    path = option or environment.get("GATEWAY_CONFIG")
-    chosen = Path(path or default_path(environment))
-    named = "the file of GATEWAY_CONFIG, " if path and not option else ""
+    chosen, variable = config_path(option, environment), environment.get("GATEWAY_CONFIG")
+    named = "the file of GATEWAY_CONFIG, " if variable and not option else ""
     with explained(f"cannot read {named}{chosen}"):
-        if not path and not chosen.exists():
+        if not (option or variable or chosen.exists()):
             return {}
         text = chosen.read_text(encoding="utf-8-sig")
     try:

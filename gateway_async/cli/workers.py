@@ -84,7 +84,9 @@ async def submit(
     settings = attrs.evolve(settings, policy=policy)
     with open_orders(orders, OPERATIONS[operation], settings) as file:
         known = await find_job(settings, file, job=job)
-        if known.operation.confirms and known.left.orders and not yes:
+        if file.unread:
+            console.note(f"columns that are not sent: {file.unread}")
+        if known.is_to_confirm and not yes:
             console.confirm(f"{known}: {known.operation} {known.left} at {settings.address}")
         async with settings.open_journal() as journal, settings.client(credentials) as client:
             kept, sent = journal.job(job), file.orders()

@@ -160,8 +160,18 @@ WAYS: list[tuple[Way, int, dict[str, str], str, str, str]] = [
         "check the secret first: GATEWAY_SECRET, or what secret_file or keyring names. The",
     ),
     (
-        *(Way(options="--merchant-id M9"), 1, REFUSED, "signature"),
-        *("for another merchant_id: expected 'M9'", "check the secret first"),
+        Way(options="--merchant-id M9"),
+        *(1, {**UNREAD, "credentials": "wrong"}, "credentials"),
+        *("for another merchant_id: expected 'M9'", "compare merchant_id and account_id"),
+    ),
+    (
+        Way(change=lambda reply: with_body(reply, b'{"return_status": "1", "data": "?"}')),
+        *(3, {"reply": "unknown", **UNREAD}, "reply", "200, but the reply has no list", "service"),
+    ),
+    (
+        Way(change=lambda reply: with_body(reply, b'{"return_message": "no route"}')),
+        *(3, {"reply": "unknown", **UNREAD}, "reply"),
+        *("200, JSON without a return_status; return_message 'no route'", "compare base_url"),
     ),
     (
         *(Way(options="--base-url {sandbox}/shop"), 3, {"reply": "unknown", **UNREAD}),
@@ -170,6 +180,13 @@ WAYS: list[tuple[Way, int, dict[str, str], str, str, str]] = [
     (
         *(Way(refused="query"), 1, {"reply": "wrong", "registered address": "wrong"}),
         *("registered address", "/v1/retrievalTrans is refused", "must register"),
+    ),
+    (
+        *(Way(refused="search_refunds"), 1, {"reply": "wrong"}, "reply"),
+        *(
+            "/v1/retrievalTrans is answered, /v1/retrievalRefund: the gateway answered HTTP 403",
+            "ask the gateway",
+        ),
     ),
     (
         *(Way(refused="*"), 1, {"reply": "wrong", **UNREAD, "registered address": "ask"}),

@@ -115,6 +115,12 @@ OF_FILES: list[tuple[str, str | bytes, str]] = [
         for empty in (b"", b"\xef\xbb\xbf", b" \r\n\n")
     ),
     ("refund", HEADER, "line 1: there is no row below it"),
+    (
+        "refund",
+        '[{"order_no": "O1"},\n{"order_no": "O2"}]',
+        "line 1: a JSON list; write JSON Lines",
+    ),
+    ("refund", "[\n  {\n", "line 1: a JSON list; write JSON Lines: an object a line"),
     ("refund", HEADER.replace(",", ";"), "line 1: columns are separated by ';'; save the"),
     ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     ("refund", f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "line 1, column amount: more than one column"),

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from datetime import datetime, timedelta
 
 from gateway_async.sandbox.faults import ResetBeforeEffect, Status
 from tests.cli.running import Ended, Shell, names, write
@@ -24,7 +25,7 @@ async def held(shell: Shell) -> None:
     await shell(
         f"{line} --report night.html {CONFIGURED}",
         3,
-        "50 held for your decision, 0 not known yet; see them with:\n  gateway-async jobs show",
+        "50 held for your decision; see them with:\n  gateway-async jobs show",
         "gateway-async jobs resolve night OUTCOME INDEX --note WHY",
     )
     ended = [("not_sent", "held")] * 50 + [("succeeded", "succeeded")] * 10
@@ -57,12 +58,15 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert facts.pop("in_doubt_count") == 50
     assert facts.pop("in_doubt")[7]["transaction_id"] == row["transaction_id"]
     assert (await jobs("list --json")).facts == [facts]
+    ahead = await shell.installed(f"jobs list {CONFIGURED}", env={"TZ": "UTC-5"})
+    at = datetime.fromisoformat(facts["created_at"]) + timedelta(hours=5)
+    assert ahead.stdout.startswith(f"job night of {at:%Y-%m-%d %H:%M}: ")
 
     config = (shell.folder / "config.toml").read_text() + "resend_absent = true\n"
     (shell.folder / "resending.toml").write_text(config)
     resend = "jobs resume night --out end.csv --config resending.toml"
     await shell(resend, 2, "refund 50 orders, EUR 50.00 at")
-    await jobs("resolve night not_sent 7 --note 'seen in the portal'")
+    await jobs("resolve night not_sent 7 7 --note 'seen in the portal'", 0, "night: 1 order not_se")
     assert (await jobs("outcomes night --out -", 3)).stdout.count(",held,") == 49
     goes_on = "jobs.db goes on: 10 succeeded, 49 held, 1 new: refund 1 order"
     await jobs("resume night --out end.csv", 2, goes_on)

@@ -201,6 +201,25 @@ async def test_captures_that_workers_are_to_send_are_asked_about(shell: Shell) -
     assert shell.sandbox.requests.total() == 0
 
 
+async def test_captures_that_another_job_made_are_asked_about_before_workers_have_them(
+    shell: Shell,
+) -> None:
+    (paid,) = shell.sandbox.seed(1, status="authorised")
+    row = [*(getattr(paid, name) for name in COLUMNS), "Ada"]
+    write(shell.folder / "orders.csv", (*COLUMNS, "customer"), [row])
+    await shell(f"capture orders.csv --out out.csv {KEPT}")
+    submit = f"submit orders.csv --operation capture --job night {KEPT}"
+    asked = (
+        "has 1 order of this file (1 succeeded)",
+        "not sent: 'customer'",
+        "Give --yes to go on",
+    )
+    await shell(submit, 2, *asked)
+    await shell(f"jobs show night {KEPT}", 2, "no job 'night'")
+    await shell(f"{submit} --yes")
+    await shell(submit)  # it has the orders already
+
+
 async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> None:
     shell.refunds(60)
     shell.sandbox.faults.add("refund", DropReply(times=1))
@@ -302,6 +321,11 @@ async def test_a_report_has_a_file_of_its_own(shell: Shell) -> None:
     await shell(f"{line} night.html", 2)  # it never began
     assert names(shell.folder) == ["night.html", "orders.csv", "own.toml"]
     assert orders.read_bytes() == before
+    (shell.folder / "secret").write_text(shell.sandbox.secret)
+    secret = {"GATEWAY_SECRET": "", "GATEWAY_SECRET_FILE": "secret"}
+    for place, env in (("secret", secret), ("own.toml", {"GATEWAY_CONFIG": "own.toml"})):
+        look_up = f"query orders.csv --out {place}"
+        await shell(look_up, 2, f"--out: {place} is the file of ", env=env)
     assert shell.sandbox.requests["refund"] == 0
     await shell(f"{line} night.html --yes")
     assert "<!DOCTYPE html>" in page.read_text()

@@ -130,7 +130,10 @@ async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
     assert "may have been done" not in page
 
 
-async def test_ctrl_c_while_the_file_is_read_sends_nothing(shell: Shell) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+async def test_a_signal_while_the_file_is_read_sends_nothing(
+    shell: Shell, how: signal.Signals
+) -> None:
     rows = shell.refunds(60).read_bytes()
     (there, ours), stderr = os.pipe(), shell.folder / "stderr"
     with stderr.open("wb") as errors, os.fdopen(ours, "wb", 0) as pipe:
@@ -142,7 +145,7 @@ async def test_ctrl_c_while_the_file_is_read_sends_nothing(shell: Shell) -> None
             await asyncio.to_thread(pipe.write, rows)
         ended = asyncio.ensure_future(process.wait())
         while not ended.done():  # one that comes right before it reads goes by
-            process.send_signal(signal.SIGINT)
+            process.send_signal(how)
             await asyncio.wait({ended}, timeout=10)
         assert ended.result() == 2
     assert stderr.read_text() == "gateway-async: stopped; nothing was sent to your gateway\n"

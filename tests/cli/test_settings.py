@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli.settings import Settings, default_path, read_settings
+from gateway_async.cli.settings import Settings, config_path, read_settings
 from gateway_async.dialect import PaymentState
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import REFUND
@@ -97,11 +97,11 @@ def test_options_go_over_the_environment_and_that_over_the_file(write: Write) ->
 
 
 def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
-    path = default_path({"XDG_CONFIG_HOME": str(tmp_path)})
+    path = config_path(None, {"XDG_CONFIG_HOME": str(tmp_path)})
     path.parent.mkdir()
     path.write_text("\ufeffrate = 7.5")  # as an editor of Windows begins it
     assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
-    assert default_path({}) == Path.home() / ".config" / "gateway-async" / "config.toml"
+    assert config_path(None, {}) == Path.home() / ".config" / "gateway-async" / "config.toml"
     with pytest.raises(
         ConfigurationError, match=r"cannot read the file of GATEWAY_CONFIG, .*missing\.toml: No"
     ):
@@ -134,6 +134,16 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
     environment = {**WHO, "GATEWAY_KEYRING": "test"}
     settings = read_settings({"config": path}, environment)
     assert (settings.secret_file, settings.keyring) == (None, "test")
+    both = {**environment, "GATEWAY_SECRET": SECRET}
+    with pytest.raises(ConfigurationError, match="GATEWAY_KEYRING and GATEWAY_SECRET: ") as caught:
+        read_settings({"config": path}, both)
+    assert SECRET not in str(caught.value)
+    assert read_settings({"config": path, "keyring": "own"}, both).keyring == "own"
+    with pytest.raises(ConfigurationError, match="--secret-file and --keyring: the secret has "):
+        read_settings({"secret_file": Path("s"), "keyring": "own"}, ENVIRONMENT)
+    assert (
+        refused("secret_file = 's'\nkeyring = 'k'", write, WHO)[:24] == "secret_file and keyring:"
+    )
 
 
 # What is wrong

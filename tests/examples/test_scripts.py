@@ -148,6 +148,18 @@ async def test_what_nobody_can_settle_stays_in_doubt_and_is_not_offered_again(ti
         assert order.state == "unknown"
 
 
+async def test_a_payment_page_that_was_lost_is_not_offered_and_leads_on(till: Till) -> None:
+    order = await till.order()
+    till.sandbox.faults.add("checkout", DropReply(times=1))
+    page = await till.press(order, "checkout")
+    assert (order.state, till.effects(order)) == ("waiting", {"checkout": 1})
+    assert re.findall(r'class="button" href="([^"]*)"', page) == ["/"]
+    paid = await till.order()
+    await till.press(paid, "checkout")
+    waiting = await till.page(paid)
+    assert f'href="/orders/{paid.order_no}/checkout"' in waiting
+
+
 async def test_bad_input_is_named_and_a_card_is_kept_nowhere(
     till: Till, caplog: pytest.LogCaptureFixture
 ) -> None:
