@@ -21,7 +21,7 @@ from gateway_async.batching import sender
 from gateway_async.batching.judge import Judgement, judge
 from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter, raising
-from tests.support.memory import Asked, MemoryTransport, client_over, listing
+from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over, listing
 from tests.support.orders import (
     LIST_FIELDS,
     LOOK_UPS,
@@ -37,6 +37,19 @@ from tests.support.orders import (
 DECLINES = Dialect(declined_statuses={"0"}, pending_statuses={"3"})
 FULL = 100
 """The most records of a reply to a look-up."""
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "found"),
+    [("refund", 429, DECLINED), ("refund", 503, UNKNOWN), ("query", 429, UNKNOWN)],
+)
+async def test_a_listed_http_status_declines_what_moves_money(
+    operation: str, status: int, found: OutcomeStatus
+) -> None:
+    transport = MemoryTransport(lambda _: HttpResponse(status, {}, b""))
+    client = client_over(transport, dialect=Dialect(nothing_done_http_statuses={429}))
+    result = await client.batch(operation, orders_for(operation, made_up(2)))
+    assert statuses(result) == [found] * 2
 
 
 async def judged(
