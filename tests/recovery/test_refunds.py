@@ -183,7 +183,9 @@ async def test_recovery_with_resends_may_be_repeated_and_runs_once_at_a_time(
         assert set(statuses(again)) == {SUCCEEDED}
         assert [outcome.order for outcome in again] == [outcome.order for outcome in given]
         check_books(sandbox, again)
-    assert not (await gateway.recover([*result, *again])).not_sent
+    both = await gateway.recover([*result, *again])
+    assert not both.not_sent
+    assert both.to_dicts()[0]["record_transaction_id"] == result[0].order.transaction_id
     check_books(sandbox, again)
 
 
