@@ -199,11 +199,16 @@ class JournalError(GatewayError):
 
     Attributes:
         job: The name of the job it is about, if it is about one.
+        is_in_doubt: Whether a write may have been kept all the same: its commit was under way when
+            the connection broke.
     """
 
-    def __init__(self, message: str = "", *, job: str | None = None) -> None:
+    def __init__(
+        self, message: str = "", *, job: str | None = None, is_in_doubt: bool = False
+    ) -> None:
         super().__init__(message)
         self.job = job
+        self.is_in_doubt = is_in_doubt
 
 
 class JobNotFoundError(JournalError):

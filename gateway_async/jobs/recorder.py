@@ -10,13 +10,14 @@ or how the journal stores it.
 import asyncio
 import json
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.sender import ChunkIntent, Recorder
-from gateway_async.errors import OutcomeUnknownError
+from gateway_async.errors import JournalError, OutcomeUnknownError
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore
 from gateway_async.journal.database import uninterrupted
 from gateway_async.journal.rows import DONE, HELD_UNTIL, Known, known_of, noted
@@ -178,10 +179,12 @@ class JournalIntent(ChunkIntent):
 
     Attributes:
         is_recorded: Whether the journal has it.
+        is_in_doubt: Whether the journal may have it: the connection broke in the commit.
     """
 
     def __init__(self, recorder: JournalRecorder, chunk: "Chunk", sent: str) -> None:
         self.is_recorded: bool = False
+        self.is_in_doubt: bool = False
         self._recorder = recorder
         self._chunk = chunk
         self._sent = sent
@@ -202,7 +205,9 @@ class JournalIntent(ChunkIntent):
         try:
             await uninterrupted(recording)
         finally:  # a cancellation comes once it is written
-            self.is_recorded = recording.exception() is None
+            failure = recording.exception()
+            self.is_recorded = failure is None
+            self.is_in_doubt = isinstance(failure, JournalError) and failure.is_in_doubt
         if self._recorder.failure is not None:  # of outcomes that went before
             raise self._recorder.failure
 
@@ -217,10 +222,17 @@ class JournalIntent(ChunkIntent):
             self.is_recorded = retraction.exception() is not None
 
     def _retract(self) -> "asyncio.Future[None]":
-        unsent = dict.fromkeys(self._chunk.indices, Known(OrderState.NEW))
-        return self._recorder.lease.change(
-            "keep that nothing was sent", lambda orders: orders.change(Transition.RETRACT, unsent)
-        )
+        indices = self._chunk.indices
+
+        def retract(orders: ChunkStore) -> None:
+            found = set(indices)
+            if self.is_in_doubt:  # what the journal does not have is new already
+                span = range(min(indices), max(indices) + 1)
+                listed = chain(*orders.select((OrderState.INTENT,), span, most=len(span)))
+                found &= {each.index for each in listed}
+            orders.change(Transition.RETRACT, dict.fromkeys(found, Known(OrderState.NEW)))
+
+        return self._recorder.lease.change("keep that nothing was sent", retract)
 
     def check(self) -> None:
         """Raise if the lease is lost."""
@@ -233,7 +245,7 @@ class JournalIntent(ChunkIntent):
         add: "Callable[[AnsweredChunk | FailedChunk], None]",
     ) -> None:
         """Record the outcomes of the chunk in the background, then add them to the results."""
-        if not self.is_recorded:  # the journal has no intent of it: the orders are new
+        if not (self.is_recorded or self.is_in_doubt):  # the orders are new in the journal
             add(result)
             return
         recorder = self._recorder

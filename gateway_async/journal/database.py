@@ -2,7 +2,9 @@
 
 A caller hears of its action only after the commit. Actions that wait together share a
 transaction; where one of them fails, each runs alone, so that none gets another's error, and so
-does what found its connection lost. A write whose commit failed is not repeated.
+does what found its connection lost. A write whose commit failed is not repeated. Where one has
+waited long in vain, for a lock or for a server, those behind it would wait as long, one after
+another: they fail with it.
 
 Most of what a commit costs is that two threads wake each other: so actions are handed over
 together, once the event loop brings no more of them.
@@ -11,12 +13,14 @@ together, once the event loop brings no more of them.
 import asyncio
 import contextlib
 import threading
+import time
+from enum import Enum, auto
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
-from gateway_async.errors import JournalError
+from gateway_async.errors import GatewayError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -29,6 +33,8 @@ _MOST_TOGETHER = 32
 # After so many turns of the event loop without another action, those that came go together.
 _QUIET_TURNS = 4
 _LONGEST_TEXT = 300
+# Below every limit of a wait in `engines`, and above what an action takes by itself.
+_LONG_WAIT_SECONDS = 8.0
 _ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
 
 
@@ -76,6 +82,29 @@ class _Pending(Generic[T]):
     what: str
     action: "Callable[[Transaction], T]"
     future: "asyncio.Future[T]"
+
+
+class _Stage(Enum):
+    """How far a transaction came."""
+
+    BEGIN = auto()
+    ACTIONS = auto()
+    COMMIT = auto()
+
+
+@attrs.frozen
+class _Failed:
+    """A transaction that failed.
+
+    Attributes:
+        error: Why.
+        stage: How far it came.
+        is_lost: Whether its connection is lost, as by a server that ends what idles.
+    """
+
+    error: Exception
+    stage: _Stage
+    is_lost: bool
 
 
 class Database:
@@ -168,8 +197,7 @@ class Database:
                 taken = taken + (found or [])
             is_over = found is None
             if group := [task for task in taken if not task.future.cancelled()]:
-                ended = self._transact(group, is_first=True)
-                ended = ended or [self._transact([task])[0] for task in group]
+                ended = self._carry_out(group)
                 self._call_in_loop(_deliver, group, ended)
         self._disconnect()
         self._call_in_loop(self._ended.set_result, None)
@@ -178,29 +206,55 @@ class Database:
         with contextlib.suppress(RuntimeError):  # the loop was closed, and no caller waits
             self._loop.call_soon_threadsafe(callback, *arguments)
 
-    def _transact(self, group: "Sequence[_Pending[Any]]", *, is_first: bool = False) -> "list[Any]":
-        """Carry out actions in one transaction.
+    def _carry_out(self, group: "Sequence[_Pending[Any]]") -> "list[Any]":
+        """Carry out actions; return the value of each, or its exception."""
+        ended = self._transact(group)
+        if isinstance(ended, list):
+            return ended
+        if ended.stage is _Stage.ACTIONS and (ended.is_lost or len(group) > 1):
+            return self._carry_out_alone(group)
+        return [self._failure(task.what, ended) for task in group]
 
-        Returns:
-            The value of each, or its exception; nothing if each is to run alone after this first
-            attempt.
-        """
-        may_repeat = False
+    def _carry_out_alone(self, group: "Sequence[_Pending[Any]]") -> "list[Any]":
+        """Carry out each action by itself, unless one before it has waited long in vain."""
+        values: list[Any] = []
+        in_vain: _Failed | None = None
+        for task in group:
+            began = time.monotonic()
+            ended = in_vain or self._transact([task])
+            if isinstance(ended, list):
+                values += ended
+                continue
+            values.append(self._failure(task.what, ended))
+            has_waited = time.monotonic() - began >= _LONG_WAIT_SECONDS
+            if has_waited and isinstance(ended.error, self._engine.error):
+                in_vain = attrs.evolve(ended, stage=_Stage.BEGIN)  # of those behind it
+        return values
+
+    def _transact(self, group: "Sequence[_Pending[Any]]") -> "list[Any] | _Failed":
+        """Carry out actions in one transaction; return the value of each."""
+        stage = _Stage.BEGIN
         try:
             self._driver = self._driver or self._engine.connect()
-            may_repeat = is_first
             self._engine.begin(self._driver)
+            stage = _Stage.ACTIONS
             made = Transaction(self._driver, self._engine)
             values = [task.action(made) for task in group]
-            may_repeat = False
+            stage = _Stage.COMMIT
             self._commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
-            is_lost = getattr(self._driver, "broken", False)  # by a server that ends what idles
-            self._disconnect()  # which rolls back
-            if may_repeat and (is_lost or len(group) > 1):
-                return []
-            return [self._failure(task.what, error) for task in group]
+            failed = _Failed(error, stage, getattr(self._driver, "broken", False))
+            self._roll_back(error)
+            return failed
         return values
+
+    def _roll_back(self, error: Exception) -> None:
+        """Undo what an action did; a connection is used again only after an error of ours."""
+        if self._driver is not None and isinstance(error, GatewayError):
+            with contextlib.suppress(self._engine.error):
+                self._driver.rollback()
+                return
+        self._disconnect()
 
     def _commit(self) -> None:
         self._driver.commit()
@@ -211,11 +265,13 @@ class Database:
             with contextlib.suppress(self._engine.error):
                 driver.close()
 
-    def _failure(self, what: str, error: Exception) -> Exception:
+    def _failure(self, what: str, failed: _Failed) -> Exception:
         """Return what the caller gets; nothing of it holds a statement or its parameters."""
+        error = failed.error
         if isinstance(error, self._engine.error):
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            return JournalError(f"{what}: {lines[0][:_LONGEST_TEXT]}")
+            is_in_doubt = failed.stage is _Stage.COMMIT
+            return JournalError(f"{what}: {lines[0][:_LONGEST_TEXT]}", is_in_doubt=is_in_doubt)
         return error.with_traceback(None)
 
 

@@ -195,7 +195,8 @@ class Journal:
             InvalidOrderError: If `order` is neither an order of the job's operation nor a position.
             JournalError: If there is no such order, more than one, or nothing to decide on it.
 
-        Whichever is raised, nothing was changed.
+        Whichever is raised, nothing was changed; only where a `JournalError` `is_in_doubt`, the
+        decision may be kept all the same.
         """
         if not (isinstance(note, str) and note.strip()):  # type: ignore[redundant-expr]  # anything may be given
             raise ConfigurationError("note: expected a text that says why")
@@ -217,7 +218,13 @@ class Journal:
             orders.change(Transition.RESOLVE, dict.fromkeys(positions, decided))
 
         name = self.job(name).name
-        await self.database.run(f"cannot keep a decision on job {name!r}", decide)
+        try:
+            await self.database.run(f"cannot keep a decision on job {name!r}", decide)
+        except JournalError as error:
+            if not error.is_in_doubt:
+                raise
+            text = f"{error}; it may be kept all the same: look before you decide again"
+            raise JournalError(text, job=name, is_in_doubt=True) from None
 
     async def claim_due(self, merchant: "Merchant", seconds: float) -> list[tuple[str, int]]:
         """Return up to 1,000 slices that no process has and that are due, job and number.

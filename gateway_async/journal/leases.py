@@ -1,10 +1,13 @@
 """Leases: the right to write to a job, or to a slice of it, for as long as it is renewed.
 
-A lease has an epoch, which grows whenever it is taken. A write under a lease first finds its epoch
-unchanged, in the same transaction: a process that lost its lease changes no row. All orders of one
-`transaction_id` are in one slice, so that under a slice's lease no other process moves them. The
-local view of how long a lease runs is always shorter than the database's, as long as one of its
-clocks goes on.
+A lease has an epoch, which grows whenever it is taken, and an owner, which no other lease has. A
+write under a lease first finds both unchanged, in the same transaction: a process that lost its
+lease changes no row. The owner tells where a database was exchanged for one that lacks the last
+commits, after a failover or from a backup: there, the same number and epoch may be another's.
+
+All orders of one `transaction_id` are in one slice, so that under a slice's lease no other process
+moves them. The local view of how long a lease runs is always shorter than the database's, as long
+as one of its clocks goes on.
 """
 
 import asyncio
@@ -39,7 +42,7 @@ T = TypeVar("T")
 _RENEWALS_A_LEASE = 3
 
 OF_SLICE = "WHERE job_id = :job AND slice = :slice"
-_OURS = f"{OF_SLICE} AND epoch = :epoch"
+_OURS = f"{OF_SLICE} AND epoch = :epoch AND owner = :owner"
 # Locked: a person may decide at this very moment whether the slice has something to do again.
 _VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR UPDATE"
 # It is due when the lease is over: a worker that was frozen may renew what was handed to another.
@@ -100,7 +103,7 @@ class Lease:
         self._slice_number = slice_number
         # Of this process, and of no other time that it takes it.
         self._owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
-        self._key: dict[str, Any] = {}  # the slice and the epoch, as parameters of a statement
+        self._key: dict[str, Any] = {}  # slice, epoch and owner, as parameters of a statement
         self._runs_from = read_clocks()
         self.taken_at: float = 0.0
         self.job: JobRow
@@ -191,8 +194,18 @@ class Lease:
         self._runs_from = (-math.inf, -math.inf)
 
     def read(self, action: "Callable[[ChunkStore], T]") -> "asyncio.Future[T]":
-        """Read orders of the slice."""
-        return self.run("read the orders", lambda tx: action(self._orders(tx)))
+        """Read orders of the slice; it raises `LeaseLostError` if the job's number is another's."""
+
+        def read(transaction: "Transaction") -> T:
+            if find_job(transaction, self._name) != self.job:
+                raise LeaseLostError(
+                    f"the lease on job {self._name!r} is lost: the database was exchanged, and the "
+                    "job in it is another one",
+                    job=self._name,
+                )
+            return action(self._orders(transaction))
+
+        return self.run("read the orders", read)
 
     def pages(
         self, states: "Collection[OrderState]", span: range = ANYWHERE
@@ -279,7 +292,7 @@ class Lease:
             transaction.run(_ADOPT, job=job.id, gateway=merchant.gateway)
             job = find_job(transaction, name)
         self.job, self.span, self.total = job, range(first, last + 1), total
-        self._key = {**key, "epoch": epoch}
+        self._key = {**key, "epoch": epoch, "owner": self._owner}
         can_look_up = bool(OPERATIONS[job.operation].recovered_by)
         self._orders(transaction).reopen(look_up=can_look_up)
 

@@ -128,6 +128,26 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
     assert shop.effects(orders) == [1, 1, 0, 0, 0, 0]
 
 
+async def test_what_never_left_is_new_also_where_its_intent_is_in_doubt(shop: Shop) -> None:
+    """Else a person would have to decide on orders that this process knows it did not send."""
+    orders, failures = shop.orders(), Failures(lambda number: number == 0, "in doubt", ("commit",))
+
+    async def looked_up(message: HttpRequest) -> None:
+        if message.path.endswith("/retrievalRefund") and not failures.counts:
+            failures.counts["commit"] = 1  # a read, which is refused as well
+            failures.strike(shop.journal)
+            failures.counts["commit"] = 0
+
+    batch = shop.refund(orders, after=looked_up, policy=ONE_BY_ONE)
+    with pytest.raises(JournalError, match="about to be sent: the server is gone"):
+        await batch
+    assert failures.failed == 1
+    assert shop.effects(orders) == [0] * 6
+    assert shop.tables.states() == ["new"] * 6
+    assert set(statuses(batch.result)) == {NOT_SENT}
+    assert (await shop.resume()).ok
+
+
 # Nothing secret gets into the journal, whatever the gateway says
 
 CARD = "4111111111111111"

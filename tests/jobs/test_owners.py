@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from gateway_async import OutcomeStatus, RecoveryPolicy
-from gateway_async.errors import JobBusyError, LeaseLostError
+from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
 from gateway_async.jobs import work
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
@@ -173,6 +173,35 @@ async def test_one_whose_lease_is_over_by_the_databases_clock_sends_no_more(
     assert statuses(halted.batch.result)[:2] == [UNKNOWN if is_taken else SUCCEEDED] * 2
     assert (tables.snapshot() == before) is is_taken
     assert is_taken or tables.states() == ["succeeded"] * 2 + ["new"] * 4
+
+
+# A database that lacks the last commits, after a failover or from a backup, may have another's job,
+# slice or lease in the place of one of ours: with the same number, and the same epoch.
+
+
+async def test_a_lease_that_another_took_in_an_exchanged_database_is_lost(
+    journal: Journal, tables: Tables
+) -> None:
+    lease = await (await submitted(journal)).take(MERCHANT)
+    tables.run("UPDATE gateway_slices SET owner = 'another'")
+    before = tables.snapshot()
+    with pytest.raises(LeaseLostError, match="another process took it"):
+        await lease.change("intend", lambda orders: orders.intend(range(10), ""), alive=True)
+    assert lease.lost is not None
+    assert tables.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [("name = 'another'", "has no job 'job'"), ("created_at = 0", "the job in it is another one")],
+)
+async def test_no_order_of_another_job_is_read_from_an_exchanged_database(
+    journal: Journal, tables: Tables, change: str, said: str
+) -> None:
+    lease = await (await submitted(journal)).take(MERCHANT)
+    tables.run(f"UPDATE gateway_jobs SET {change}")  # noqa: S608  # ours
+    with pytest.raises(JournalError, match=said):
+        await lease.read(lambda orders: orders.select((OrderState.NEW,), most=10))
 
 
 async def test_one_that_ended_its_lease_intends_nothing_in_the_same_transaction(

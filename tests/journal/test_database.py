@@ -6,6 +6,7 @@ import functools
 import itertools
 import operator
 import pickle
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
-from gateway_async.errors import ConfigurationError, JournalError
+from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
 from gateway_async.journal import Journal, engines
 from gateway_async.journal.database import Database, Transaction
 from tests.journal.tables import MERCHANT, Failures, Tables, pages_of, submit, submitted
@@ -107,6 +109,85 @@ async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None
     shown = f"{error!r} {error.__cause__!r} {error.__context__!r}"
     assert not any(secret in shown for secret in ("hush", "WHERE"))
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  # our own
+
+
+def rushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let any wait in vain be long."""
+    monkeypatch.setattr("gateway_async.journal.database._LONG_WAIT_SECONDS", 0.0)
+
+
+async def test_an_error_of_ours_ends_no_connection_and_reaches_no_other(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that has no other connection to give would refuse the next."""
+    rushed(monkeypatch)
+    await submitted(journal)
+    database: Any = journal.database
+    driver = database._driver
+    asked = (journal.status("none"), journal.resolve("job", 3, "declined", "why"), journal.jobs())
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in ended] == [JobNotFoundError, JournalError, list]
+    assert database._driver is driver
+
+
+async def test_nothing_waits_for_a_lock_in_vain_behind_another(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rushed(monkeypatch)
+    waited = list[int]()
+
+    def wait(number: int, inside: Transaction) -> None:
+        waited.append(number)
+        inside.run("SET LOCAL lock_timeout = '1ms'")
+        inside.run("SELECT count(*) FROM gateway_jobs")
+
+    async with Journal.open(emptied(postgres)) as journal:
+        with psycopg.connect(postgres) as locked:
+            locked.execute("LOCK TABLE gateway_jobs")
+            asked = [
+                journal.database.run(f"cannot read {number}", functools.partial(wait, number))
+                for number in range(5)
+            ]
+            ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert await journal.jobs() == []
+    assert waited == [0, 0]  # together, and alone
+    for number, error in enumerate(ended):
+        assert isinstance(error, JournalError)
+        assert str(error) == f"cannot read {number}: canceling statement due to lock timeout"
+
+
+async def test_a_file_that_stays_locked_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, real = list[object](), engines.Sqlite.begin
+
+    def begin(self: engines.Sqlite, driver: Any) -> None:
+        begun.append(driver)
+        real(self, driver)
+
+    monkeypatch.setattr(engines, "_BUSY_SECONDS", 0.05)
+    async with Journal.open(f"sqlite:///{tmp_path}/journal.db") as journal:
+        with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as locked:
+            locked.execute("BEGIN EXCLUSIVE")
+            monkeypatch.setattr(engines.Sqlite, "begin", begin)
+            asked = [journal.jobs() for _ in range(5)]
+            for error in await asyncio.gather(*asked, return_exceptions=True):
+                assert str(error) == "cannot read the jobs: database is locked"
+        assert await journal.jobs() == []
+    assert len(begun) == 2
+
+
+async def test_a_write_whose_commit_broke_off_is_in_doubt(journal: Journal, tables: Tables) -> None:
+    await submitted(journal)
+    tables.put(state="unknown")
+    Failures(lambda number: number == 0, "in doubt", ("commit",)).strike(journal)
+    with pytest.raises(JournalError, match="is gone; it may be kept all the same") as caught:
+        await journal.resolve("job", 3, "declined", "why")
+    assert caught.value.is_in_doubt
+    assert tables.states()[3] == "declined"
+    with pytest.raises(JournalError, match="that is final") as caught:
+        await journal.resolve("job", 3, "declined", "why")
+    assert not caught.value.is_in_doubt
 
 
 END_CONNECTIONS = (

@@ -155,10 +155,10 @@ def count_commits(steps: Steps) -> None:
     current = threading.local()
     transact, commit = database.Database._transact, database.Database._commit
 
-    def counted_transact(self: database.Database, group: Any, *, is_first: bool = False) -> Any:
+    def counted_transact(self: database.Database, group: Any) -> Any:
         current.work = {task.what.partition("cannot ")[2] for task in group}
         with steps.transaction:
-            return transact(self, group, is_first=is_first)
+            return transact(self, group)
 
     def counted_commit(self: database.Database) -> None:
         for work in sorted(current.work):
