@@ -81,7 +81,7 @@ def run(arguments: Sequence[str]) -> int:
         problem = str(error)
         code = Exit.UNSETTLED if isinstance(error, JobBusyError) else Exit.WRONG
     except KeyboardInterrupt:
-        problem, code = "stopped; nothing was sent to your gateway", Exit.WRONG
+        problem, code = "stopped; this command sent nothing to your gateway", Exit.WRONG
         if console.has_begun:
             problem, code = "stopped", Exit.UNSETTLED
     except OSError as error:  # such as a disk that is full, or a reader that went away

@@ -104,7 +104,9 @@ class Config:
         """
         found = ["gateway-async", *words]
         for name, value in self._given(taken or Stored).items():
-            found += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+            is_duration = isinstance(value, timedelta)
+            text = f"{value.total_seconds():f}s" if is_duration else str(value)
+            found += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
         return shlex.join(found)
 
     def settings(self) -> Settings:

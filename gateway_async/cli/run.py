@@ -20,7 +20,7 @@ from gateway_async.batching.table import RECORD, cells_of
 from gateway_async.cli import files
 from gateway_async.cli.console import Console, Exit, Stop, counted, listed, print_json, progress
 from gateway_async.cli.kept import Kept
-from gateway_async.cli.options import Files, Journaled
+from gateway_async.cli.options import Files, Running
 from gateway_async.cli.settings import Settings, config_path
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError, NotSentError, OutcomeUnknownError
@@ -296,7 +296,7 @@ def _advise(run: Run) -> Iterator[tuple[str, str]]:
         if run.status is not None and run.status.is_sliced:  # `jobs resume` refuses it
             yield "not all is done; workers run it, as this shows", line("watch", job)
         elif job and (run.again or run.source in (None, str(files.STDIO))):
-            yield go_on, line("jobs", "resume", job, "--out", str(run.given.out), taken=Journaled)
+            yield go_on, line("jobs", "resume", job, "--out", str(run.given.out), taken=Running)
         else:
             yield go_on, run.console.line
     if held or unknown:

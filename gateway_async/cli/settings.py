@@ -52,6 +52,11 @@ _SECRET_PLACES = ("secret_file", "keyring", "secret")
 _positive = policies.check(
     lambda value: value is None or (policies.is_duration(value) and value > 0), "a number above 0"
 )
+# The name of a job has them: written in two ways, they would send a file as two jobs.
+_identifier = policies.check(
+    lambda value: value is None or (isinstance(value, str) and value == value.strip() > ""),
+    "a text without white space around it, in quotes in the TOML file",
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -77,8 +82,8 @@ class Network:
     """
 
     base_url: str | None = None
-    merchant_id: str | None = None
-    account_id: str | None = None
+    merchant_id: str | None = attrs.field(default=None, validator=_identifier)
+    account_id: str | None = attrs.field(default=None, validator=_identifier)
     secret_file: Path | None = None
     keyring: str | None = None
     allow_http: bool = False

@@ -100,8 +100,16 @@ async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own
 async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: Shell) -> None:
     shell.refunds(60)
     shell.sandbox.faults.add("refund", DropReply(times=1))
-    goes_on = "go on with:\n  gateway-async jobs resume refund-"
-    await shell(f"{LINE} --again --yes {STOPPING}", 3, goes_on)
+    pace = f"--rate 50 --deadline 90s {STOPPING}"
+    stopped = await shell(f"{LINE} --again --yes {pace}", 3, "go on with:\n  gateway-async jobs ")
+    line = stopped.advice("jobs resume refund-.*")  # at the same pace
+    kept = (
+        "--rate 50.0",
+        "--deadline 90.000000s",
+        *(f"--{one}" for one in STOPPING[2:].split(" --")),
+    )
+    assert [one for one in kept if one not in line] == []
+    await shell(line, 2, "there is no terminal to confirm it at")
     await shell(f"{LINE} --again --yes")  # not again: it was not done
     asked = "has 60 succeeded): refund 60 orders, EUR 60.00 at"
     await shell(f"{LINE} --again", 2, "AGAIN, as new job refund-", asked)

@@ -148,7 +148,9 @@ async def test_a_signal_while_the_file_is_read_sends_nothing(
             process.send_signal(how)
             await asyncio.wait({ended}, timeout=10)
         assert ended.result() == 2
-    assert stderr.read_text() == "gateway-async: stopped; nothing was sent to your gateway\n"
+    assert (
+        stderr.read_text() == "gateway-async: stopped; this command sent nothing to your gateway\n"
+    )
     assert shell.sandbox.requests.total() == 0
 
 
