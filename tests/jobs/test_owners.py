@@ -112,6 +112,15 @@ async def test_a_job_has_one_lease(journal: Journal, other: Journal) -> None:
     assert (await other.status("job")).is_running
 
 
+async def test_a_lease_that_is_renewed_runs_on(journal: Journal, let_it_pass: Pass) -> None:
+    lease = await (await submitted(journal)).take(MERCHANT)
+    for passed in (10.0, 20.0):
+        let_it_pass(awake=passed, wall=passed)
+        await lease.renew()
+    assert lease.expires_in() > 0
+    await lease.release()
+
+
 async def test_one_that_waits_goes_on_once_the_other_has_ended(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -87,6 +87,18 @@ async def test_what_an_earlier_process_sent_may_be_under_way_when_the_job_is_tak
     assert statuses(resumed.result) == [UNKNOWN] * 2
 
 
+@on_a_file
+async def test_no_order_follows_one_like_it_that_an_earlier_run_left_in_doubt(shop: Shop) -> None:
+    (order,) = shop.orders(1)
+    orders = [order, attrs.evolve(order, refund_amount=Decimal("2.00"))]
+    await submitted(shop.journal, orders)
+    shop.tables.put(
+        0, state="held", text="why", sent=noted({order.transaction_id: frozenset()}, None)
+    )
+    assert statuses(await shop.resume(policy=SERIAL)) == [UNKNOWN, NOT_SENT]
+    assert shop.effects([order]) == [0]
+
+
 @pytest.mark.parametrize("lost", [None, DropReply(times=1), ResetBeforeEffect(times=1)])
 async def test_a_refund_that_another_job_made_is_no_success_of_this_one(
     shop: Shop, lost: Any

@@ -178,9 +178,11 @@ async def test_an_error_behind_a_cut_reply_shows_no_card_that_it_quotes(net: Dra
         return {**reply, "return_message": CARD, "orders_list": reply["orders_list"] * 100}
 
     limiter = Limiter(enter=raising(LookupError("broke"), at=2))
+    batch = _client(fill, limiter=limiter).query(orders_for("query", ORDERS))
     with pytest.raises(LookupError) as caught:
-        await _client(fill, limiter=limiter).query(orders_for("query", ORDERS))
+        await batch
     net.catch("raised", beyond_tests(caught.value))
+    assert len(list(batch.result)) == len(ORDERS)
 
 
 async def test_a_number_that_names_an_order_is_no_card_number() -> None:

@@ -405,6 +405,12 @@ async def test_no_encoding_hides_a_signature(reply: Any, body: bytes) -> None:
         await gateway.call("/v1/refund", {}, reply=reply)
 
 
+async def test_a_page_has_no_signature_to_check() -> None:
+    transport = MemoryTransport(lambda _: b"<p>paid</p>")
+    gateway = client_over(transport, signer=Verifier(answer=False))
+    assert (await gateway.call("/v1/checkout", {}, reply="text")).data == "<p>paid</p>"
+
+
 @pytest.mark.parametrize(
     ("check_replies", "signature", "is_read"),
     [(True, "wrong", False), (True, _hmac("answer=42"), True), (False, "wrong", True)],
