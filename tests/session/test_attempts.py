@@ -214,6 +214,24 @@ def test_pauses_are_below_a_bound_that_doubles_to_the_cap(monkeypatch: pytest.Mo
     assert failing.at == pytest.approx([0, 1, 3, 7, 12, 17])
 
 
+@pytest.mark.parametrize(("headers", "pause"), [({"Retry-After": "25"}, 0), ({}, 25)])
+def test_a_batch_that_is_left_ends_in_a_pause(
+    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], pause: float
+) -> None:
+    monkeypatch.setattr(random, "uniform", lambda _, high: high)
+    failing = _Failing(HttpResponse(503, headers, b""), 1000)
+    retry = RetryPolicy(first_pause_seconds=pause, max_pause_seconds=25)
+
+    async def leave() -> None:
+        gateway = client_over(MemoryTransport(failing), retry=retry)
+        async with gateway.query([OrderRef(transaction_id="T1")]):
+            await asyncio.sleep(10)
+
+    _, passed = run(leave())
+    assert passed == pytest.approx(10)
+    assert failing.at == [0]
+
+
 NO_PAUSES = ("0", "-5", "soon", "", "1.5", "1 2", "٣", "Sun, 99 Nov 1994")
 RETRY_AFTER: dict[str, float] = {
     **dict.fromkeys(NO_PAUSES, 0),
