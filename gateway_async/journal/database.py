@@ -77,11 +77,13 @@ class _Pending(Generic[T]):
         what: What it does, for an error: "cannot ...".
         action: The action; it may run twice, and is then rolled back in between.
         future: Where its caller waits.
+        asked_at: When it was asked for.
     """
 
     what: str
     action: "Callable[[Transaction], T]"
     future: "asyncio.Future[T]"
+    asked_at: float = attrs.field(factory=time.monotonic)
 
 
 class _Stage(Enum):
@@ -124,6 +126,7 @@ class Database:
         # No executor: Python ends all of them when its main thread does, before other threads.
         self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
+        self._in_vain: tuple[_Failed, float] | None = None  # and when that wait ended
         self._thread.start()
 
     @property
@@ -216,24 +219,17 @@ class Database:
         return [self._failure(task.what, ended) for task in group]
 
     def _carry_out_alone(self, group: "Sequence[_Pending[Any]]") -> "list[Any]":
-        """Carry out each action by itself, unless one before it has waited long in vain."""
         values: list[Any] = []
-        in_vain: _Failed | None = None
         for task in group:
-            began = time.monotonic()
-            ended = in_vain or self._transact([task])
-            if isinstance(ended, list):
-                values += ended
-                continue
-            values.append(self._failure(task.what, ended))
-            has_waited = time.monotonic() - began >= _LONG_WAIT_SECONDS
-            if has_waited and isinstance(ended.error, self._engine.error):
-                in_vain = attrs.evolve(ended, stage=_Stage.BEGIN)  # of those behind it
+            ended = self._transact([task])
+            values += ended if isinstance(ended, list) else [self._failure(task.what, ended)]
         return values
 
     def _transact(self, group: "Sequence[_Pending[Any]]") -> "list[Any] | _Failed":
         """Carry out actions in one transaction; return the value of each."""
-        stage = _Stage.BEGIN
+        if self._in_vain is not None and group[-1].asked_at <= self._in_vain[1]:
+            return self._in_vain[0]
+        began, stage = time.monotonic(), _Stage.BEGIN
         try:
             self._driver = self._driver or self._engine.connect()
             self._engine.begin(self._driver)
@@ -244,7 +240,13 @@ class Database:
             self._commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
             failed = _Failed(error, stage, getattr(self._driver, "broken", False))
+            may_help = getattr(self._driver, "closed", False)  # to connect anew
             self._roll_back(error)
+            ended = time.monotonic()
+            is_alone = stage is _Stage.BEGIN or len(group) == 1  # no other is to blame
+            is_long = ended - began >= _LONG_WAIT_SECONDS
+            if is_long and is_alone and not may_help and isinstance(error, self._engine.error):
+                self._in_vain = attrs.evolve(failed, stage=_Stage.BEGIN), ended
             return failed
         return values
 

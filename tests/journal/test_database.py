@@ -159,6 +159,7 @@ async def test_nothing_waits_for_a_lock_in_vain_behind_another(
 async def test_a_file_that_stays_locked_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rushed(monkeypatch)
     begun, real = list[object](), engines.Sqlite.begin
 
     def begin(self: engines.Sqlite, driver: Any) -> None:
@@ -170,7 +171,7 @@ async def test_a_file_that_stays_locked_is_waited_for_once(
         with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as locked:
             locked.execute("BEGIN EXCLUSIVE")
             monkeypatch.setattr(engines.Sqlite, "begin", begin)
-            asked = [journal.jobs() for _ in range(5)]
+            asked = [journal.jobs() for _ in range(100)]  # more than share a transaction
             for error in await asyncio.gather(*asked, return_exceptions=True):
                 assert str(error) == "cannot read the jobs: database is locked"
         assert await journal.jobs() == []
@@ -196,7 +197,10 @@ END_CONNECTIONS = (
 )
 
 
-async def test_a_connection_that_breaks_is_made_anew_once(postgres: str) -> None:
+async def test_a_connection_that_breaks_is_made_anew_once(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rushed(monkeypatch)
     tables = Tables(emptied(postgres))
     attempts: list[str] = []
 
