@@ -106,6 +106,7 @@ async def test_nothing_is_left_unknown_but_by_a_second_cancellation(
             outcomes = sorted([*yielded, *call.result], key=attrgetter("index"))
             assert [outcome.order for outcome in outcomes] == orders
             assert is_streamed or not error or error.outcome is call.result
+            assert call.result.exhausted
             said = statuses(outcomes)
         else:  # it has no outcome where it had not begun
             outcome = getattr(error, "outcome", NotSentError()) if error else None
