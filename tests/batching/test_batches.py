@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -288,6 +289,9 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
     gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy)
     result = await gateway.capture(orders)
     assert (result.requests, len(result.unknown), len(result.not_sent)) == (3, 30, 70)
+    async with gateway.capture(orders) as batch:
+        streamed = [outcome async for outcome in batch]
+    assert Counter(statuses(streamed)) == {UNKNOWN: 30, NOT_SENT: 70}
     assert "capture sends nothing more" in caplog.text
     caplog.clear()
     assert len((await gateway.capture(orders[:25])).unknown) == 25
