@@ -132,17 +132,16 @@ def _judge_money(
 ) -> Judgement:
     listed = listed_items(operation, payload) or []
     found, conflicts, unexpected = _match_by_identity(orders, listed)
-    # Where the overall result says that nothing was done, an item of success contradicts it.
-    denying_reply = payload if _find_denial(payload, dialect) else None
-    missing = None if all(found) else _judge_missing(payload, dialect)
+    denial = _find_denial(payload, dialect)
+    missing = _judge_missing(payload, denial, dialect)
     verdicts: list[Verdict] = []
     for position, (order, items) in enumerate(zip(orders, found, strict=True)):
         if position in conflicts:
             verdicts.append(_unreadable(_TWO_NAMES))
-        elif not items and missing is not None:
+        elif not items:
             verdicts.append(missing)
         else:
-            verdict = _judge_items(operation, items, order, denying_reply, dialect)
+            verdict = _judge_items(operation, items, order, denial, dialect)
             before = references.get(order.transaction_id, ())
             if (
                 verdict is SUCCEEDED
@@ -195,15 +194,6 @@ def _find_denial(payload: "Item", dialect: "Dialect") -> RejectedError | None:
     return RejectedError(f"the gateway did nothing: {said}", code=code or "", text=text or "")
 
 
-def _denied(operation: "Operation", item: "Item", payload: "Item") -> "Verdict":
-    """Judge an item of success in a reply whose overall result means that nothing was done."""
-    field = operation.status_field
-    return _unreadable(
-        f"the reply contradicts itself: {field} {message(item.get(field))!r} means done, and "
-        f"{_shown_overall(payload)} is listed in Dialect.nothing_done_return_statuses"
-    )
-
-
 def _match_by_identity(
     orders: "Sequence[Any]", listed: list[Any]
 ) -> "tuple[list[tuple[Item, ...]], set[int], list[object]]":
@@ -233,12 +223,12 @@ def _match_by_identity(
     return [tuple(items) for items in found], conflicts, unexpected
 
 
-def _judge_missing(payload: "Item", dialect: "Dialect") -> "Verdict":
+def _judge_missing(payload: "Item", denial: RejectedError | None, dialect: "Dialect") -> "Verdict":
     """Judge an order that the reply does not list."""
+    if denial is not None:
+        return OutcomeStatus.DECLINED, denial
     if overall_of(payload)[0] in dialect.done_return_statuses:
         return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
-    if (refusal := _find_denial(payload, dialect)) is not None:
-        return OutcomeStatus.DECLINED, refusal
     said = _shown_overall(payload)
     return _unreadable(
         f"{_NOT_ACCEPTED}, and does not list this order: {said}; if this code means that nothing "
@@ -250,10 +240,10 @@ def _judge_items(
     operation: "Operation",
     items: "tuple[Item, ...]",
     order: object,
-    denying_reply: "Item | None",
+    denial: RejectedError | None,
     dialect: "Dialect",
 ) -> "Verdict":
-    """Judge an order by its items; `denying_reply` is one by which nothing was done, or None."""
+    """Judge an order by its items; `denial` is the error of a reply by which nothing was done."""
     first = items[0]
     if any(item != first for item in items[1:]):
         return _unreadable("the reply lists this order several times, and differently")
@@ -261,11 +251,14 @@ def _judge_items(
     if contradiction is not None:
         return _unreadable(contradiction)
     verdict = _judge_status(operation, first, dialect)
-    return (
-        _denied(operation, first, denying_reply)
-        if denying_reply and verdict is SUCCEEDED
-        else verdict
-    )
+    if verdict is SUCCEEDED and denial is not None:
+        field = operation.status_field
+        return _unreadable(
+            f"the reply contradicts itself: {field} {message(first.get(field))!r} means done, and "
+            f"return_status {denial.code!r}, return_message {denial.text!r} is listed in "
+            "Dialect.nothing_done_return_statuses"
+        )
+    return verdict
 
 
 def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":
@@ -387,15 +380,15 @@ def _judge_result(
 ) -> Judgement:
     """Judge a payout, which has a request of its own: the reply is its one item."""
     problem = find_missing_result(operation, payload, dialect)
-    if isinstance(problem, RejectedError):
-        return Judgement([(OutcomeStatus.DECLINED, problem)], [()], [])
-    if problem is not None:
-        verdict: Verdict = OutcomeStatus.UNKNOWN, problem
+    if problem is None:
+        items: tuple[Item, ...] = (payload,)
+        verdict = _judge_items(operation, items, order, _find_denial(payload, dialect), dialect)
     else:
-        denying_reply = payload if _find_denial(payload, dialect) else None
-        verdict = _judge_items(operation, (payload,), order, denying_reply, dialect)
+        is_declined = isinstance(problem, RejectedError)
+        status = OutcomeStatus.DECLINED if is_declined else OutcomeStatus.UNKNOWN
+        items, verdict = (), (status, problem)
     explain(verdict[1], operation, order, dialect)
-    return Judgement([verdict], [() if problem is not None else (payload,)], [])
+    return Judgement([verdict], [items], [])
 
 
 def explain(
