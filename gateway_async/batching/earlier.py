@@ -9,7 +9,6 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
-from gateway_async.batching.results import Results
 from gateway_async.batching.sender import SECONDS_AN_HOUR, look_up
 from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError, ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus, reference_of
@@ -41,18 +40,15 @@ async def look_up_earlier(
     problem: GatewayError | None = None
     unfinished: GatewayError = NotSentError("nothing was sent: the batch ended before")
     barred = dict.fromkeys(range(len(chunk)), unfinished)
-    found = Results(SEARCH_REFUNDS.record_class)
     try:
         names = [order.transaction_id for order in chunk.orders]
-        result = await look_up(sender.session, SEARCH_REFUNDS, names, sender.gate, found)
+        result = await look_up(sender.session, SEARCH_REFUNDS, names, sender.gate, sender.results)
         if (problem := _problem_of(result)) is not None:
             barred = dict.fromkeys(barred, NotSentError(f"{_NOT_LOOKED_UP} ({problem})"))
         else:
             references = _known_references(result)
             barred = await _find_barred(sender, chunk, result, references)
     finally:  # also if a collaborator raised
-        sender.results.requests += found.requests
-        sender.results.retries += found.retries
         for why in dict.fromkeys(barred.values()):
             places = [place for place, error in barred.items() if error is why]
             sender.add(chunk.part(places).failed(why))

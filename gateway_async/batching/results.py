@@ -302,6 +302,11 @@ class Results:
             for item in items[:room]
         ]
 
+    def add_requests(self, made: "Results | Progress") -> None:
+        """Count the requests that a look-up or another batch has made for this one."""
+        self.requests += made.requests
+        self.retries += made.retries
+
     def put_back(self, outcomes: "Sequence[Outcome[Any, Any]]") -> None:
         """Keep outcomes that were taken and not yielded; they are counted already."""
         if outcomes:

@@ -364,7 +364,11 @@ class Sender:
 
 
 async def look_up(
-    session: "Session", operation: "Operation", names: "Sequence[str]", gate: "Gate", found: Results
+    session: "Session",
+    operation: "Operation",
+    names: "Sequence[str]",
+    gate: "Gate",
+    counts: "Results",
 ) -> "BatchResult[OrderRef, Any]":
     """Look some transactions up in one request, in the task of the caller.
 
@@ -373,12 +377,16 @@ async def look_up(
         operation: The look-up.
         names: The transactions.
         gate: Whether the request may leave; a cancellation is not raised, but stops it.
-        found: Where requests are counted, also if a collaborator raises.
+        counts: Where its requests are counted, too, also if a collaborator raises.
     """
     refs = [OrderRef(transaction_id=name) for name in names]
+    found = Results(operation.record_class)
     recorder = Recorder(operation, session.recovery)
-    sender = Sender(session, operation, gate, found, found.add, recorder)
-    await sender.send(Chunk(range(len(refs)), refs), {})
+    try:
+        sender = Sender(session, operation, gate, found, found.add, recorder)
+        await sender.send(Chunk(range(len(refs)), refs), {})
+    finally:
+        counts.add_requests(found)
     return found.result(exhausted=True)
 
 

@@ -372,8 +372,7 @@ class JobWork:
         try:
             result = await lookups.recover(given)
         finally:  # also if it is cancelled
-            run.results.requests += lookups.requests
-            run.results.retries += lookups.retries
+            run.results.add_requests(lookups.counts)
         found = (
             (outcome.index, _found(outcome, hold=hold, resend=recovery.resend_absent))
             for outcome in result

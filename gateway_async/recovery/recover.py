@@ -13,7 +13,7 @@ import attrs
 
 from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
-from gateway_async.batching.results import BatchResult, Progress, Results
+from gateway_async.batching.results import BatchResult, Results
 from gateway_async.batching.sender import look_up
 from gateway_async.errors import (
     ConfigurationError,
@@ -74,8 +74,7 @@ class Recovery:
         session: The way to the gateway.
         policy: How it is reported, and how what is absent is sent again.
         rivals: Refunds that others may have made meanwhile: what is listed may be theirs.
-        requests: Requests so far of which something was sent.
-        retries: Attempts beyond the first.
+        counts: Where its requests are counted.
     """
 
     _session: "Session"
@@ -83,8 +82,7 @@ class Recovery:
     _rivals: "Sequence[RefundOrder]" = ()
     _transactions: "list[PaymentOrders]" = attrs.field(factory=list, init=False)
     _control: ControlRefund | None = attrs.field(default=None, init=False)
-    requests: int = attrs.field(default=0, init=False)
-    retries: int = attrs.field(default=0, init=False)
+    counts: Results = attrs.field(factory=lambda: Results(object), init=False)
 
     async def recover(
         self, given: "BatchResult[Any, Any] | Iterable[Outcome[Any, Any]]"
@@ -100,10 +98,10 @@ class Recovery:
             changed = await self._change(result)
         except BaseException as error:
             nothing = dict.fromkeys(OutcomeStatus, 0)
-            span.end(nothing, self.requests, retries=self.retries, error=error)
+            span.end(nothing, self.counts.requests, retries=self.counts.retries, error=error)
             raise
         recovered = self._merged(result, changed)
-        span.end(recovered.counts, self.requests, retries=self.retries)
+        span.end(recovered.counts, self.counts.requests, retries=self.counts.retries)
         return recovered
 
     async def _change(self, result: BatchResult[Any, Any]) -> "Changed":
@@ -194,11 +192,7 @@ class Recovery:
         last = [control.transaction_id] if control else []
         asked = [name for name in names if name not in last] + last
         row, gate = OPERATIONS[operation.recovered_by], Gate()
-        found = Results(row.record_class)
-        try:
-            result = await look_up(self._session, row, asked, gate, found)
-        finally:  # also if a collaborator raised
-            self._count(found)
+        result = await look_up(self._session, row, asked, gate, self.counts)
         if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError
         first = result.chunks[0]
@@ -239,7 +233,7 @@ class Recovery:
         try:
             result = await batch
         finally:  # also if a collaborator raised
-            self._count(batch.progress)
+            self.counts.add_requests(batch.progress)
         resent = zip(absent, result, strict=True)
         return {one: _as_given(outcome, one.outcome) for one, outcome in resent}
 
@@ -258,13 +252,9 @@ class Recovery:
             result,
             counts=counts,
             chunks=tuple(chunks),
-            requests=result.requests + self.requests,
-            retries=result.retries + self.retries,
+            requests=result.requests + self.counts.requests,
+            retries=result.retries + self.counts.retries,
         )
-
-    def _count(self, made: Progress | Results) -> None:
-        self.requests += made.requests
-        self.retries += made.retries
 
 
 def _read_lookups(result: BatchResult[Any, Any], control: ControlRefund | None) -> "Lookups":
