@@ -35,7 +35,7 @@ from gateway_async.settings import (
 )
 from gateway_async.signing import Credentials
 from gateway_async.telemetry import Instrumentation
-from gateway_async.transport import AiohttpTransport, ConnectionOptions
+from gateway_async.transport import AiohttpTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Coroutine, Iterable, Mapping
@@ -166,17 +166,15 @@ class GatewayClient(Unpicklable):
             address,
             timeouts=timeouts,
             max_reply_bytes=expect("max_reply_bytes", max_reply_bytes, COUNT),
-            options=ConnectionOptions(
-                limit=(
-                    max(DEFAULT_MAX_CONNECTIONS, self._policy.concurrency)
-                    if max_connections is None
-                    else expect("max_connections", max_connections, COUNT)
-                ),
-                ssl=ssl,
-                proxy=proxy_url,
-                proxy_authorization=proxy_authorization,
-            ),
             session=session,
+            limit=(
+                max(DEFAULT_MAX_CONNECTIONS, self._policy.concurrency)
+                if max_connections is None
+                else expect("max_connections", max_connections, COUNT)
+            ),
+            ssl=ssl,
+            proxy=proxy_url,
+            proxy_authorization=proxy_authorization,
         )
         self._session = Session(
             transport=self._transport,

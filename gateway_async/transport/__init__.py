@@ -4,7 +4,7 @@
 - `tracked`: the request, whose body notes that it is written, and the response.
 """
 
-from gateway_async.transport.http import AiohttpTransport, ConnectionOptions
+from gateway_async.transport.http import AiohttpTransport
 from gateway_async.transport.tracked import HttpRequest, HttpResponse, SendTracker
 
-__all__ = ["AiohttpTransport", "ConnectionOptions", "HttpRequest", "HttpResponse", "SendTracker"]
+__all__ = ["AiohttpTransport", "HttpRequest", "HttpResponse", "SendTracker"]

@@ -74,23 +74,6 @@ _SHOWS_REPLY = (aiohttp.ClientResponseError, aiohttp.ClientPayloadError, HttpPro
 _ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 
-@attrs.frozen(kw_only=True)
-class ConnectionOptions:
-    """The settings of our own aiohttp session.
-
-    Attributes:
-        limit: The most connections.
-        ssl: Checks the certificates of gateway and proxy; None for the system's authorities.
-        proxy: The URL of a proxy, without user and password; None for none.
-        proxy_authorization: The Proxy-Authorization header, or empty.
-    """
-
-    limit: int
-    ssl: SSLContext | None = None
-    proxy: str | None = None
-    proxy_authorization: str = attrs.field(default="", repr=False)
-
-
 @attrs.frozen
 class _Opened:
     """The session open on one event loop; a given session has no generator.
@@ -114,18 +97,31 @@ class AiohttpTransport:
     event loop does at its end (`shutdown_asyncgens`), so that a client survives any number of
     `asyncio.run`.
 
+    Args:
+        base_url: The gateway.
+        timeouts: The time limits of one call.
+        max_reply_bytes: The largest reply that is read, decompressed.
+        session: The caller's own session; None for one of ours, which has the settings below.
+        limit: The most connections.
+        ssl: Checks the certificates of gateway and proxy; None for the system's authorities.
+        proxy: The URL of a proxy, without user and password; None for none.
+        proxy_authorization: The Proxy-Authorization header, or empty.
+
     Attributes:
         is_closed: Whether requests may not leave any more.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one keyword a setting
         self,
         base_url: str,
         *,
         timeouts: "Timeouts",
         max_reply_bytes: int,
-        options: ConnectionOptions,
         session: aiohttp.ClientSession | None,
+        limit: int,
+        ssl: SSLContext | None,
+        proxy: str | None,
+        proxy_authorization: str,
     ) -> None:
         if session is not None and _sends_otherwise(
             expect("session", session, aiohttp.ClientSession)
@@ -137,20 +133,22 @@ class AiohttpTransport:
         self._url = functools.lru_cache(_KEPT_URLS)(lambda path: URL(base_url + path))
         self._timeouts = timeouts
         self._max_reply_bytes = max_reply_bytes
-        self._options = options
-        # A tunnel gets the header when it is opened, a plain proxy with each request.
-        shown = {"Proxy-Authorization": options.proxy_authorization}
-        is_tunnel = base_url.lower().startswith("https:")
-        self._proxy_headers = shown if options.proxy_authorization and is_tunnel else None
-        self._headers = shown if options.proxy_authorization and not is_tunnel else {}
         self._given = session
+        self._limit = limit
+        self._ssl = ssl
+        self._proxy = proxy
+        # A tunnel gets the header when it is opened, a plain proxy with each request.
+        shown = {"Proxy-Authorization": proxy_authorization}
+        is_tunnel = base_url.lower().startswith("https:")
+        self._proxy_headers = shown if proxy_authorization and is_tunnel else None
+        self._headers = shown if proxy_authorization and not is_tunnel else {}
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
         self.is_closed: bool = False
 
     @property
     def capacity(self) -> int:
         """Requests that can be in flight at once; a given session's limit is not known."""
-        return self._options.limit if self._given is None else sys.maxsize
+        return self._limit if self._given is None else sys.maxsize
 
     @property
     def loops(self) -> list[asyncio.AbstractEventLoop]:
@@ -177,7 +175,7 @@ class AiohttpTransport:
         if opened is None or self.is_closed:
             opened = await self._open()
         deadline = Deadline(opened.alarm, tracker, seconds)
-        may_have_ended = len(opened.used)  # connections; then a new one is opened
+        retries_left = len(opened.used)  # each may have ended; then a new connection is opened
         failure: Exception | None = None
         try:
             while True:
@@ -195,9 +193,9 @@ class AiohttpTransport:
                 finally:
                     payload.abort_closed()
                 # Nothing was sent if the connection could not take the request: try another.
-                if not payload.problem or deadline.missed or not may_have_ended:
+                if not payload.problem or deadline.missed or not retries_left:
                     break
-                may_have_ended -= 1
+                retries_left -= 1
         finally:
             deadline.end()
         payload.note_end(is_lost=isinstance(failure, _ENDED))
@@ -294,17 +292,16 @@ class AiohttpTransport:
         return opened
 
     async def _own_session(self) -> "AsyncGenerator[aiohttp.ClientSession]":
-        options = self._options
         connector = aiohttp.TCPConnector(
-            limit=options.limit,
+            limit=self._limit,
             keepalive_timeout=KEEP_IDLE_SECONDS,
-            ssl=True if options.ssl is None else options.ssl,
+            ssl=True if self._ssl is None else self._ssl,
         )
         async with aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,  # it was asked once, when the client was made
-            proxy=options.proxy,
+            proxy=self._proxy,
         ) as session:
             try:
                 yield session
