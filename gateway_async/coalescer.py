@@ -94,20 +94,19 @@ class _Queue:
         size: Orders in one request at most.
         waiting: The orders that wait, by identity.
         on_their_way: What names the orders of which a request is on its way.
-        is_full: Wakes the request that forms, once it is full; None where the next order begins
-            another.
+        due: Set to send the request that forms now, as once it is full; None if none forms.
     """
 
     operation: Operation
     size: int
     waiting: "dict[Identity, _Pending]" = attrs.field(factory=dict)
     on_their_way: "set[Identity]" = attrs.field(factory=set)
-    is_full: asyncio.Event | None = None
+    due: asyncio.Event | None = None
 
-    def cut(self, is_full: asyncio.Event) -> list[_Pending]:
+    def cut(self, due: asyncio.Event) -> list[_Pending]:
         """Take the orders of the request that this event woke, if they are still wanted."""
-        if self.is_full is is_full:
-            self.is_full = None
+        if self.due is due:
+            self.due = None
         first = [self.waiting.pop(identity) for identity in [*islice(self.waiting, self.size)]]
         leaving = [pending for pending in first if pending.is_wanted]
         self.on_their_way.update(pending.identity for pending in leaving)
@@ -243,10 +242,10 @@ class Coalescer:
             )
         if pending is None:
             pending = queue.waiting[identity] = _Pending(identity, order)
-            is_full = queue.is_full or self._begin(queue)
+            due = queue.due or self._begin(queue)
             if len(queue.waiting) % queue.size == 0:
-                queue.is_full = None
-                is_full.set()
+                queue.due = None
+                due.set()
         return queue, pending
 
     def _note_unclaimed(self, queue: _Queue, outcomes: "Iterable[Outcome[Any, Any]]") -> None:
@@ -274,23 +273,23 @@ class Coalescer:
 
     def _begin(self, queue: _Queue) -> asyncio.Event:
         """Let a request form, and leave once it is full or its first order has lingered."""
-        is_full = queue.is_full = asyncio.Event()
+        due = queue.due = asyncio.Event()
         # In a context of its own: it belongs to no single awaiter, and to no other request.
         task = asyncio.get_running_loop().create_task(
-            self._run(queue, is_full),
+            self._run(queue, due),
             name=f"gateway_async coalesced {queue.operation}",
             context=self._context.copy(),
         )
         self._requests.add(task)
         task.add_done_callback(self._note_end)
-        return is_full
+        return due
 
-    async def _run(self, queue: _Queue, is_full: asyncio.Event) -> None:
+    async def _run(self, queue: _Queue, due: asyncio.Event) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._linger_seconds):
-                await is_full.wait()
+                await due.wait()
         async with self._places:
-            if leaving := queue.cut(is_full):
+            if leaving := queue.cut(due):
                 await self._send(queue, leaving)
 
     async def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
@@ -322,7 +321,7 @@ class Coalescer:
         self._requests.discard(task)
         if task.cancelled():  # by other code: no request may be left for the orders that wait
             for queue in self._queues.values():
-                queue.is_full = None
+                queue.due = None
             self._give_up("other code cancelled its request")
         elif (failure := task.exception()) is not None:
             _log.error("%s was cut short by a collaborator", task.get_name(), exc_info=failure)
@@ -343,8 +342,8 @@ class Coalescer:
         if error is not None:
             self._give_up("the coalescer was left by an exception")
         for queue in self._queues.values():
-            if queue.is_full is not None:
-                queue.is_full.set()
+            if queue.due is not None:
+                queue.due.set()
         drain_seconds = self._policy.drain_seconds
         if interruption := await wait_out(
             [*self._requests], drain_seconds, self._abandon, again_seconds=_ABANDON_SECONDS

@@ -528,12 +528,12 @@ class Attempts(Generic[T]):
         self, response: HttpResponse, message: HttpRequest, *, had_sent: bool
     ) -> GatewayError | None:
         """Set `value` from a response, or return why there is none."""
-        if response.status != HTTP_OK:
-            self._pause_as_asked(response)
-        find_refusal = self._request.find_refusal if had_sent else None
+        session, find_refusal = self._session, self._request.find_refusal
+        if response.status != HTTP_OK and (asked := retry_after(response.headers)) is not None:
+            self._gate.pause(min(asked, session.retry.max_pause_seconds))
         try:
-            value = self._session.decode(self._request, response, message.signature)
-            if find_refusal is not None:
+            value = session.decode(self._request, response, message.signature)
+            if had_sent and find_refusal is not None:
                 _check_refusal(find_refusal(value))
         except GatewayError as problem:
             return _bare(problem)
@@ -551,11 +551,6 @@ class Attempts(Generic[T]):
         """
         is_refusal = isinstance(error, RejectedError) and not self._request.operation.is_look_up
         return is_sent and not is_refusal
-
-    def _pause_as_asked(self, raw: HttpResponse) -> None:
-        """Close the gate for as long as the gateway asked in Retry-After."""
-        if (seconds := retry_after(raw.headers)) is not None:
-            self._gate.pause(min(seconds, self._session.retry.max_pause_seconds))
 
     async def _wait_for_next(self) -> bool:
         """Wait before the next attempt; return whether there is to be one.

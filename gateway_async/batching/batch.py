@@ -164,7 +164,8 @@ class Batch(UsedOnce[BatchResult[O, R]], AsyncIterator[Outcome[O, R]], Generic[O
                 raise StopAsyncIteration
             if run.results.finished:  # taken once its outcomes are made
                 self._unyielded = run.results.finished[0].outcomes()[::-1]
-                run.take()
+                run.results.finished.popleft()
+                run.changed.set()
             elif run.task.done():
                 if run.failure is None:
                     run.work.add_remaining()

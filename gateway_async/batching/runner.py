@@ -168,11 +168,6 @@ class BatchRunner:
         self.results.add(chunk)
         self.changed.set()
 
-    def take(self) -> "ChunkResult":
-        """Take the outcomes of the next finished chunk."""
-        self.changed.set()
-        return self.results.finished.popleft()
-
     async def change(self) -> None:
         """Wait until outcomes are added or taken, or the task ends."""
         self.changed.clear()

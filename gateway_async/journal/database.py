@@ -151,7 +151,7 @@ class Database:
         else:
             self._gathered.append(_Pending(what, action, future))
             if len(self._gathered) == 1:
-                self._loop.call_soon(self._gather, 1, 1)
+                self._loop.call_soon(self._gather, 1, 0)
         return future
 
     def post(self, what: str, action: "Callable[[Transaction], object]") -> None:
@@ -175,13 +175,14 @@ class Database:
         finally:
             self._thread.join()
 
-    def _gather(self, known: int, turn: int) -> None:
+    def _gather(self, before: int, quiet_turns: int) -> None:
         """Hand over what came, once nothing more comes for a few turns of the loop."""
-        found = len(self._gathered)
-        if found >= _MOST_TOGETHER or (found == known and turn == _QUIET_TURNS):
+        count = len(self._gathered)
+        quiet_turns = quiet_turns + 1 if count == before else 0
+        if count >= _MOST_TOGETHER or quiet_turns == _QUIET_TURNS:
             self._hand_over()
-        elif found:
-            self._loop.call_soon(self._gather, found, turn + 1 if found == known else 1)
+        elif count:
+            self._loop.call_soon(self._gather, count, quiet_turns)
 
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
