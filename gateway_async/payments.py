@@ -138,8 +138,8 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 
 def _may_hold(body: bytes, card: str) -> bool:
     """Return False if no text of a reply in XML holds a card number, however it is grouped."""
-    # What may join digits that stand apart, or make some: references, comments, instructions. A
-    # body may begin with a declaration, before all digits.
+    # References, comments and instructions of XML may join digits, or stand for some. The
+    # declaration at the beginning, which is left out, does not.
     rest = body[1:]
     is_written = b"&" in rest or b"<!" in rest or b"<?" in rest
     return is_written or card.encode() in body.translate(None, NO_DIGITS)

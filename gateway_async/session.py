@@ -186,7 +186,8 @@ class Request(Generic[T]):
         decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError` or
             `RejectedError`.
         find_refusal: Returns the error of a reply that says that nothing was done, or None. Called
-            if an earlier attempt was sent: the refusal may only mean that this one succeeded.
+            if an earlier attempt was sent: that one may have succeeded, and this one been refused
+            for that reason.
         is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
 
@@ -357,7 +358,7 @@ class Intent(Protocol):
 
 
 def _unshown(_: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
-    """Keep fields from tools that show local variables: a reply may be in one."""
+    """Keep fields from tools that show the attrs fields of local variables: one holds the reply."""
     return [field.evolve(repr=False) for field in fields]
 
 
@@ -546,8 +547,8 @@ class Attempts(Generic[T]):
     def _says_more(self, error: GatewayError, *, is_sent: bool) -> bool:
         """Return whether an error says more than that of an earlier attempt, which was sent.
 
-        That one may have done it. An attempt that sent nothing does not change that, and a refusal
-        may only mean that it was done.
+        The earlier attempt may have done it. That stands if this one sent nothing, and if it was
+        refused: perhaps for the very reason that the earlier one was done.
         """
         is_refusal = isinstance(error, RejectedError) and not self._request.operation.is_look_up
         return is_sent and not is_refusal

@@ -62,10 +62,10 @@ async def look_up_earlier(
 async def _find_barred(
     sender: "Sender", chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
 ) -> dict[int, GatewayError]:
-    """Return by place why orders must not be sent; a job has alike refunds held.
+    """Return by place why orders must not be sent; in a job, hold those with an alike refund.
 
-    A listed refund bars no order if the batch or job made it (`made_beside`), which leaves out what
-    a person decided on.
+    A refund that the batch or job itself made bars no order: `made_beside` returns these. It leaves
+    out the orders that a person decided to send; nothing bars them.
     """
     recorder, dialect = sender.recorder, sender.session.dialect
     barred: dict[int, GatewayError] = {}

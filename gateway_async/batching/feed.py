@@ -130,7 +130,7 @@ class GivenOrders:
             else:
                 orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
                 self.ended = len(orders) < most
-        # Raised by the input itself, either would end a worker or a stream as if all were well.
+        # If the input itself raises one of these, a worker or stream would end as if all were well.
         except StopAsyncIteration as error:
             if not self.waits:
                 raise RuntimeError("the input raised StopAsyncIteration") from error
@@ -151,7 +151,7 @@ class GivenOrders:
 
 
 def is_cancelled() -> bool:
-    """Return whether the running task has been cancelled, though it was let finish a step."""
+    """Return whether the running task is to be cancelled: it may still finish the present step."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -326,11 +326,11 @@ class OrderFeed:
 
     @property
     def room(self) -> int:
-        """How many orders to pull now: what the next chunk lacks; 0 where something leaves first.
+        """How many orders to pull now: as many as the next chunk lacks.
 
-        Orders that must wait, since an equal one is before them or in flight, fill no chunk: of
-        these, `_most_waiting` are held at most. From a journal, none is pulled while any can leave:
-        what it gives at once are whole rows of it, and they leave together.
+        None while a chunk is ready, or refused orders are. An order waits while an equal one is
+        before it or in flight; `_most_waiting` orders wait at most. From a journal, none is pulled
+        while any order can leave: one pull gives whole rows of the journal, which leave together.
         """
         if self._ready is not None or self.refused or self.source.ended or self.is_broken:
             return 0
@@ -451,7 +451,7 @@ class OrderFeed:
             or (self._is_serial and not all(map(identities.isdisjoint, others)))
             # A request looks orders up by one of the two fields of `OrderRef`.
             or (self._is_look_up and len({order.kind for order in orders}) > 1)
-            # Its outcome could not be looked up; `check` says so of the one that has it.
+            # With the separator in it, an identity cannot be looked up; `check` finds the order.
             or (self._separator and self._separator in "\n".join(identities))
         ):
             return False

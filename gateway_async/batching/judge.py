@@ -438,7 +438,7 @@ def _judge_look_up(
     missing = _judge_unlisted(payload, dialect, listed=listed, strangers=bool(unexpected))
     verdicts = [_judge_records(operation, items, dialect) if items else missing for items in found]
     full = len(listed or ()) >= (operation.limit or 0)
-    # With strangers, smaller chunks would bring the same.
+    # A reply that lists other orders did not select: smaller chunks would bring the same.
     cut = full and not unexpected and any(len(items) != 1 for items in found)
     if full:
         verdicts = [

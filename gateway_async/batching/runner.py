@@ -346,10 +346,11 @@ class WorkerPool:
         errors = [worker.exception() for worker in workers if not worker.cancelled()]
         if error := next(filter(None, errors), None):
             raise error
-        # Without a stop, or where the cancellation came during a request, or to the input.
-        unasked = (None, CALL_CANCELLED, _INPUT_FAILED)
-        is_unasked = not self._is_ended and gate.stop_reason in unasked
-        if is_unasked and not self._feed.is_done:
+        # If orders are left though the batch was not stopped, other code cancelled a worker: in
+        # between, during a request, or while the input was pulled.
+        unstopped = (None, CALL_CANCELLED, _INPUT_FAILED)
+        is_stopped = self._is_ended or gate.stop_reason not in unstopped
+        if not is_stopped and not self._feed.is_done:
             raise RuntimeError(_CUT_SHORT)
 
     def end_unsent(self) -> None:
@@ -427,7 +428,7 @@ class WorkerPool:
 
     @property
     def _may_take(self) -> bool:
-        """Whether to go on taking orders, be it only to call them `not_sent`.
+        """Whether to take more orders; after a stop, they are taken only to be `not_sent`.
 
         An input that may wait for the caller's code is not waited for beyond the deadline.
         """

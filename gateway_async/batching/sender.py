@@ -140,7 +140,8 @@ class Recorder:
             "allow": self.looks_up,  # else no memory is kept
         }
         self.claims: bool = is_refund and may_claim[duplicates]
-        # By hash of payment and reference, what was made; of payment and amount, what may be.
+        # Refunds that were made, by hash of payment and reference; those that were sent and may
+        # have been made, by hash of payment and amount.
         self._claimed: set[int] = set()
         self._sent: Counter[int] | None = Counter() if self.looks_up and not self.alone else None
 

@@ -74,7 +74,7 @@ class JobInput:
 
     @_checker.default
     def _make_checker(self) -> OrderChecker:
-        # Of what is no collection, `submit` finds the duplicates, in a quarter of the memory.
+        # In a stream, `submit` finds the duplicates, in a quarter of the memory.
         is_collection = self.source.collection is not None
         return OrderChecker(
             self.operation, self.session.dialect, self.policy, finds_duplicates=is_collection

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gateway_async.settings import RecoveryPolicy
 
 _NEW_AT_ONCE = 1000
-# When so few chunks are left, more are read: a worker would wait for them, and others behind it.
+# When so few chunks are left, the next page is read: a worker should not have to wait for it.
 _FEW_CHUNKS = 8
 _NOT_RECORDED = "the journal could not record the outcome; resume the job"
 
@@ -124,7 +124,7 @@ class JournalRecorder(Recorder):
         self.operation = operation
         self.failure: BaseException | None = None
         self.recordings: set[asyncio.Future[None]] = set()
-        self._keys: array[int] | None = None  # a job whose refunds are listed asks for each chunk
+        self._keys: array[int] | None = None  # read once; `made_beside` may be called a chunk
 
     async def recorded(self) -> None:
         """Wait until the outcomes that were concluded are durable."""

@@ -171,8 +171,7 @@ class JobWork:
         self._pool: WorkerPool | None = None
         self._lease: Lease
         self._yielded = Yielded()
-        # Why an order was not sent in this run, of the first so many; the journal keeps only that
-        # it is new.
+        # Why orders were not sent in this run: the journal keeps only that they are new.
         self._reasons: dict[int, GatewayError] = {}
         self._limit: asyncio.Timeout | None = None
 
@@ -214,7 +213,7 @@ class JobWork:
     def end_unsent(self) -> None:
         """End what sends nothing: requests that were not written, waits, look-ups.
 
-        What waits is asked to end by the first call, and made to by the next.
+        The first call ends a wait or a look-up by a timeout; the next one cancels the task.
         """
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)

@@ -84,7 +84,8 @@ ORDER BY first LIMIT {_CHUNKS_AT_ONCE}"""
 _ORDERS = """
 SELECT bodies FROM gateway_orders
 WHERE job_id = :job AND first BETWEEN :start AND :last ORDER BY first"""
-# Of a slice, which has all orders of each of its transactions, those between its first and last.
+# Of a slice, the keys between its first order and its last: all orders of each of its transactions
+# are in it.
 _SLICE = "FROM gateway_slices WHERE job_id = :job AND slice = :slice"
 _KEYS = f"""
 SELECT first, lookup_keys FROM gateway_orders WHERE job_id = :job
@@ -106,7 +107,7 @@ WHERE j.id <> :id AND j.operation = :operation AND {OF_MERCHANT} AND EXISTS (
     )
 ) ORDER BY j.id"""
 
-# A chunk whose orders are alike, and no person decided on: changed by one statement.
+# Changes a whole chunk whose orders are alike, and on none of which a person decided.
 _CHANGE_WHOLE = """
 UPDATE gateway_chunks
 SET state = :target, ended_at = :ended_at, sent = coalesce(:sent, sent), reference_list = :listed

@@ -1,10 +1,9 @@
 """The database of a journal: the one thread on which every statement runs.
 
-A caller hears of its action only after the commit. Actions that wait together share a
-transaction; where one of them fails, each runs alone, so that none gets another's error, and so
-does what found its connection lost. A write whose commit failed is not repeated. Where one has
-waited long in vain, for a lock or for a server, those behind it would wait as long, one after
-another: they fail with it.
+A caller gets the result of its action only after the commit. Actions that wait together share a
+transaction. If one of them fails, or the connection was lost, each runs alone, so that none gets
+another's error. A write whose commit failed is not repeated. If an action has waited in vain for a
+lock or a server, those behind it fail with it: else they would wait as long, one after another.
 
 Most of what a commit costs is that two threads wake each other: so actions are handed over
 together, once the event loop brings no more of them.

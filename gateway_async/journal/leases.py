@@ -6,8 +6,8 @@ lease changes no row. The owner tells where a database was exchanged for one tha
 commits, after a failover or from a backup: there, the same number and epoch may be another's.
 
 All orders of one `transaction_id` are in one slice, so that under a slice's lease no other process
-moves them. The local view of how long a lease runs is always shorter than the database's, as long
-as one of its clocks goes on.
+moves them. The process itself takes the lease to end earlier than the database does, as long as one
+of its two clocks runs.
 """
 
 import asyncio
@@ -45,16 +45,17 @@ OF_SLICE = "WHERE job_id = :job AND slice = :slice"
 _OURS = f"{OF_SLICE} AND epoch = :epoch AND owner = :owner"
 # Locked: a person may decide at this very moment whether the slice has something to do again.
 _VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR UPDATE"
-# It is due when the lease is over: a worker that was frozen may renew what was handed to another.
+# The slice is due when the lease ends. While a worker was frozen, the slice may have been handed to
+# another, and its time set to that.
 _RENEW = f"""
 UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds, due_at = NOW_SECONDS + :seconds
 {_OURS}"""
 _RELEASE = """
 UPDATE gateway_slices SET expires_at = 0 WHERE slice = :slice AND owner = :owner
 AND job_id = (SELECT id FROM gateway_jobs WHERE name = :name)"""
-# It is due again when the lease is over: else a worker that was handed it, and died, would leave
-# it for good. A finished one has something to do again: what is held is looked at. Of one that
-# another process has, the row is not even locked: its owner would wait to renew it.
+# The slice is due again when the lease ends: if this worker dies, another one takes it over. It is
+# no longer finished, since what is held is looked at again. The row of a slice that another process
+# has is not locked: that process would have to wait to renew its lease.
 _TAKE = f"""
 UPDATE gateway_slices SET epoch = epoch + 1, owner = :owner, expires_at = NOW_SECONDS + :seconds,
 due_at = NOW_SECONDS + :seconds, finished = FALSE {OF_SLICE} AND expires_at <= NOW_SECONDS"""
@@ -101,7 +102,7 @@ class Lease:
         self._seconds = seconds
         self._name = name
         self._slice_number = slice_number
-        # Of this process, and of no other time that it takes it.
+        # It names this lease alone, also among those of this process.
         self._owner = f"{socket.gethostname()}:{os.getpid()} {uuid.uuid4()}"
         self._key: dict[str, Any] = {}  # slice, epoch and owner, as parameters of a statement
         self._runs_from = read_clocks()

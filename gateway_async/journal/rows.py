@@ -109,10 +109,10 @@ CHUNK_COLUMNS = (
 class ChunkState:
     """What is known of the orders of a chunk, and how a row of the database has it.
 
-    Most orders of a chunk are alike: the columns are for those. `reference_list` is a JSON list of
-    the gateway's reference of each order. `exceptions` is a JSON list of those that differ, or of
-    which a text is known, grouped by what else is known of them. Either is empty where there is
-    nothing to say.
+    Most orders of a chunk are alike: `state`, `ended_at` and `sent` are what they have in common.
+    `reference_list` is a JSON list of the gateway's reference of each order. `exceptions` is a JSON
+    list of the orders of which something else is known, in groups of those that are alike. Both may
+    be empty.
 
     Attributes:
         job_id: The job's number in the database.

@@ -94,8 +94,8 @@ async def submit(  # noqa: PLR0913  # one keyword a setting
         chunk_size: How many orders a chunk has.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
         repeats: Whether payouts may have a `request_id` that another job has, and is done with.
-        refuse: Returns the error of an order, from its position and itself, that an earlier one
-            names, too; None where that is right, or was looked at before.
+        refuse: Returns the error of a duplicate, given its position and the order; None where
+            duplicates are allowed, or were looked for before.
 
     Returns:
         How many they are; all of them are on the disk.
@@ -224,9 +224,11 @@ def _difference(stored: ChunkStore, blocks: IO[bytes], total: int, *, is_sliced:
 
 
 def share_out(packed: "Sequence[int]", size: int) -> "array[int]":
-    """Return the slice of each order, from 1: ranges, and behind them those gathered from several.
+    """Return the slice of each order, from 1.
 
-    All orders of one `transaction_id` are in one slice, and every order is in one.
+    The first slices are ranges of the input, each without the transactions that have orders in
+    another range, too: these are gathered in the slices behind. So all orders of one
+    `transaction_id` are in one slice.
 
     Args:
         packed: The lookup keys of all orders, as `sorted_keys` returns them: seldom the same for

@@ -149,7 +149,7 @@ class Recovery:
         ended = [each.sending.ended_at if each.sending else started for each in left]
         if recovery.resend_absent:  # an earlier recovery may have sent them again, just before this
             ended.append(started)
-        # None ended after this began: a later time is of a clock that is ahead, or is not known.
+        # All requests ended before this began. A later time is not known, or of a clock ahead.
         last_end = min(max(ended), started)
         seconds = last_end + recovery.settle_seconds - steady_time()
         if seconds >= _WORTH_SAYING_SECONDS:

@@ -58,7 +58,8 @@ _FREED_BYTES = 512 * 1024
 asyncio reads into: that saves up to a tenth of the time of a request."""
 
 _TURNS_TO_READ = 3
-"""Of the loop, before a request is too late: if it stood still, it may have the reply to read."""
+"""So many turns of the loop before a request ends as too late: if the loop stood still, the reply
+may be there to be read."""
 _KEPT_URLS = 64
 _TIMED_OUT = HTTPStatus.REQUEST_TIMEOUT.value
 _NO_TIMERS = aiohttp.ClientTimeout(total=None, connect=None, sock_read=None, sock_connect=None)
@@ -199,7 +200,8 @@ class AiohttpTransport:
         finally:
             deadline.end()
         payload.note_end(is_lost=isinstance(failure, _ENDED))
-        # Without hooks it is asyncio's TLS, or aiohttp, which asserts that it was not closed.
+        # Only a given session has hooks. Else the error is of asyncio's TLS, or of aiohttp, which
+        # asserts that the session was not closed.
         may_be_hooks = self._given is not None and not opened.session.closed
         # Outside the handlers: a context would carry aiohttp's frames, and they hold the body.
         if may_be_hooks and not isinstance(failure, _FAILURES):
@@ -210,7 +212,7 @@ class AiohttpTransport:
     async def aclose(self) -> None:
         """Close the session that was opened on the running loop; a caller's own is left alone.
 
-        No request leaves any more, of a running batch neither, until it is opened again.
+        No request leaves any more, also of a batch that runs, until the client is entered again.
         """
         self.is_closed = True
         opened = self._opened.pop(asyncio.get_running_loop(), None)

@@ -70,9 +70,10 @@ def encoding_of(charset: str) -> webencodings.Encoding | None:
 def in_utf8(body: bytes, content_type: str = "") -> bytes:
     """Return a body in UTF-8, without a byte order mark.
 
-    Of what names its charset, these count in turn: a byte order mark, the declaration of XML, the
-    header, and the `meta` element of a page. Header and page count only for what is not UTF-8:
-    servers have a standing header for all they send. What fits none of them stays as it is.
+    Four things may name the charset, and the first of them counts: a byte order mark, the
+    declaration of XML, the header, the `meta` element of a page. Header and `meta` count only if
+    the body is not UTF-8: many servers send one header with everything. A body that fits none of
+    them stays as it is.
     """
     charset = charset_of(content_type)
     if body[:1] == b"{" and (charset is None or charset.lower() == "utf-8"):

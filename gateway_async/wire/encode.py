@@ -48,7 +48,7 @@ _PLAIN = bytes({*range(0x20, 0x100)} - {*b'"\\}'})
 _TO_PLAIN = (to_identifier, to_text, to_amount)
 """What converts the fields of orders that a template writes."""
 _KEPT = f"{string.ascii_letters}{string.digits}_.-~% ".encode() + b"\0\1"
-"""What is not escaped, or not as the others are."""
+"""What `encode_form` does not escape, or replaces apart."""
 _ESCAPES = tuple((bytes([byte]), b"%%%02X" % byte) for byte in range(256))
 
 
@@ -174,9 +174,10 @@ class _Writing:
         get: Gets the values of all fields, and one more at their end.
         names: The names of the fields.
         amounts: The fields that are amounts, each with the field of its currency.
-        template: Writes the orders each amount of which has a point at this place, in half the
-            time; None for a class with fields of more kinds.
-        are_plain: Says whether all amounts have a point there.
+        template: Writes orders in half the time. It is called with the place of the point in the
+            text of an amount, and leaves out each order of which an amount has none there. None for
+            a class with fields of more kinds.
+        are_plain: Says whether all amounts of some orders have a point at a place.
     """
 
     get: "Callable[[Any], tuple[Any, ...]]"
@@ -205,7 +206,10 @@ def _writing(model: type) -> _Writing:
 
 
 def _point_in(orders: "Sequence[Any]", dialect: "Dialect") -> int:
-    """Return where `str` has a point in an amount of these that it writes as it must go out."""
+    """Return where the point is in the text of an amount that has the places of its currency.
+
+    It is counted from the end; 0, where no point is, if there is no such place for all of them.
+    """
     places = {dialect.places(currency) for currency in {order.currency for order in orders}}
     return -places.pop() - 1 if len(places) == 1 and places <= _PLAIN_PLACES else 0
 
