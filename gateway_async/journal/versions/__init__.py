@@ -1,1 +1,0 @@
-"""From one version of the tables to the next: scripts for Alembic."""
