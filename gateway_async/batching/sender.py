@@ -7,7 +7,7 @@ records nothing, since only this process remembers a plain batch; that of a job 
 
 import functools
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
@@ -79,18 +79,6 @@ class Reading:
         return self.judgement is not None and self.judgement.truncated
 
 
-class ChunkIntent(Intent, Protocol):
-    """The intent to send a chunk, whose outcomes are recorded too."""
-
-    def conclude(
-        self,
-        result: "AnsweredChunk | FailedChunk",
-        judgement: "Judgement | None",
-        add: "Callable[[AnsweredChunk | FailedChunk], None]",
-    ) -> None:
-        """Record the outcomes of the chunk in the background, then add them to the results."""
-
-
 class Recorder:
     """What a batch remembers of its refunds; that of a job also records each chunk.
 
@@ -153,7 +141,7 @@ class Recorder:
         """Return which of these were claimed before."""
         return {name: one for name, one in named.items() if hash((name, one)) in self._claimed}
 
-    def intent_for(self, chunk: "Chunk", references: "References") -> ChunkIntent | None:
+    def intent_for(self, chunk: "Chunk", references: "References") -> Intent | None:
         """Return the intent to send a chunk, not recorded yet; None if none is recorded.
 
         Args:
@@ -164,12 +152,22 @@ class Recorder:
             self._sent.update(map(_hash_of_refund, chunk.orders))
         return None
 
-    def note_result(self, result: AnsweredChunk | FailedChunk) -> None:
-        """Forget what was not sent, or declined: it explains no refund that is listed."""
+    def conclude(
+        self,
+        intent: Any,  # noqa: ANN401  # what `intent_for` returned
+        result: AnsweredChunk | FailedChunk,
+        judgement: Judgement | None,
+        add: "Callable[[AnsweredChunk | FailedChunk], None]",
+    ) -> None:
+        """Add the outcomes of a chunk to the results, once they are recorded.
+
+        What was not sent, or was declined, explains no refund that is listed: it is forgotten.
+        """
         if self._sent is not None:
             each = zip(result.orders, result.statuses, strict=True)
             undone = [order for order, code in each if code in _UNDONE]
             self._sent.subtract(map(_hash_of_refund, undone))
+        add(result)
 
     async def made_beside(self, chunk: "Chunk") -> "Mapping[int, tuple[Collection[str], int]]":
         """Return which refunds like each order of a chunk the batch or job may have made.
@@ -242,12 +240,8 @@ class Sender:
                 judgement = None if attempts.value is None else attempts.value.judgement
                 if not is_split:
                     result = self._result(chunk, attempts, references)
-                    self.recorder.note_result(result)
                     span.statuses = result.statuses
-                    if intent is None:
-                        self.add(result)
-                    else:
-                        intent.conclude(result, judgement, self.add)
+                    self.recorder.conclude(intent, result, judgement, self.add)
         if is_split:
             return await self._send_halves(chunk, references)
         if attempts.value is None or judgement is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.chunks import FailedChunk
-from gateway_async.batching.sender import ChunkIntent, Recorder
+from gateway_async.batching.sender import Recorder
 from gateway_async.errors import JournalError, OutcomeUnknownError
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore
 from gateway_async.journal.database import uninterrupted
@@ -119,7 +119,6 @@ class JournalRecorder(Recorder):
         is_asked = recovery.record_baseline or recovery.refund_evidence != "marker"
         recovery = attrs.evolve(recovery, record_baseline=is_asked)
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
-        self._sent = None  # the journal knows
         self.lease = lease
         self.operation = operation
         self.failure: BaseException | None = None
@@ -135,7 +134,58 @@ class JournalRecorder(Recorder):
         self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]"
     ) -> "JournalIntent":
         """Return the intent to send a chunk."""
-        return JournalIntent(self, chunk, noted(references, self.marker_prefix))
+        return JournalIntent(self, chunk.indices, noted(references, self.marker_prefix))
+
+    def conclude(
+        self,
+        intent: "JournalIntent",
+        result: "AnsweredChunk | FailedChunk",
+        judgement: "Judgement | None",
+        add: "Callable[[AnsweredChunk | FailedChunk], None]",
+    ) -> None:
+        """Record the outcomes of a chunk in the background, then add them to the results."""
+        if not (intent.is_recorded or intent.is_in_doubt):  # the orders are new in the journal
+            add(result)
+            return
+
+        def add_recorded(recorded: "asyncio.Future[None]") -> None:
+            self.recordings.discard(recorded)
+            outcome, failure = result, recorded.exception()
+            self.failure = self.failure or failure
+            if failure is not None and result.sending is not None:
+                # The next process that resumes the job will not know it.
+                error = OutcomeUnknownError(_NOT_RECORDED)
+                outcome = FailedChunk(result.indices, result.orders, error, result.sending)
+            add(outcome)
+
+        if result.sending is None:
+            recording = intent.start_retraction()
+        else:
+            recording = self._write_outcomes(result, result.sending.ended_at, judgement)
+        recording.add_done_callback(add_recorded)
+        self.recordings.add(recording)
+
+    def _write_outcomes(
+        self, result: "AnsweredChunk | FailedChunk", ended_at: float, judgement: "Judgement | None"
+    ) -> "asyncio.Future[None]":
+        indices, operation = result.indices, self.operation
+        known, references = [DONE] * len(indices), [""] * len(indices)
+        if isinstance(result, FailedChunk):
+            known = [known_of(CONCLUSIONS[result.status], result.error)] * len(indices)
+        elif operation.reference_field or not result.is_echoed:  # else nothing of it is kept
+            judgement = judgement or result.judgement()
+            known = [known_of(CONCLUSIONS[status], error) for status, error in judgement.verdicts]
+            if field := operation.reference_field:
+                listed = (items[0].get(field) if items else None for items in judgement.items)
+                references = [identifier(one) or "" for one in listed]
+            if operation.is_keyed and (items := judgement.items[0]):
+                item = storable_item(operation.record_class, items[0])
+                # An integer may have more digits than orjson takes.
+                known = [known[0]._replace(item=json.dumps(item))]
+        return self.lease.change(
+            "keep the outcomes",
+            lambda orders: orders.conclude(indices, known, references, ended_at),
+        )
 
     async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
         """Return which refunds the job may have made beside each order."""
@@ -174,7 +224,7 @@ class JournalRecorder(Recorder):
         )
 
 
-class JournalIntent(ChunkIntent):
+class JournalIntent:
     """The intent to send a chunk of a job.
 
     Attributes:
@@ -182,11 +232,11 @@ class JournalIntent(ChunkIntent):
         is_in_doubt: Whether the journal may have it: the connection broke in the commit.
     """
 
-    def __init__(self, recorder: JournalRecorder, chunk: "Chunk", sent: str) -> None:
+    def __init__(self, recorder: JournalRecorder, indices: "Sequence[int]", sent: str) -> None:
         self.is_recorded: bool = False
         self.is_in_doubt: bool = False
         self._recorder = recorder
-        self._chunk = chunk
+        self._indices = indices
         self._sent = sent
 
     async def record(self) -> None:
@@ -199,7 +249,7 @@ class JournalIntent(ChunkIntent):
             return
         recording = self._recorder.lease.change(
             "keep what is about to be sent",
-            lambda orders: orders.intend(self._chunk.indices, self._sent),
+            lambda orders: orders.intend(self._indices, self._sent),
             alive=True,
         )
         try:
@@ -215,19 +265,19 @@ class JournalIntent(ChunkIntent):
         """Record that nothing was sent: the orders are new again."""
         if not self.is_recorded:
             return
-        retraction = self._retract()
+        retraction = self.start_retraction()
         try:
             await uninterrupted(retraction)
         finally:  # likewise
             self.is_recorded = retraction.exception() is not None
 
-    def _retract(self) -> "asyncio.Future[None]":
-        indices = self._chunk.indices
+    def start_retraction(self) -> "asyncio.Future[None]":
+        """Record in the background that the orders are new again, as far as the journal has it."""
 
         def retract(orders: ChunkStore) -> None:
-            found = set(indices)
+            found = set(self._indices)
             if self.is_in_doubt:  # what the journal does not have is new already
-                span = range(min(indices), max(indices) + 1)
+                span = range(min(found), max(found) + 1)
                 listed = chain(*orders.select((OrderState.INTENT,), span, most=len(span)))
                 found &= {each.index for each in listed}
             orders.change(Transition.RETRACT, dict.fromkeys(found, Known(OrderState.NEW)))
@@ -237,53 +287,3 @@ class JournalIntent(ChunkIntent):
     def check(self) -> None:
         """Raise if the lease is lost."""
         self._recorder.lease.check()
-
-    def conclude(
-        self,
-        result: "AnsweredChunk | FailedChunk",
-        judgement: "Judgement | None",
-        add: "Callable[[AnsweredChunk | FailedChunk], None]",
-    ) -> None:
-        """Record the outcomes of the chunk in the background, then add them to the results."""
-        if not (self.is_recorded or self.is_in_doubt):  # the orders are new in the journal
-            add(result)
-            return
-        recorder = self._recorder
-
-        def add_recorded(recorded: "asyncio.Future[None]") -> None:
-            recorder.recordings.discard(recorded)
-            outcome, failure = result, recorded.exception()
-            recorder.failure = recorder.failure or failure
-            if failure is not None and result.sending is not None:
-                # The next process that resumes the job will not know it.
-                outcome = self._chunk.failed(OutcomeUnknownError(_NOT_RECORDED), result.sending)
-            add(outcome)
-
-        recording = self._write_outcomes(result, judgement)
-        recording.add_done_callback(add_recorded)
-        recorder.recordings.add(recording)
-
-    def _write_outcomes(
-        self, result: "AnsweredChunk | FailedChunk", judgement: "Judgement | None"
-    ) -> "asyncio.Future[None]":
-        indices = result.indices
-        if result.sending is None:
-            return self._retract()
-        ended_at, operation = result.sending.ended_at, self._recorder.operation
-        known, references = [DONE] * len(indices), [""] * len(indices)
-        if isinstance(result, FailedChunk):
-            known = [known_of(CONCLUSIONS[result.status], result.error)] * len(indices)
-        elif operation.reference_field or not result.is_echoed:  # else nothing of it is kept
-            judgement = judgement or result.judgement()
-            known = [known_of(CONCLUSIONS[status], error) for status, error in judgement.verdicts]
-            if field := operation.reference_field:
-                listed = (items[0].get(field) if items else None for items in judgement.items)
-                references = [identifier(one) or "" for one in listed]
-            if operation.is_keyed and (items := judgement.items[0]):
-                item = storable_item(operation.record_class, items[0])
-                # An integer may have more digits than orjson takes.
-                known = [known[0]._replace(item=json.dumps(item))]
-        return self._recorder.lease.change(
-            "keep the outcomes",
-            lambda orders: orders.conclude(indices, known, references, ended_at),
-        )
