@@ -328,9 +328,9 @@ class OrderFeed:
     def room(self) -> int:
         """How many orders to pull now: as many as the next chunk lacks.
 
-        None while a chunk is ready, or refused orders are. An order waits while an equal one is
-        before it or in flight; `_most_waiting` orders wait at most. From a journal, none is pulled
-        while any order can leave: one pull gives whole rows of the journal, which leave together.
+        It is 0 while a chunk or refused orders are ready to leave. An order waits while an equal
+        one is before it or in flight; `_most_waiting` orders wait at most. From a journal, none is
+        pulled while any order can leave: one pull gives whole rows, which leave together.
         """
         if self._ready is not None or self.refused or self.source.ended or self.is_broken:
             return 0

@@ -77,7 +77,7 @@ def judge(  # noqa: PLR0913  # what a reply is held against
     orders: "Sequence[Any]",
     payload: "Item",
     dialect: "Dialect",
-    references: "Mapping[str, Collection[str]] | None" = None,
+    references: "Mapping[str, Collection[str]]",
     *,
     markers: "Sequence[str]" = (),
 ) -> Judgement:
@@ -95,7 +95,7 @@ def judge(  # noqa: PLR0913  # what a reply is held against
         return _judge_look_up(operation, orders, payload, dialect)
     if operation.is_keyed:
         return _judge_result(operation, orders[0], payload, dialect)
-    judgement = _judge_money(operation, orders, payload, dialect, references or {})
+    judgement = _judge_money(operation, orders, payload, dialect, references)
     return _without_others(judgement, markers) if markers else judgement
 
 

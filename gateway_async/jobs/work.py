@@ -386,7 +386,8 @@ class JobWork:
         if (
             isinstance(chunk, FailedChunk)
             and chunk.status is OutcomeStatus.NOT_SENT
-            # What is held has its reason in the journal: one here would stay for each order.
+            # What is held has its reason in the journal: each order has an error of its own, and
+            # so many of them take too much memory.
             and not isinstance(chunk.error, AlikeRefundError)
             and len(self._reasons) < _MOST_REASONS
         ):

@@ -45,8 +45,8 @@ OF_SLICE = "WHERE job_id = :job AND slice = :slice"
 _OURS = f"{OF_SLICE} AND epoch = :epoch AND owner = :owner"
 # Locked: a person may decide at this very moment whether the slice has something to do again.
 _VERIFY = f"SELECT expires_at > NOW_SECONDS FROM gateway_slices {_OURS} FOR UPDATE"
-# The slice is due when the lease ends. While a worker was frozen, the slice may have been handed to
-# another, and its time set to that.
+# The slice is due when the lease ends. While this worker was frozen, the slice may have been handed
+# to another one, and its `due_at` been put off.
 _RENEW = f"""
 UPDATE gateway_slices SET expires_at = NOW_SECONDS + :seconds, due_at = NOW_SECONDS + :seconds
 {_OURS}"""
