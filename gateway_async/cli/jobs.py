@@ -69,6 +69,11 @@ class KnownJob:
     others: tuple[str, ...] = ()
 
     @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.status is not None and _is_done(self.status)
+
+    @property
     def is_to_confirm(self) -> bool:
         """Whether a person is asked: before money leaves, or orders of a job are sent again."""
         is_repeated = self.status is None and bool(self.others or self.before)
@@ -78,7 +83,7 @@ class KnownJob:
         """How far it has come, and what was done before."""
         before = "; ".join(f"{_dated(one)} has {listed(one.counts)}" for one in self.before)
         if self.status is not None:
-            kind = "is done" if _is_done(self.status) else "goes on"
+            kind = "is done" if self.is_done else "goes on"
             made = f" (made by --again: {before}; refunds that these have are held)"
             text = f"{_dated(self.status)} in {self.place} {kind}: {listed(self.status.counts)}"
             return f"{text}{made if before else ''}"
@@ -128,7 +133,8 @@ async def find_job(
         again: Whether the orders are to be sent once more when they are done.
 
     Raises:
-        ConfigurationError: If it has no name, or the settings name no journal.
+        ConfigurationError: If it has no name, the settings name no journal, or it is to be sent
+            once more while another job has orders of it in doubt.
         JournalError: If the journal cannot be read.
     """
     settings.check_named()
@@ -145,8 +151,11 @@ async def find_job(
         there = {one.name: one for one in await journal.jobs()}
         found = tuple([there[one] for one in itertools.takewhile(there.__contains__, names)])
         if not found:
-            others = _others(journal, reversed(there.values()), file)
-            return attrs.evolve(new, others=tuple([one async for one in others]))
+            others = [one async for one in _others(journal, reversed(there.values()), file)]
+            if again and (left := [text for text, is_left in others if is_left]):
+                problem = "--again: orders of this file are in doubt; decide on them first"
+                raise ConfigurationError("\n".join((problem, *left)))
+            return attrs.evolve(new, others=tuple([text for text, _ in others]))
         if again and _is_done(found[-1]):
             return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=found)
         return await read_job(journal, found[-1], settings, before=found[:-1])
@@ -180,8 +189,11 @@ async def read_job(
 
 async def _others(
     journal: Journal, latest: Iterable[JobStatus], file: OrderFile
-) -> AsyncIterator[str]:
-    """Name the state of a file's orders in the latest jobs that sent any, or whose workers will."""
+) -> AsyncIterator[tuple[str, bool]]:
+    """Name the state of a file's orders in the latest jobs that sent any, or whose workers will.
+
+    Beside it stands whether any is known to be in doubt, or still to be sent.
+    """
     left = _LOOKED_THROUGH
     for job in (job for job in latest if job.operation == file.operation.name):
         left -= job.total
@@ -192,14 +204,15 @@ async def _others(
             async for each in orders_of(journal, job.name):
                 states[each.state] += file.has(each.order)
         except JournalError as error:  # such as one that another release stored
-            yield f"{_dated(job)} may have orders of this file, too: {error}"
+            yield f"{_dated(job)} may have orders of this file, too: {error}", False
             continue
         idle = {OrderState.DECLINED}
         if not job.is_sliced:  # else workers send what is new
             idle.add(OrderState.NEW)
-        if {*+states} - idle:
+        if found := {*+states} - idle:
             count = counted(states.total(), "order")
-            yield f"{_dated(job)} has {count} of this file ({listed(states)})"
+            is_left = bool(found - {OrderState.SUCCEEDED})
+            yield f"{_dated(job)} has {count} of this file ({listed(states)})", is_left
 
 
 # Running one

@@ -92,8 +92,10 @@ async def submit(
             kept, sent = journal.job(job), file.orders()
             console.has_begun = True  # from here on, workers may send it
             total = await client.submit(operation, sent, job=kept, slice_size=slice_size)
-    count = counted(total, "order")
-    console.note(f"{known}; workers alone run its {count} from now on (`gateway-async worker`)")
+    then = f"workers alone run its {counted(total, 'order')} from now on (`gateway-async worker`)"
+    if known.is_done:
+        then = "nothing is left to send"
+    console.note(f"{known}; {then}")
 
 
 async def worker(

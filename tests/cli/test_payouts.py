@@ -51,6 +51,13 @@ async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(shell: She
     again = await shell(f"{LINE} --again", 3, "goes on: 19 succeeded, 1 held")
     line = again.advice("jobs show")
     await shell(line, 0, f"{unknown['index']}  held  {unknown['request_id']}")
+    given = (shell.folder / "payouts.csv").read_text().splitlines(keepends=True)
+    (shell.folder / "fewer.csv").write_text("".join(given[:-1]))  # which is another job
+    fewer = f"payout fewer.csv --again --out fewer.out.csv {KEPT}"
+    for more in ("--yes", "--dry-run"):
+        await shell(
+            f"{fewer} {more}", 2, "are in doubt; decide on them first\njob payout-", "1 held"
+        )
     await shell(f"jobs resolve {job} succeeded {unknown['index']} --note asked {KEPT}")
     await shell(LINE)
     assert shell.statuses() == {"succeeded": 20}

@@ -37,6 +37,7 @@ async def test_a_file_is_run_by_a_worker(shell: Shell) -> None:
             assert (await shell(submit, 0, ALONE)).stderr.startswith(NEW)
             watched = (await shell("watch month-end")).stderr
             assert watched.splitlines()[-1] == "job month-end: 30 succeeded"
+            await shell(submit, 0, "is done: 30 succeeded; nothing is left to send\n")
             worker.send_signal(signal.SIGTERM)
             _, rest = await worker.communicate()
             assert worker.returncode == 0
