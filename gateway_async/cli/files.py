@@ -462,8 +462,6 @@ class OrderFile:
             return make_order(model, tree)
         except InvalidOrderError as error:
             raise _explained(error, model) from None
-        except (AttributeError, TypeError) as error:
-            raise _WrongCellError(None, f"an object in a list is not one: {error}") from None
 
     def _problems(self) -> Iterator[Problem]:
         """Yield every problem of the file; orders without one are added up."""
@@ -495,8 +493,10 @@ class OrderFile:
         """
         header = self.table.header
         parts = [f".{one}." for one in self._inputs if "." in one]
+        paths = [one[1:-1].split(".") for one in parts]
+        joined = {"_".join(path[at:]) for path in paths for at in range(len(path))}
         for name in self._unknown if parts else ():
-            is_part = "." in name or any(f".{name}." in one for one in parts)
+            is_part = "." in name or name in joined or any(f".{name}." in one for one in parts)
             if is_part and any(row.cells.get(name) for row in self.table.rows):
                 advice = "a part has columns of its own, such as beneficiary.bank_details.iban"
                 yield name, f"not known; {advice}"
@@ -573,7 +573,10 @@ def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
         return str(cell)
     with contextlib.suppress(orjson.JSONDecodeError):
         if isinstance(found := orjson.loads(str(cell)), list):
-            return found
+            fields = attrs.fields_dict(field.metadata[MODEL])
+            if all(isinstance(one, dict) and one.keys() <= fields.keys() for one in found):
+                return found
+            raise _WrongCellError(column, f"expected objects that have only {', '.join(fields)}")
     raise _WrongCellError(column, 'expected a list, as JSON such as ["..."]')
 
 

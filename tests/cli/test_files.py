@@ -181,8 +181,10 @@ OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
     ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount: 1.001"),
     ({"payment_date": "20.11.2026"}, "payment_date: '20.11.2026' is not a date"),
     ({DOCUMENTS: "x"}, "person_documents: expected a list, as JSON"),
-    ({DOCUMENTS: '[{"size": 1}]'}, "unexpected keyword argument 'size'"),
-    ({DOCUMENTS: "[1]"}, "an object in a list is not one"),
+    *(
+        ({DOCUMENTS: f"[{one}]"}, f"column {DOCUMENTS}: expected objects that have only file_type")
+        for one in ('{"size": 1}', "1")
+    ),
     ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number whose last digits"),
     ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
     *(
@@ -190,6 +192,7 @@ OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
         for name in (
             *("iban", "bank_details.iban", f"{BANK}.ibann", f"{BANK.title()}.iban"),
             *("beneficiary", "payer", "bank_details", BANK),
+            *("bank_details_iban", "beneficiary_bank_details_iban"),
         )
     ),
     ({"payer.adress.city": "x"}, "payer.adress.city: not known; a part has columns of its own"),
