@@ -286,8 +286,8 @@ def _sentences(kind: type[Any]) -> str:
 
 def _journal() -> str:
     """Write the tables of a journal as PostgreSQL has them, with what each is for."""
-    tables = import_module("gateway_async.journal.tables")
-    made = ";\n".join(tables.statements(is_sqlite=False))
+    schema = import_module("gateway_async.journal.schema")
+    made = ";\n".join(schema.statements(is_sqlite=False))
     return f"```sql\n{made.strip()};\n```\n"
 
 

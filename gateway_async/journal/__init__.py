@@ -1,7 +1,7 @@
 """Durable storage of jobs, in SQLite or PostgreSQL.
 
-PostgreSQL needs the extra `gateway-async[journal]`. Importing this loads no database library;
-entering a `Journal` does.
+PostgreSQL, and a journal of an earlier version, need the extra `gateway-async[journal]`. Importing
+this loads no database library; entering a `Journal` does.
 
 Read it from the caller down to the tables:
 
@@ -10,8 +10,8 @@ Read it from the caller down to the tables:
   is, and how it connects.
 - `leases`: what a process holds of a job, or of a slice of one; it writes and reads under it.
 - `submit`: how orders come in. `chunk_store`: the orders and what is known of them.
-- `schema`: makes the tables as `tables` has them, or brings earlier ones up to date by `upgrades`.
-- `codec`: orders as text. `rows`: what is known of orders, and the outcomes of that.
+- `schema`: the tables, and `versions` from one of their versions to the next. `codec`: orders as
+  text. `rows`: what is known of orders, and the outcomes of that.
 - `states`: what an order can be, and how that may change: one table.
 """
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_EXTRA = ("psycopg", "psycopg_binary", "psycopg_c")
+_EXTRA = ("alembic", "sqlalchemy", "psycopg", "psycopg_binary", "psycopg_c")
 _LONGEST_NAME = 200
 # A database would take a text for a number.
 _SLICE: "Kind" = (is_count, "the number of a slice, an int")

@@ -1,19 +1,39 @@
-"""Makes the tables of a journal where there are none, and brings earlier versions up to date."""
+"""The tables of a journal, the same in SQLite and PostgreSQL, and their versions.
+
+What changes often is narrow, and apart from what never changes. There are no foreign keys, since
+nothing is ever deleted.
+"""
 
 import glob
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from gateway_async.errors import JournalError
 from gateway_async.journal.database import Transaction
 from gateway_async.journal.engines import Sqlite
-from gateway_async.journal.tables import statements
-from gateway_async.journal.upgrades import UPGRADES
 
 VERSION = "4"
 _EARLIEST = "1"
 _ADVISORY_LOCK = 0x6761_6A6F_7572
+_VERSIONS = Path(__file__).with_name("versions")
+
+TABLES = Path(__file__).with_name("tables.sql")
+# The words of tables.sql that differ: in SQLite, and in PostgreSQL.
+_WORDS = {
+    "SERIAL_KEY": ("INTEGER PRIMARY KEY", "BIGSERIAL PRIMARY KEY"),
+    "BINARY_DATA": ("BLOB", "BYTEA"),
+    "BY_KEY": ("WITHOUT ROWID", ""),
+}
+
+
+def statements(*, is_sqlite: bool) -> Iterator[str]:
+    """Yield the statements that make the tables, in the words of a database."""
+    text = TABLES.read_text(encoding="utf-8")
+    for word, (sqlite, postgres) in _WORDS.items():
+        text = text.replace(word, sqlite if is_sqlite else postgres)
+    yield from filter(str.strip, text.split(";\n"))
 
 
 def prepare(transaction: Transaction) -> None:
@@ -56,26 +76,51 @@ def _has_table(transaction: Transaction, name: str) -> bool:
 
 
 def _upgrade(transaction: Transaction, found: str) -> None:
-    """Bring the tables to this version, in the transaction of the caller, and commit.
+    """Bring the tables to this version, in one transaction that no other process shares.
 
     A copy of a SQLite file is kept beside it until that has succeeded.
 
     Raises:
         JournalError: If they are of a newer version, or of one that was never released.
     """
-    if not (found.isdecimal() and int(found) in UPGRADES):
+    if not (found.isdecimal() and int(_EARLIEST) <= int(found) < int(VERSION)):
         raise JournalError(
             f"the journal in this database is of version {found}, and this release of "
             f"gateway_async reads versions {_EARLIEST} to {VERSION}: use the release that wrote "
             "it, or a newer one; in another database its jobs are not known, and their orders "
             "would be sent again"
         )
-    if isinstance(transaction.engine, Sqlite):
-        _copy(transaction.engine.path, found)
-    for version in range(int(found), int(VERSION)):
-        UPGRADES[version](transaction)
-    transaction.run("UPDATE gateway_journal_version SET version_num = :version", version=VERSION)
-    transaction.driver.commit()
+    import sqlalchemy as sa  # noqa: PLC0415  # seldom needed
+    from alembic.operations import Operations  # noqa: PLC0415  # seldom needed
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415  # seldom needed
+    from alembic.script import ScriptDirectory  # noqa: PLC0415  # seldom needed
+
+    scripts = ScriptDirectory(str(_VERSIONS), version_locations=[str(_VERSIONS)])
+    journal, driver = transaction.engine, transaction.driver
+    kind = "sqlite" if journal.is_sqlite else "postgresql+psycopg"
+    engine = sa.create_engine(
+        f"{kind}://", creator=lambda: driver, poolclass=sa.StaticPool, hide_parameters=True
+    )
+    with engine.connect() as connection:
+        journal.begin(driver)  # SQLAlchemy has ended the one before
+        transaction.lock(_ADVISORY_LOCK)
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "version_table": "gateway_journal_version",
+                "transactional_ddl": True,  # also SQLite's: all versions in one transaction
+                "fn": lambda revision, _: scripts._upgrade_revs(VERSION, revision),  # noqa: SLF001  # as `alembic upgrade` does
+            },
+        )
+        if context.get_current_revision() != VERSION:  # else another process was faster
+            if isinstance(journal, Sqlite):
+                _copy(journal.path, found)
+            try:
+                with Operations.context(context):
+                    context.run_migrations()
+            except sa.exc.DBAPIError as error:
+                raise error.orig or error from None
+        driver.commit()
 
 
 def _copies(path: Path) -> list[Path]:

@@ -25,9 +25,10 @@ from gateway_async import (
     OutcomeUnknownError,
     RefundOrder,
     RejectedError,
+    operations,
 )
 from gateway_async.errors import JobConflictError, JournalError
-from gateway_async.journal import Journal, OrderState, upgrades
+from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import ChunkState
 from gateway_async.operations import OPERATIONS
 from tests.journal.tables import Tables, on_a_file
@@ -223,7 +224,7 @@ async def test_a_long_row_of_version_1_becomes_chunks(
 ) -> None:
     """A row of that version had any number of orders, and a chunk has no more than a request."""
     few = attrs.evolve(OPERATIONS["refund"], limit=3)
-    monkeypatch.setattr(upgrades, "OPERATIONS", {**OPERATIONS, "refund": few})
+    monkeypatch.setattr(operations, "OPERATIONS", {**OPERATIONS, "refund": few})
     tables = Tables(url)
     tables.run("DELETE FROM gateway_states WHERE job_id = 12 AND first > 0")
     tables.run("UPDATE gateway_states SET last = 7, reference_list = '' WHERE job_id = 12")

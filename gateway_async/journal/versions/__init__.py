@@ -1,0 +1,1 @@
+"""From one version of the tables to the next: scripts for Alembic."""
