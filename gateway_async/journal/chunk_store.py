@@ -476,7 +476,8 @@ def _changed(known: Known, new: Known, transition: Transition) -> Known:
         # A person's decision to send an order holds until its request ends.
         proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
         return new._replace(proof=proof, note=known.note)
-    if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT:
+    is_repeated = (known.state, known.proof) == (OrderState.NEW, Proof.BY_PERSON)
+    if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT and not is_repeated:
         proof = ""  # no person was shown a refund that the gateway lists by now
     return new._replace(
         proof=proof,
