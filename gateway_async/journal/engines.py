@@ -249,9 +249,10 @@ class Postgres:
         try:
             driver.wait = _bounded_wait(driver, psycopg.OperationalError)
             driver.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            driver.autocommit = True  # else the server's own limit for an idle transaction counts
             for setting in _POSTGRES_SETTINGS:
                 driver.execute(setting)
-            driver.commit()
+            driver.autocommit = False
         except BaseException:  # raised again
             driver.close()
             raise

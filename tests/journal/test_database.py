@@ -438,6 +438,15 @@ async def test_limits_are_in_the_order_in_which_they_must_act(postgres: str) -> 
     assert 0 < 2 * idle <= lock < statement < engines._SILENT_SECONDS
 
 
+async def test_a_short_limit_of_the_server_ends_no_connection_that_is_being_made(
+    postgres: str,
+) -> None:
+    url = f"{emptied(postgres)}?options=-cidle_in_transaction_session_timeout%3D1ms"
+    for _ in range(50):
+        async with Journal.open(url) as journal:
+            assert await journal.jobs() == []
+
+
 async def test_a_silent_server_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = urlsplit(emptied(postgres))
     async with Cable(place.port or 5432) as cable:
