@@ -247,8 +247,7 @@ class JobWork:
         try:
             await self._work_through()
         finally:
-            keeper.cancel()
-            await asyncio.wait({keeper})
+            keeper.cancel()  # a renewal that it began goes before the release
             lease.on_lost = lambda: None  # nothing is left to stop, and it refers to this
             with contextlib.suppress(JournalError):  # it runs out by itself
                 await lease.release(is_serial=self._run.policy.duplicates != "allow")
