@@ -26,8 +26,19 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox, faults
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.collaborators import Limiter
-from tests.support.memory import MemoryTransport, client_over, listing
-from tests.support.orders import MARKER, REFERENCES, Make, as_sent, refunds, seeded
+from tests.support.memory import Asked, MemoryTransport, client_over, listing
+from tests.support.orders import (
+    AT_ONCE,
+    MARKER,
+    REFERENCES,
+    Make,
+    as_sent,
+    made_up,
+    orders_for,
+    refunds,
+    reply_to,
+    seeded,
+)
 
 Skip = Callable[..., list[float]]
 BOTH = pytest.mark.parametrize("recovery", [REFERENCES, MARKER])
@@ -310,3 +321,15 @@ async def test_a_capture_or_cancel_is_settled_by_a_state_that_no_other_can_have_
     # Where no state has a meaning, no later look-up can prove more.
     assert sandbox.requests["query"] == 1 or dialect.payment_states
     check_books(sandbox, recovered, operation)
+
+
+async def test_a_record_whose_result_has_no_meaning_settles_no_capture() -> None:
+    orders = orders_for("capture", made_up(1))
+    record = {"transaction_id": orders[0].transaction_id, "payment_status": "3000"}
+
+    def answer(asked: Asked) -> Any:
+        is_query = asked.operation.name == "query"
+        return reply_to("query", [{**record, "query_result": "7"}]) if is_query else b"lost"
+
+    gateway = client_over(MemoryTransport(answer), dialect=STATES, recovery=AT_ONCE)
+    assert statuses(await gateway.recover(await gateway.capture(orders))) == [UNKNOWN]
