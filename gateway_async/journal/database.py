@@ -2,8 +2,8 @@
 
 A caller gets the result of its action only after the commit. Actions that wait together share a
 transaction. If one of them fails, or the connection was lost, each runs alone, so that none gets
-another's error. A write whose commit failed is not repeated. If an action has waited in vain for a
-lock or a server, those behind it fail with it: else they would wait as long, one after another.
+another's error. A write whose commit failed is not repeated. If no transaction could begin, or a
+lock was waited for in vain, all that was asked for before fails: else each would wait as long.
 
 Most of what a commit costs is that two threads wake each other: so actions are handed over
 together, once the event loop brings no more of them.
@@ -32,8 +32,6 @@ _MOST_TOGETHER = 32
 # After so many turns of the event loop without another action, those that came go together.
 _QUIET_TURNS = 4
 _LONGEST_TEXT = 300
-# Below every limit of a wait in `engines`, and above what an action takes by itself.
-_LONG_WAIT_SECONDS = 8.0
 _ELSEWHERE = "the journal was entered in another event loop, and can be used only there"
 
 
@@ -101,11 +99,13 @@ class _Failed:
         error: Why.
         stage: How far it came.
         is_lost: Whether its connection is lost, as by a server that ends what idles.
+        ended_at: When it failed.
     """
 
     error: Exception
     stage: _Stage
     is_lost: bool
+    ended_at: float = attrs.field(factory=time.monotonic)
 
 
 class Database:
@@ -125,7 +125,7 @@ class Database:
         # No executor: Python ends all of them when its main thread does, before other threads.
         self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
-        self._in_vain: tuple[_Failed, float] | None = None  # and when that wait ended
+        self._in_vain: _Failed | None = None
         self._thread.start()
 
     @property
@@ -214,11 +214,8 @@ class Database:
         ended = self._transact(group)
         if isinstance(ended, list):
             return ended
-        if ended.stage is _Stage.ACTIONS and (ended.is_lost or len(group) > 1):
-            return self._carry_out_alone(group)
-        return [self._failure(task.what, ended) for task in group]
-
-    def _carry_out_alone(self, group: "Sequence[_Pending[Any]]") -> "list[Any]":
+        if ended.stage is not _Stage.ACTIONS or not (ended.is_lost or len(group) > 1):
+            return [self._failure(task.what, ended) for task in group]
         values: list[Any] = []
         for task in group:
             ended = self._transact([task])
@@ -227,9 +224,9 @@ class Database:
 
     def _transact(self, group: "Sequence[_Pending[Any]]") -> "list[Any] | _Failed":
         """Carry out actions in one transaction; return the value of each."""
-        if self._in_vain is not None and group[-1].asked_at <= self._in_vain[1]:
-            return self._in_vain[0]
-        began, stage = time.monotonic(), _Stage.BEGIN
+        if self._in_vain is not None and group[-1].asked_at <= self._in_vain.ended_at:
+            return self._in_vain
+        stage = _Stage.BEGIN
         try:
             self._driver = self._driver or self._engine.connect()
             self._engine.begin(self._driver)
@@ -239,14 +236,11 @@ class Database:
             stage = _Stage.COMMIT
             self._commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
-            failed = _Failed(error, stage, getattr(self._driver, "broken", False))
-            may_help = getattr(self._driver, "closed", False)  # to connect anew
+            is_lost = getattr(self._driver, "broken", False)
+            failed = _Failed(error.with_traceback(None), stage, is_lost)  # frames hold orders
             self._roll_back(error)
-            ended = time.monotonic()
-            is_alone = stage is _Stage.BEGIN or len(group) == 1  # no other is to blame
-            is_long = ended - began >= _LONG_WAIT_SECONDS
-            if is_long and is_alone and not may_help and isinstance(error, self._engine.error):
-                self._in_vain = attrs.evolve(failed, stage=_Stage.BEGIN), ended
+            if stage is _Stage.BEGIN or isinstance(error, self._engine.lock_error):
+                self._in_vain = failed
             return failed
         return values
 
@@ -274,7 +268,7 @@ class Database:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             is_in_doubt = failed.stage is _Stage.COMMIT
             return JournalError(f"{what}: {lines[0][:_LONGEST_TEXT]}", is_in_doubt=is_in_doubt)
-        return error.with_traceback(None)
+        return error
 
 
 def _deliver(group: "Sequence[_Pending[Any]]", ended: "Sequence[Any]") -> None:

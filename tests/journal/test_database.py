@@ -111,16 +111,8 @@ async def test_each_gets_its_own_error(journal: Journal, tables: Tables) -> None
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301  # our own
 
 
-def rushed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let any wait in vain be long."""
-    monkeypatch.setattr("gateway_async.journal.database._LONG_WAIT_SECONDS", 0.0)
-
-
-async def test_an_error_of_ours_ends_no_connection_and_reaches_no_other(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_error_of_ours_ends_no_connection_and_reaches_no_other(journal: Journal) -> None:
     """A server that has no other connection to give would refuse the next."""
-    rushed(monkeypatch)
     await submitted(journal)
     database: Any = journal.database
     driver = database._driver
@@ -130,10 +122,7 @@ async def test_an_error_of_ours_ends_no_connection_and_reaches_no_other(
     assert database._driver is driver
 
 
-async def test_nothing_waits_for_a_lock_in_vain_behind_another(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rushed(monkeypatch)
+async def test_nothing_waits_for_a_lock_in_vain_behind_another(postgres: str) -> None:
     waited = list[int]()
 
     def wait(number: int, inside: Transaction) -> None:
@@ -150,7 +139,7 @@ async def test_nothing_waits_for_a_lock_in_vain_behind_another(
             ]
             ended = await asyncio.gather(*asked, return_exceptions=True)
         assert await journal.jobs() == []
-    assert waited == [0, 0]  # together, and alone
+    assert waited == [0]
     for number, error in enumerate(ended):
         assert isinstance(error, JournalError)
         assert str(error) == f"cannot read {number}: canceling statement due to lock timeout"
@@ -159,7 +148,6 @@ async def test_nothing_waits_for_a_lock_in_vain_behind_another(
 async def test_a_file_that_stays_locked_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rushed(monkeypatch)
     begun, real = list[object](), engines.Sqlite.begin
 
     def begin(self: engines.Sqlite, driver: Any) -> None:
@@ -197,10 +185,7 @@ END_CONNECTIONS = (
 )
 
 
-async def test_a_connection_that_breaks_is_made_anew_once(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rushed(monkeypatch)
+async def test_a_connection_that_breaks_is_made_anew_once(postgres: str) -> None:
     tables = Tables(emptied(postgres))
     attempts: list[str] = []
 
