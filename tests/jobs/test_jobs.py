@@ -31,7 +31,7 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
 from tests.jobs.conftest import Shop, references_of, refuse, streamed
 from tests.journal.tables import on_a_file
-from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, statuses
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_conserved, statuses
 from tests.support.interruptions import until
 from tests.support.memory import Asked, Handler, HttpRequest, MemoryTransport, client_over, listing
 from tests.support.orders import (
@@ -161,6 +161,24 @@ async def test_the_next_page_of_a_job_is_read_while_orders_of_this_one_are_sent(
     client = shop.client(look, policy=BatchPolicy(concurrency=1, chunk_size=1))
     await client.refund(shop.orders(21), job=shop.journal.job("job"))
     assert (read_by_then[0], read_by_then[19]) == ([0], [0, 20])
+
+
+@on_a_file
+@pytest.mark.parametrize("operation", ["capture", "refund"])
+async def test_what_is_declined_among_others_is_kept_as_declined(
+    journal: Journal, operation: str
+) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        reply = asked.done()
+        if asked.operation.status_field == f"{operation}_status":
+            reply[asked.operation.list_field][1][f"{operation}_status"] = "0"
+        return reply
+
+    client = client_over(MemoryTransport(answer), dialect=Dialect(declined_statuses={"0"}))
+    orders = orders_for(operation, made_up(3))
+    result = await client.batch(operation, orders, job=journal.job("job"))
+    told = [outcome async for outcome in journal.outcomes("job")]
+    assert statuses(result) == statuses(told) == [SUCCEEDED, DECLINED, SUCCEEDED]
 
 
 @on_a_file
