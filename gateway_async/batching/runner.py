@@ -41,7 +41,6 @@ _log = logging.getLogger("gateway_async.batches")
 _ENCODED_AT_ONCE = 8
 """So many chunks are encoded in one turn of the loop: then it sends them, and serves others."""
 _STOP_AT_ONCE = (CertificateError, EvidenceError, ConfigurationError)
-_INPUT_FAILED = "the input failed"
 _CUT_SHORT = (
     "other code cancelled a task of the batch: if the orders come from a generator that yields "
     "inside `asyncio.timeout` or a `TaskGroup`, yield outside of it"
@@ -348,8 +347,7 @@ class WorkerPool:
             raise error
         # If orders are left though the batch was not stopped, other code cancelled a worker: in
         # between, during a request, or while the input was pulled.
-        unstopped = (None, CALL_CANCELLED, _INPUT_FAILED)
-        is_stopped = self._is_ended or gate.stop_reason not in unstopped
+        is_stopped = self._is_ended or gate.stop_reason not in (None, CALL_CANCELLED)
         if not is_stopped and not self._feed.is_done:
             raise RuntimeError(_CUT_SHORT)
 
@@ -410,11 +408,7 @@ class WorkerPool:
         while self._may_take:
             if run.streamed and not await run.wait_for_room():
                 continue
-            try:
-                await feed.fill()
-            finally:
-                if feed.is_broken:
-                    self._stop(_INPUT_FAILED)
+            await feed.fill()
             if feed.refused:
                 for each in feed.take_refused():
                     self._add(each)
