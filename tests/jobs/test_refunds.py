@@ -88,6 +88,18 @@ async def test_what_an_earlier_process_sent_may_be_under_way_when_the_job_is_tak
 
 
 @on_a_file
+async def test_an_order_follows_one_like_it_that_is_looked_up_first(shop: Shop) -> None:
+    (order,) = shop.orders(1)
+    orders = [order, attrs.evolve(order, refund_amount=Decimal("2.00"))]
+    await shop.make().refund([order])  # by a process that was killed
+    await submitted(shop.journal, orders)
+    sent = noted({order.transaction_id: frozenset()}, None)
+    shop.tables.put(0, state="intent", sent=sent)
+    assert (await shop.resume(policy=SERIAL)).ok
+    assert shop.effects(orders) == [2, 2]
+
+
+@on_a_file
 async def test_no_order_follows_one_like_it_that_an_earlier_run_left_in_doubt(shop: Shop) -> None:
     (order,) = shop.orders(1)
     orders = [order, attrs.evolve(order, refund_amount=Decimal("2.00"))]
