@@ -63,10 +63,13 @@ def run(arguments: Sequence[str]) -> int:
         del os.environ["COLUMNS"]
     stdout: Any = sys.stdout
     stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as its files, in any locale
-    app = make_app(is_listed=not arguments or arguments[0] in ("--help", "-h"))
     try:
-        command, bound, left_out = app.parse_args(arguments, exit_on_error=False)
+        app = make_app(is_listed=not arguments or arguments[0] in ("--help", "-h"))
+        command, bound, left_out = app.parse_args(arguments, exit_on_error=False)  # imports it
     except CycloptsError:
+        return Exit.WRONG
+    except KeyboardInterrupt:
+        sys.stderr.write("gateway-async: stopped\n")
         return Exit.WRONG
     said = bound.arguments.get("given") or Config()
     line = shlex.join(("gateway-async", *arguments))

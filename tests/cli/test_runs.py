@@ -246,10 +246,11 @@ def exit_code_of(*arguments: str) -> object:
     return getattr(ended.value, "code", ended.value)
 
 
+@pytest.mark.parametrize("loads", ["gateway_async.cli.require_extra", "cyclopts.App.parse_args"])
 def test_ctrl_c_while_a_command_is_loaded_ends_it_in_few_words(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], loads: str
 ) -> None:
-    monkeypatch.setattr("gateway_async.cli.require_extra", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(loads, Mock(side_effect=KeyboardInterrupt))
     assert exit_code_of("jobs", "list") == 2
     assert capsys.readouterr().err == "gateway-async: stopped\n"
 
