@@ -209,6 +209,18 @@ async def test_what_the_gateway_said_of_a_doubtful_refund_is_kept(journal: Journ
 # A refund that the gateway lists already is held, whatever the journal has forgotten
 
 
+@on_a_file
+async def test_a_doubtful_refund_of_another_amount_explains_none_that_is_listed(shop: Shop) -> None:
+    (order,) = shop.orders(1)
+    await shop.make().refund([order])  # elsewhere
+    await submitted(shop.journal, [attrs.evolve(order, refund_amount=Decimal("2.00")), order])
+    sent = noted({order.transaction_id: frozenset()}, None)
+    shop.tables.put(0, state="unknown", sent=sent)
+    result = await shop.resume(policy=attrs.evolve(POLICY, duplicates="allow"))
+    assert isinstance(result[1].error, AlikeRefundError)
+    assert shop.effects([order]) == [1]
+
+
 async def test_the_same_orders_under_another_name_are_held_until_a_person_decides(
     shop: Shop,
 ) -> None:
