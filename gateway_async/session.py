@@ -478,7 +478,6 @@ class Attempts(Generic[T]):
         await gate.wait_open()
         if self._intent is not None:
             await self._intent.record()
-            gate.check()
         self._turn_came_at = now = gate.now()
         if self._gives_up_at == math.inf:  # the time runs from the turn of the first attempt
             self._gives_up_at = now + session.timeouts.total_seconds

@@ -19,6 +19,7 @@ from gateway_async.sandbox.faults import Latency
 from tests.jobs.conftest import Shop, kept, refuse, streamed
 from tests.journal.tables import CALLS, Failures, Tables, on_a_file
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, statuses
+from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
@@ -126,6 +127,24 @@ async def test_nothing_is_sent_behind_an_outcome_that_could_not_be_kept(
         await batch
     shop.check(batch.result)
     assert shop.effects(orders) == [1, 1, 0, 0, 0, 0]
+
+
+@on_a_file
+async def test_nothing_leaves_if_the_deadline_passes_while_its_intent_is_kept(
+    shop: Shop, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders, real = shop.orders(), shop.journal.database.run
+
+    def run(what: str, action: Any) -> Any:
+        if what.endswith("about to be sent"):
+            clock.advance(60)
+        return real(what, action)
+
+    monkeypatch.setattr(shop.journal.database, "run", run)
+    result = await shop.refund(orders, policy=attrs.evolve(ONE_BY_ONE, deadline_seconds=60))
+    assert set(statuses(result)) == {NOT_SENT}
+    assert shop.tables.states() == ["new"] * 6
+    assert shop.effects(orders) == [0] * 6
 
 
 async def test_what_never_left_is_new_also_where_its_intent_is_in_doubt(shop: Shop) -> None:
