@@ -559,7 +559,7 @@ def open_orders(
 
 
 def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
-    """Read a cell: as an amount, as a list of texts or of objects that is JSON, or as text."""
+    """Read a cell: as an amount, as a list of objects that is JSON, or as text."""
     if "+" in cell and _CUT_OFF.fullmatch(cell):
         reason = "a number whose last digits a spreadsheet cut off; write this column as text"
         raise _WrongCellError(column, reason)
@@ -571,13 +571,14 @@ def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
         if isinstance(cell, _Json) and {*"[tfeE"} & {*cell}:  # a list, true, false, 2.02e21
             raise _WrongCellError(column, "expected text, or a number with all of its digits")
         return str(cell)
+    fields = attrs.fields_dict(field.metadata[MODEL])
     with contextlib.suppress(orjson.JSONDecodeError):
         if isinstance(found := orjson.loads(str(cell)), list):
-            fields = attrs.fields_dict(field.metadata[MODEL])
             if all(isinstance(one, dict) and one.keys() <= fields.keys() for one in found):
                 return found
             raise _WrongCellError(column, f"expected objects that have only {', '.join(fields)}")
-    raise _WrongCellError(column, 'expected a list, as JSON such as ["..."]')
+    example = f'[{{"{next(iter(fields))}": "..."}}]'
+    raise _WrongCellError(column, f"expected a list, as JSON such as {example}")
 
 
 def _explained(error: InvalidOrderError, model: type) -> _WrongCellError:

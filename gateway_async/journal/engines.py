@@ -55,7 +55,7 @@ class Sqlite:
 
     Attributes:
         error: What its driver raises; nothing before it is loaded.
-        lock_error: What of that a transaction raises that waits for a lock: it holds the only one.
+        lock_error: Nothing: once it has begun, a transaction has the only lock.
         shown: The URL as it may be shown.
         path: Where it is.
 
@@ -207,7 +207,7 @@ class Postgres:
 
     Attributes:
         error: What its driver raises; nothing before it is loaded.
-        lock_error: What of that a transaction raises that has waited too long for a lock.
+        lock_error: What its driver raises in a transaction that waited too long for a lock.
         shown: The URL as it may be shown: without password, and without parameters, which may hold
             one, too.
         absolute_url: The URL as it was given.

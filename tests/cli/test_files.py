@@ -180,7 +180,7 @@ OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
     ({"source_amount": "1"}, "column source_currency: missing or empty, beside source_amount"),
     ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount: 1.001"),
     ({"payment_date": "20.11.2026"}, "payment_date: '20.11.2026' is not a date"),
-    ({DOCUMENTS: "x"}, "person_documents: expected a list, as JSON"),
+    ({DOCUMENTS: "x"}, 'person_documents: expected a list, as JSON such as [{"file_type": "..."}]'),
     *(
         ({DOCUMENTS: f"[{one}]"}, f"column {DOCUMENTS}: expected objects that have only file_type")
         for one in ('{"size": 1}', "1")
