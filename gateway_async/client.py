@@ -221,7 +221,6 @@ class GatewayClient(Unpicklable):
                 "a GatewayClient made here was left open; use `async with`, or await its aclose()",
                 ResourceWarning,
                 *self._made_at,
-                source=self,
             )
 
     def __repr__(self) -> str:

@@ -120,12 +120,11 @@ class OpenTelemetry(Telemetry):
     def orders_settled(self, batch: "BatchStart", counts: "Mapping[OutcomeStatus, int]") -> None:
         """Count outcomes of orders."""
         for status, count in counts.items():
-            if count:
-                facts = {
-                    "gateway_async.operation": batch.operation,
-                    "gateway_async.outcome.status": str(status),
-                }
-                self._outcomes.add(count, facts)
+            facts = {
+                "gateway_async.operation": batch.operation,
+                "gateway_async.outcome.status": str(status),
+            }
+            self._outcomes.add(count, facts)
 
     def _begin(
         self, name: str, kind: trace.SpanKind, start: "BatchStart | RequestStart", facts: "Facts"
@@ -142,12 +141,14 @@ class OpenTelemetry(Telemetry):
         return span, context.attach(trace.set_span_in_context(span))
 
 
-def _end(token: object, end: "BatchEnd | RequestEnd", facts: "Facts") -> None:
+def _end(
+    token: object, end: "BatchEnd | RequestEnd", facts: "Mapping[str, AttributeValue]"
+) -> None:
     """End a span; a failure is one that raised, or left orders without an answer."""
     span, before = cast("Begun", token)
     found = {status: count for status, count in end.counts.items() if count}
     outcomes = {f"gateway_async.outcomes.{status}": count for status, count in found.items()}
-    span.set_attributes({**outcomes, **_known(facts), **_error_type(end.error)})
+    span.set_attributes({**outcomes, **facts, **_error_type(end.error)})
     left = [f"{count} {status}" for status, count in found.items() if status in _WITHOUT_ANSWER]
     if end.error is not None:
         span.set_status(trace.StatusCode.ERROR, type(end.error).__name__)

@@ -165,7 +165,7 @@ class Telemetry:
 
         Args:
             batch: The batch.
-            counts: Orders by status, some of them 0.
+            counts: Orders by status, without zeros.
         """
 
 
@@ -186,7 +186,7 @@ class Instrumentation:
         parts = urlsplit(base_url)
         self.listener = listener
         self.server: dict[str, Any] = {
-            "server_address": parts.hostname or "",
+            "server_address": parts.hostname,
             "server_port": parts.port or DEFAULT_PORTS[parts.scheme],
         }
         self._has_complained = False
@@ -325,29 +325,29 @@ class RequestSpan:
                 operation=self._operation.name, orders=self._orders, **self._owner.server
             )
             began_at = time.perf_counter()
-            self._began = start, began_at, self._owner.call(listener.request_began, start)
+            token = self._owner.call(listener.request_began, start)
+            if token is not _FAILED:
+                self._began = start, began_at, token
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+    def __exit__(self, *_: object) -> None:
         made = self._attempts
         unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
         if unknown or made.error or _requests.isEnabledFor(logging.DEBUG):
             with contextlib.suppress(Exception):  # of the program's handlers, as above
                 self._log(unknown)
         listener = self._owner.listener
-        if listener is None or self._began is None or self._began[2] is _FAILED:
+        if listener is None or self._began is None:
             return
         start, began_at, token = self._began
-        if made.error is not None or not isinstance(error, Exception):
-            error = made.error  # a cancellation that came during a request is not its failure
         end = RequestEnd(
             counts=present_statuses(self.statuses),
             attempts=made.history,
             tries=made.tries,
             sent=made.sent,
-            error=error,
+            error=made.error,
             seconds=time.perf_counter() - began_at,
         )
         self._owner.call(listener.request_ended, start, end, token)

@@ -1,6 +1,7 @@
 """Wrong settings are refused at once, by name, with what would be right."""
 
 import asyncio
+import functools
 import inspect
 import itertools
 import re
@@ -26,7 +27,7 @@ from gateway_async import (
 )
 from gateway_async.workers import WorkerPolicy
 from tests.support.memory import HeldReplies, settle_down
-from tests.support.orders import refunds
+from tests.support.orders import LOOK_UPS, MONEY_OPERATIONS, refunds
 
 URL = "https://gateway.example"
 CREDENTIALS = Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("s3cret"))
@@ -183,13 +184,16 @@ async def test_a_session_that_is_given_has_its_own(client: Callable[..., Gateway
 # Policies of calls
 
 
-def test_a_wrong_policy_of_a_call_is_refused(client: Callable[..., GatewayClient]) -> None:
+def test_a_wrong_policy_or_job_of_a_call_is_refused(client: Callable[..., GatewayClient]) -> None:
     for operation, limit in (("capture", 50), ("review", 100)):
         policy = BatchPolicy(chunk_size=limit + 1)
         said = refusal(getattr(client(), operation), orders=[], policy=policy)
         assert f"{limit + 1} is above the {limit} orders" in said
-    said = refusal(client().refund, orders=[], policy={})
-    assert "policy: expected BatchPolicy, got dict" in said
+    for name in (*MONEY_OPERATIONS, "payouts", *LOOK_UPS):
+        method = functools.partial(getattr(client(), name), [])
+        assert "policy: expected BatchPolicy, got dict" in refusal(method, policy={})
+        if name not in LOOK_UPS:
+            assert "job: expected Job, got dict" in refusal(method, job={})
 
 
 @pytest.mark.parametrize(

@@ -74,11 +74,13 @@ class Diary(Telemetry):
     batches: list[tuple[BatchStart, BatchEnd | None]] = attrs.field(factory=list)
     requests: list[tuple[RequestStart, RequestEnd | None]] = attrs.field(factory=list)
     settled: list[tuple[BatchStart, Mapping[Any, int]]] = attrs.field(factory=list)
+    tokens: list[object] = attrs.field(factory=list)
 
     def batch_began(self, batch: BatchStart) -> int:
         return _note(self.batches, batch)
 
     def batch_ended(self, batch: BatchStart, end: BatchEnd, token: Any) -> None:
+        self.tokens.append(token)
         assert self.batches[token] == (batch, None)
         self.batches[token] = batch, end
 
@@ -86,6 +88,7 @@ class Diary(Telemetry):
         return _note(self.requests, request)
 
     def request_ended(self, request: RequestStart, end: RequestEnd, token: Any) -> None:
+        self.tokens.append(token)
         assert self.requests[token] == (request, None)
         self.requests[token] = request, end
 
