@@ -111,6 +111,7 @@ async def test_nothing_is_left_unknown_but_by_a_second_cancellation(
         else:  # it has no outcome where it had not begun
             outcome = getattr(error, "outcome", NotSentError()) if error else None
             said = [STATUSES[type(outcome)]]
+            assert hasattr(error, "outcome") == bool(getattr(error, "__notes__", ()))
         for done, status in zip(effects(sandbox, orders), said, strict=True):
             assert done in TIMES[status]
         seen.update(said)
@@ -150,6 +151,19 @@ async def test_a_single_call_that_is_closed_before_its_turn_is_not_sent() -> Non
     turn.set()
     await asyncio.wait_for(asyncio.wait(asyncio.all_tasks() - before), 120)
     assert transport.asked == []
+
+
+async def test_a_cancelled_call_is_cancelled_whatever_its_limiter_raises() -> None:
+    async def wait(_: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise LookupError("broke")
+
+    client = client_over(MemoryTransport(), limiter=Limiter(enter=wait))
+    error, _ = await interrupted(client.pay_direct(direct_payment()), 3)
+    assert isinstance(error, asyncio.CancelledError)
+    assert isinstance(error.outcome, NotSentError)  # type: ignore[attr-defined]  # ours
 
 
 @pytest.mark.parametrize("recovery", [AGAIN, MARKER])

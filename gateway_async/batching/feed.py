@@ -136,7 +136,7 @@ class GivenOrders:
                 raise RuntimeError("the input raised StopAsyncIteration") from error
             self.ended = True
         except asyncio.CancelledError as error:
-            if self.waits and is_cancelled():
+            if is_cancelled():
                 raise
             raise RuntimeError("the input raised CancelledError") from error
 

@@ -336,7 +336,5 @@ def _waits_for_a_person(orders: ChunkStore) -> bool:
         for each in chain(*orders.select((OrderState.HELD,), most=orders.job.total))
         if each.known.proof != Proof.NEVER_SENT
     }
-    if not held:
-        return False
     left = chain(*orders.select(UNFINISHED, most=orders.job.total))
     return all(each.state is OrderState.NEW and identity(each.order) in held for each in left)

@@ -50,6 +50,7 @@ async def test_a_listed_http_status_declines_what_moves_money(
     client = client_over(transport, dialect=Dialect(nothing_done_http_statuses={429}))
     result = await client.batch(operation, orders_for(operation, made_up(2)))
     assert statuses(result) == [found] * 2
+    assert found is UNKNOWN or {getattr(one.error, "code", None) for one in result} == {"429"}
 
 
 async def judged(
@@ -153,6 +154,7 @@ async def test_each_item_is_judged_by_itself(operation: str) -> None:
         assert (outcome.status, kind) == row[1:3], name
         assert outcome.items == (item,)
         assert all(word in str(outcome.error) for word in row[3]), name
+    assert getattr(result[[*rows].index("pending")].error, "code", None) == "P1"
     assert result.unexpected.count == 0
 
 

@@ -132,6 +132,7 @@ WRONG_CALLS: list[tuple[str, dict[str, Any]]] = [
     *(("path: ", {"path": path}) for path in PATHS),
     ("body: ", {"body": "xml"}),
     ("reply: ", {"reply": "yaml"}),
+    ("repeatable: ", {"repeatable": "no"}),
     *(("field", {"fields": {name: "x"}}) for name in ("merchant_id", "")),
     *((r"fields\['a'\]", {"fields": {"a": value}}) for value in VALUES),
 ]

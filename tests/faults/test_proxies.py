@@ -137,7 +137,9 @@ async def test_a_reply_that_is_lost_on_its_way_back(way: Way) -> None:
 async def test_a_proxy_that_is_down(way: Way) -> None:
     with bind() as bound:
         address = f"{LOGIN_IN_URL}@127.0.0.1:{bound.getsockname()[1]}"
-        await way.run_in_vain(proxy=f"{way.proxy.base_url.partition(':')[0]}://{address}")
+        scheme = way.proxy.base_url.partition(":")[0]
+        error = await way.run_in_vain(proxy=f"{scheme}://{address}")
+    assert "no connection to the proxy 127.0.0.1:" in error
 
 
 @only(*TUNNELS)

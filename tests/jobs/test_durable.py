@@ -252,6 +252,7 @@ async def test_a_job_that_is_cancelled_in_any_turn_doubles_nothing(
         with contextlib.suppress(RuntimeError):  # it was never begun
             shop.check(batch.result)
             assert batch.result.counts[SUCCEEDED] <= len(orders)
+            assert drive is not _left or batch.result.counts[NOT_SENT] == 0
         if any(status.name == name for status in await shop.journal.jobs()):
             status = await shop.journal.status(name)
             assert (status.is_running, status.counts[OrderState.INTENT]) == (False, 0)

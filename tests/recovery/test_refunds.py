@@ -114,7 +114,9 @@ async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
         recovered = await gateway.recover(result)
         assert len(recovered.unknown) == 2
         assert all("two look-ups disagree" in str(one.error) for one in recovered.unknown)
+    sandbox.faults.add("search_refunds", faults.Status(503, times=1))
     recovered = await gateway.recover(result)
+    assert recovered.retries == result.retries + 1
     assert {recovered[one.index].status for one in result.unknown} == {NOT_SENT}
     assert recovered.counts[SUCCEEDED] == 4
     assert [outcome.order for outcome in recovered] == [outcome.order for outcome in result]
