@@ -424,7 +424,6 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
-        lstrip_blocks=True,
     )
     environment.filters |= {
         "amount": report.shown,

@@ -84,4 +84,4 @@ def _environment() -> "jinja2.Environment":
         from jinja2 import Environment, PackageLoader  # noqa: PLC0415  # few tests show a page
 
     loader = PackageLoader("gateway_async.sandbox")
-    return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return Environment(loader=loader, autoescape=True, trim_blocks=True)

@@ -23,7 +23,7 @@ from attrs.validators import and_, ge, le, optional
 from gateway_async.errors import ConfigurationError
 from gateway_async.operations import OPERATIONS
 from gateway_async.sandbox.ledger import to_amount
-from gateway_async.sandbox.messages import HTML_TYPE, XML_TYPE, Answer, Fields, Record, Reply
+from gateway_async.sandbox.messages import HTML_TYPE, Answer, Fields, Record, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -473,14 +473,11 @@ class GzipReply(ReplyFault):
 class _XmlFault(ReplyFault):
     def rewrite(self, reply: Reply) -> Reply:
         """Return what goes out instead."""
-        if reply.headers.get("Content-Type") != XML_TYPE:
-            return reply
         entities = self._entities()
-        declared = f" [{entities}]" if entities else ""
-        element = "<custom>&used;</custom>" if entities else ""
-        text = reply.body.decode().replace("<respon>", f"<!DOCTYPE respon{declared}><respon>", 1)
-        text = text.replace("</respon>", f"{element}</respon>")
-        return attrs.evolve(reply, body=text.encode())
+        doctype = f"<!DOCTYPE respon [{entities}]><respon>".encode()
+        element = b"<custom>&used;</custom></respon>" if entities else b"</respon>"
+        body = reply.body.replace(b"<respon>", doctype).replace(b"</respon>", element)
+        return attrs.evolve(reply, body=body)
 
     def _entities(self) -> str:
         return ""

@@ -166,7 +166,7 @@ def _with_lists(value: "dict[str, Any] | str") -> Any:  # noqa: ANN401  # any JS
     members = {key: _with_lists(member) for key, member in value.items()}
     if not all(key.isdecimal() for key in members):
         return members
-    return [members[key] for key in sorted(members, key=lambda key: (len(key), key))]
+    return list(members.values())
 
 
 def read_nested(text: str | None) -> Any:  # noqa: ANN401  # any JSON value

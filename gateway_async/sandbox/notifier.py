@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _KEPT = 1000
-_CONNECTIONS = 8
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
@@ -142,7 +141,7 @@ class Notifier:
 
     async def _post(self, notification: Notification) -> int | None:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=_CONNECTIONS, force_close=True)
+            connector = aiohttp.TCPConnector(force_close=True)
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar()
             )

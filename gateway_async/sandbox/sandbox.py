@@ -12,9 +12,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Self
+from weakref import WeakSet
 
 import attrs
 from aiohttp import web
+from yarl import URL
 
 from gateway_async.dialect import Dialect, PaymentState
 from gateway_async.errors import ConfigurationError
@@ -34,14 +36,13 @@ from gateway_async.sandbox.messages import (
     write_reply,
 )
 from gateway_async.sandbox.notifier import Notification, Notifier
-from gateway_async.sandbox.records import DONE, REFUSED
+from gateway_async.sandbox.records import REFUSED
 from gateway_async.sandbox.service import SELECTION_FIELDS, Service
 from gateway_async.signing import Credentials, HmacSigner
 
 LOOPBACK = "127.0.0.1"
 _CarryOut = Callable[[], Reply]
 _OWN = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104  # where what listens everywhere is reached
-_MAX_BODY_BYTES = 16 * 1024 * 1024
 _HELD_LOOK_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 0.1
 _RESET = struct.pack("ii", 1, 0)
@@ -118,7 +119,7 @@ class Sandbox:
     _notifier: Notifier = attrs.field(init=False)
     _service: Service = attrs.field(init=False)
     _runner: web.AppRunner = attrs.field(init=False)
-    _tasks: "set[asyncio.Task[Any] | None]" = attrs.field(init=False, factory=set)
+    _tasks: "WeakSet[Any]" = attrs.field(init=False, factory=WeakSet)
     # Its keys have the fields of requests: no tool that shows attributes may show them.
     _late: "dict[_CarryOut, asyncio.TimerHandle]" = attrs.field(
         init=False, factory=dict, repr=False
@@ -157,7 +158,6 @@ class Sandbox:
         A real gateway has a dialect of its own: ask its operator.
         """
         return Dialect(
-            done_statuses={DONE},
             declined_statuses={REFUSED},
             payout_declined_statuses={"FAILED"},
             payment_states={
@@ -223,7 +223,7 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         if self._base_url:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
-        app = web.Application(client_max_size=_MAX_BODY_BYTES)
+        app = web.Application()
         app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
         app.router.add_get("/pay/{transaction_id}", self._show_payment)
         app.router.add_post("/pay/{transaction_id}", self._take_choice)
@@ -236,8 +236,7 @@ class Sandbox:
             where = f"{self.host} port {self.port} (0 takes a free one)"
             raise ConfigurationError(f"Sandbox: cannot listen on {where}: {error}") from None
         host, port = self._runner.addresses[0][:2]
-        shown = _OWN.get(host, host)
-        self._base_url = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+        self._base_url = str(URL.build(scheme="http", host=_OWN.get(host, host), port=port))
         self._service = Service(
             identity={"merchant_id": self.merchant_id, "account_id": self.account_id},
             signer=self.credentials.signer,
@@ -251,7 +250,7 @@ class Sandbox:
     async def __aexit__(self, *failure: object) -> None:
         while self._late:
             self._late.popitem()[1].cancel()
-        tasks = [task for task in self._tasks if task is not None]
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -261,15 +260,12 @@ class Sandbox:
     # The merchant
 
     async def _merchant_request(self, request: web.Request) -> web.StreamResponse:
-        # aiohttp forgets a handler whose client has gone: it is kept here, to be ended at the end.
-        task = asyncio.current_task()
-        self._tasks.add(task)
+        # aiohttp forgets a handler whose client has gone: it is known here, to be ended at the end.
+        self._tasks.add(asyncio.current_task())
         try:
             return await self._handle(request, await request.read())
         except ConnectionResetError:  # the client went while it was written to
             return _close(request)
-        finally:
-            self._tasks.discard(task)
 
     async def _handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
         fields, problem = read_fields(request.content_type, body)
@@ -327,8 +323,7 @@ class Sandbox:
             response.content_length = len(reply.body)
         await response.prepare(request)
         for piece in ending.pieces(reply.body):
-            if piece:
-                await response.write(piece)
+            await response.write(piece)
             await asyncio.sleep(ending.pause_seconds)  # 0: a write alone gives no task a turn
         if ending.connection == "cut":
             _close(request)

@@ -84,7 +84,7 @@ class Service:
         elif operation == PAYOUT:
             failure = {"status": "FAILED", "failure_type": "UNKNOWN", "failure_reason": text}
             said |= {"request_id": fields.get("request_id", ""), **failure}
-        elif operation.list_field:
+        else:
             said[operation.list_field] = []
         return Answer(operation=operation, fields={**self.identity, **said})
 
@@ -109,17 +109,15 @@ class Service:
     def _batch(self, operation: Operation, fields: Fields, now: "datetime") -> list[Record] | str:
         """Capture, cancel, review, refund, or do what else takes a list of orders."""
         items = read_nested(fields.get(operation.list_field))
-        if not isinstance(items, list) or not items:
-            return f"{operation.list_field}: missing, empty or not a list"
-        if not all(isinstance(item, dict) for item in items):
-            return f"{operation.list_field}: not a list of objects"
+        is_list = isinstance(items, list) and all(isinstance(item, dict) for item in items)
+        if not items or not is_list:
+            return f"{operation.list_field}: expected a list of objects"
         if len(items) > (operation.limit or 0):
             return _TOO_MANY.format(operation.limit)
-        done = []
-        for item in items:
-            verdict = self.ledger.carry_out(operation.name, item, now)
-            done.append(records.batch_record(operation, item, verdict))
-        return done
+        return [
+            records.batch_record(operation, item, self.ledger.carry_out(operation.name, item, now))
+            for item in items
+        ]
 
     def _look_up(self, operation: Operation, fields: Fields) -> list[Record] | str:
         """Query transactions or search refunds: those that are asked for, or the most recent."""
