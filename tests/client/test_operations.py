@@ -17,6 +17,7 @@ from gateway_async import (
     ConfigurationError,
     DirectPayment,
     GatewayClient,
+    HmacSigner,
     InvalidOrderError,
     OutcomeStatus,
     RedirectPayment,
@@ -59,6 +60,9 @@ async def test_an_order_is_done_once_and_one_that_the_gateway_does_not_know_decl
     sandbox: Sandbox, reading: str
 ) -> None:
     dialect = attrs.evolve(sandbox.dialect, **READINGS[reading])
+    sandbox.credentials = attrs.evolve(
+        sandbox.credentials, signer=HmacSigner(sandbox.secret, check_replies=True)
+    )
     async with client_of(sandbox, dialect=dialect) as gateway:
         for operation in MONEY_OPERATIONS:
             orders = [*seeded(sandbox, 101, operation), *orders_for(operation, made_up(2))]

@@ -134,6 +134,7 @@ async def test_a_payout_is_paid_again_unless_deduplicated(deduplicates: bool, pa
     assert (first["payer"], first["status"]) == ({"company_name": "Ünlü"}, "COMPLETED")
     assert first["request_id"] == PAYOUT["request_id"]
     assert (first["amount_beneficiary_receives"], first["amount_payer_pays"]) == (100.0, 98.1)
+    assert first["fee_currency"] == "EUR"
 
 
 REASONS = {"refund": "return_message", "pay": "result_info", "payout": "failure_reason"}
@@ -141,10 +142,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("refund", {"merchant_id": "M2"}, "unknown merchant_id"),
     ("refund", {"encryption_data": "0" * 64}, "encryption_data does not match"),
     ("refund", {"encryption_data": "ü"}, "encryption_data does not match"),
-    *(("refund", {"refund_orders": wrong}, "refund_orders") for wrong in ("[1]", "x", "5")),
+    *(("refund", {"refund_orders": wrong}, "refund_orders") for wrong in ("[1]", "[]", "x", "5")),
     ("pay", {"card": "4000 0000 0000 9995"}, "2011:insufficient funds"),
     ("pay", {"card": "4100000000000019"}, "2015:blocked by the fraud check"),
-    ("pay", {"card": "not a card"}, "2000:not a card number"),
+    *(("pay", {"card": no}, "2000:not a card number") for no in ("not a card", "")),
     ("pay", {"amount": "x"}, "1000:missing or wrong: amount"),
     ("payout", {"payment_amount": "0"}, "payment_amount"),
     ("payout", {"beneficiary": "x"}, "bank_details"),

@@ -59,7 +59,7 @@ ROWS = (
     Row(faults.EmptyLookUp(), ALL_ABSENT, ALL_UNKNOWN),
     Row(faults.NullList(), ALL_ABSENT, ALL_UNKNOWN),
     Row(faults.ReturnStatus(), ALL_UNKNOWN, ALL_UNKNOWN),
-    Row(faults.ReturnStatus(after_effect=False), ALL_UNKNOWN, ALL_UNKNOWN, 0),
+    Row(faults.ReturnStatus(message="", after_effect=False), ALL_UNKNOWN, ALL_UNKNOWN, 0),
     Row(
         faults.ReturnStatus(listed=1), (SUCCEEDED, UNKNOWN, UNKNOWN), (SUCCEEDED, UNKNOWN, UNKNOWN)
     ),
