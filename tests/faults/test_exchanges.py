@@ -275,6 +275,11 @@ async def test_a_reply_of_just_the_limit_is_read(trial: Trial, fault: faults.Fau
     assert (await trial.run(max_reply_bytes=MIB)).ok
 
 
+async def test_a_short_reply_above_the_limit_is_refused(trial: Trial) -> None:
+    error = error_of(await trial.run(max_reply_bytes=9))
+    assert type(error).__name__ == "ReplyTooLargeError"
+
+
 def peak_bytes(*, forget: bool = False) -> int:
     if forget:
         Path("/proc/self/clear_refs").write_text("5")

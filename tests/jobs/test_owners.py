@@ -121,6 +121,25 @@ async def test_a_lease_that_is_renewed_runs_on(journal: Journal, let_it_pass: Pa
     await lease.release()
 
 
+async def test_a_lease_that_was_taken_over_changes_nothing_in_the_same_transaction(
+    journal: Journal, tables: Tables
+) -> None:
+    lease = await (await submitted(journal)).take(MERCHANT)
+    tables.end_leases()
+
+    def intend(position: int) -> "asyncio.Future[None]":
+        return lease.change("keep it", lambda orders: orders.intend((position,), noted({}, None)))
+
+    before = intend(0)
+    taking = asyncio.create_task(journal.job("job").take(MERCHANT))
+    await asyncio.sleep(0)
+    with pytest.raises(LeaseLostError, match="another process took it"):
+        await intend(1)
+    await before
+    await (await taking).release()
+    assert tables.states()[:2] == ["unknown", "new"]
+
+
 async def test_one_that_waits_goes_on_once_the_other_has_ended(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -97,6 +97,7 @@ async def test_an_order_follows_one_like_it_that_is_looked_up_first(shop: Shop) 
     shop.tables.put(0, state="intent", sent=sent)
     assert (await shop.resume(policy=SERIAL)).ok
     assert shop.effects(orders) == [2, 2]
+    assert len({one.record.refund_reference_id for one in await shop.kept() if one.record}) == 2
 
 
 @on_a_file
@@ -316,6 +317,18 @@ async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn
     assert (await shop.counts("second"))[NEW] == decided
     assert (await shop.resume("second")).counts[SUCCEEDED] == decided
     assert shop.effects(orders) == [2] * decided + [1] * (2 - decided)
+    notes = [known.note for known in shop.tables.known()]
+    assert notes.count("another one is meant") == decided
+
+
+@on_a_file
+async def test_a_refund_whose_request_was_withdrawn_is_compared_again(shop: Shop) -> None:
+    orders = shop.orders(2)
+    await shop.refund(orders, "first", before=refuse_refunds)
+    assert (await shop.refund(orders, "second")).ok
+    result = await shop.resume("first")
+    assert {type(outcome.error) for outcome in result} == {AlikeRefundError}
+    assert shop.effects(orders) == [1, 1]
 
 
 def _copied(url: str, folder: Path, stack: ExitStack) -> str:
