@@ -189,7 +189,8 @@ class Timeouts:
             address, TCP and TLS.
         reply_seconds: The longest silence while waiting for the reply or between two parts of it.
         total_seconds: For everything: all attempts of one call, or of one chunk, and the pauses
-            between them, from when the limiter has let the first one pass.
+            between them, from when the limiter has let the first one pass. A limiter is waited
+            for longer; then nothing more is sent.
     """
 
     connect_seconds: float = attrs.field(default=10.0, validator=_positive)

@@ -193,8 +193,9 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
     ) -> Mapping[OrderRef, Outcome[OrderRef, Any]]:
         """Look every reference up.
 
-        After `stop_after_unknown` requests of one kind in a row without an answer, nothing more is
-        asked. A reference that cannot be asked for is no missing answer.
+        After `stop_after_unknown` requests in a row without an answer, no more of these are asked,
+        and nothing more at all if none of them had one, nor those of the windows just before. A
+        reference that cannot be asked for is no missing answer.
         """
         left = self._gate.deadline - asyncio.get_running_loop().time()
         deadline = None if math.isinf(left) else max(left, 1e-6)

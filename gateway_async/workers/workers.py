@@ -195,6 +195,7 @@ class Workers:
 
         Raises:
             JobNotFoundError: If there is no such job.
+            JobConflictError: If it is in one piece, which no worker runs, and not done.
             JournalError: If the journal cannot be read.
         """
         journal, _ = self._opened()
@@ -209,6 +210,7 @@ class Workers:
 
         Raises:
             JobNotFoundError: If there is no such job.
+            JobConflictError: If it is in one piece, which no worker runs, and not done.
             JournalError: If the journal cannot be read.
         """
         journal, _ = self._opened()
