@@ -231,8 +231,9 @@ class BatchPolicy:
         drain_seconds: How long what is in flight may still take once the batch is stopped, be it
             by the deadline, by a cancellation, or by leaving its `async with`.
         stop_after_unknown: After so many chunks in a row (in order of completion) without a
-            readable reply, nothing more is sent. A reply to captures, cancels, reviews or refunds
-            that lists none of them, and does not decline them, counts as none.
+            readable reply, nothing more is sent, and the rest of the input is taken, each order as
+            `not_sent`. A reply to captures, cancels, reviews or refunds that lists none of them,
+            and does not decline them, counts as none.
         duplicates: `"reject"`: the same identity twice is an error. `"serialize"`: the same
             identity is never in flight together, and after an unknown outcome the later ones are
             not sent. `"allow"`: you vouch for them; equal identities never share a request.

@@ -247,7 +247,8 @@ class Service:
         """Return where the merchant wants the shopper; empty text where that is no web address."""
         back = transaction.details.get("return_url", "")
         left = transaction.details.get("cancel_url") or back
-        return to_location(back if choice in _CHOICES else left)
+        has_chosen = choice in _CHOICES or transaction.status is not PaymentStatus.WAITING
+        return to_location(back if has_chosen else left)
 
 
 def _split(text: str) -> list[str]:

@@ -83,7 +83,8 @@ async def test_a_payment_without_a_way_back_takes_the_merchants() -> None:
     async with merchant_of(**of_the_portal) as merchant:
         url, inputs = await begin(merchant, {**PAYMENT, "order_no": "a/b ü&?"})
         assert await merchant.decide(url, "leave") == (303, left)
-        assert await merchant.decide(url, "pay") == (303, back)
+        for choice in ("pay", "leave"):  # the first choice counts
+            assert await merchant.decide(url, choice) == (303, back)
         assert (inputs["returnUrl"], inputs["return_url"]) == (back, back)
         assert (inputs["cancelUrl"], inputs["cancel_url"]) == (left, left)
         own = (await merchant.pay({**APM, "return_url": f"{SHOP}/own"}))["issuer_url"]
