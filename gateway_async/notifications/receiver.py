@@ -276,7 +276,7 @@ class NotificationReceiver:
             if outcome.status is not OutcomeStatus.SUCCEEDED:
                 raise GatewayError(str(outcome.error or outcome.status))
             for record, item in zip(outcome.record or (), outcome.items, strict=True):
-                name = record.transaction_id or record.order_no or notification.ref.value
+                name = record.transaction_id or notification.ref.value
                 news = _digest(without_secrets(item))  # of what is nested deep, the upper part
                 if not await self._offer(self.on_payment, record, news, name, asked_at):
                     break

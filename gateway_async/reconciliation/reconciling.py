@@ -162,9 +162,9 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
 
         What is no entry, and what the ledger raises, is kept until the entries before it are seen.
         """
-        source, deadline = self._source, self._gate.deadline
+        source = self._source
         try:
-            async with asyncio.timeout_at(None if deadline == math.inf else deadline) as limit:
+            async with asyncio.timeout_at(self._gate.deadline) as limit:
                 while len(window) < self._window and not source.ended:
                     pulled: list[Any] = []
                     await source.pull(pulled, 1)
@@ -204,7 +204,6 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
             chunk_size=min(self._policy.chunk_size or _ASKED_AT_ONCE, _ASKED_AT_ONCE),
             deadline_seconds=deadline,
             drain_seconds=0,
-            duplicates="allow",
         )
         # An iterator, since one reference that cannot be asked for would refuse a whole list.
         batch = look_up(iter(refs), policy=policy)
@@ -219,12 +218,10 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
         name = look_up.__name__
         if not asked or any(outcome.status in _ANSWERED for outcome in asked):
             self._unanswered[name] = 0
-            return answers
-        self._unanswered[name] += max(batch.progress.requests, 1)
-        if self._unanswered[name] >= self._policy.stop_after_unknown:
-            self._gate.stop(
-                f"{self._unanswered[name]} requests in a row had no answer (stop_after_unknown)"
-            )
+        else:
+            self._unanswered[name] += max(batch.progress.requests, 1)
+        if (in_a_row := self._unanswered[name]) >= self._policy.stop_after_unknown:
+            self._gate.stop(f"{in_a_row} requests in a row had no answer (stop_after_unknown)")
         return answers
 
     async def _end(self) -> ReconciliationResult:

@@ -439,7 +439,7 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     money = {} if summary is not None else _by_currency(report.totals)
     kinds = [kind for kind in OutcomeStatus if any(kind in row for row in money.values())]
     names = OutcomeStatus if summary is None else ("matched", "differing", "unanswered")
-    counts = report.counts if summary is None else attrs.asdict(summary, recurse=False)
+    counts = report.counts if summary is None else attrs.asdict(summary)
     shape = "%Y-%m-%d %H:%M:%S"
     lasted = timedelta(seconds=round(head.seconds))
     headline = _books_headline(report, summary) if summary is not None else _headline(report)
