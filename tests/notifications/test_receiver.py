@@ -183,6 +183,7 @@ async def test_a_body_that_a_middleware_of_aiohttp_has_read_is_read_again() -> N
     async with TestClient(TestServer(app)) as anybody:
         answers = [await anybody.post("/notify", data=body) for body in (TOLD, TOLD + b"1", b"")]
     assert [answer.status for answer in answers] == [200, 413, 400]
+    assert {answer.headers["Allow"] for answer in answers} == {"POST"}
     assert len(heard) == 1
 
 
@@ -405,6 +406,8 @@ def test_it_serves_several_loops_and_answers_by_dialect(caplog: pytest.LogCaptur
 
 
 def test_payouts_need_a_verifier_and_it_is_a_function() -> None:
+    with pytest.raises(ConfigurationError, match="gateway: expected GatewayClient"):
+        NotificationReceiver(SIGNER, print)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ConfigurationError, match="on_payout: needs a verifier"):
         receiver_of(on_payout=print)
     for given in ({"verifier": SIGNER}, {"verifier": print, "on_payout": SIGNER}):

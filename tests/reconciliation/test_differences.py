@@ -31,11 +31,14 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
     result = await reconcile(gateway, ledger, states=STATES)
     several, absent, state, amount, *_, unanswered = result.differences
     assert several.gateway == (one.transaction_id, two.transaction_id)
+    assert str(several).endswith(f"gateway {one.transaction_id}, {two.transaction_id}")
     assert (absent.ledger, absent.gateway) == ("gone", None)
     assert (state.ledger, state.gateway) == ("reserved", "3000")
     kinds = ["amount", "currency", "state", "refund_unknown_to_ledger"]
     assert found(result)[3:] == [*((3, kind) for kind in kinds), (4, "unanswered")]
     assert (result.summary.differing, result.summary.unanswered) == (4, 1)
+    shown = str(result.summary)
+    assert ("\nstate: 2\n" in shown, "unreadable" in shown) == (True, False)
     assert (amount.ledger, amount.gateway) == (Decimal("11.00"), Decimal("10.00"))
     assert [record.transaction_id for record in amount.records] == [three.transaction_id] * 2
     text = f"[3] transaction_id {three.transaction_id}: amount: ledger 11.00, gateway 10.00"
@@ -68,13 +71,14 @@ _OTHER, _FAILED = {"order_no": "N000002"}, {"refund_status": "9"}
 _SLOPPY = {"currency": " eur ", "refund_status": " 1 ", "order_no": " N000001"}
 OF_REFUNDS: list[tuple[list[dict[str, Any]], str, list[tuple[str, Any]]]] = [
     ([_SLOPPY, {}], "2.00", []),
+    ([{}], "2.00", [("refunded_total", Decimal("1.00"))]),
     ([{"refund_amount": None}], "1.00", [("refund_amount", "")]),
     ([{"refund_status": "7"}], "0", [("refund_status", "7")]),
     ([{**_FAILED, "refund_amount": "one"}], "0", [("refund_amount", "one")]),
     ([_FAILED], "1.00", [("refund_absent_at_gateway", Decimal(0))]),
-    ([{**_FAILED, "currency": None, **_OTHER}, {}], "1.00", []),
+    ([{**_FAILED, "currency": None, "refund_amount": None, **_OTHER}, {}], "1.00", []),
     ([{"refund_date": "soon"}], "0", [("refund_date", "soon"), _UNKNOWN]),
-    ([{"currency": "USD"}], "1.00", [("currency", "USD")]),
+    ([{"currency": "USD"}], "2.00", [("currency", "USD")]),
     ([{"currency": " "}], "1.00", [("currency", "")]),
     ([_R, _R, _NONE, _NONE], "3.00", []),
     ([_R, {**_R, "refund_amount": "2.00"}], "1.00", [("refund_reference_id", "R")]),
@@ -97,6 +101,7 @@ async def test_fields_of_records(
     client = client_over(MemoryTransport(books), dialect=Dialect(absent_query_results={"0"}))
     result = await reconcile(client, ledger, states=STATES, refund_statuses=STATUSES)
     assert [(d.field or d.kind, d.gateway) for d in result] == expected
+    assert [d.ledger is None for d in result] == [d.field is not None for d in result]
     assert result.summary.differing == bool(expected)
 
 
@@ -125,20 +130,26 @@ async def test_refunds_in_doubt_are_not_in_the_totals() -> None:
     refunds = [*doubtful, {"refund_amount": "4.00"}]
     result = await begin([entry(1, refunded="4.00")], Books(refunds={"T000001": refunds}))
     assert len(result.differences) == 2
-    assert result.summary.currencies["EUR"].gateway_refunded == Decimal("4.00")
+    totals = result.summary.currencies["EUR"]
+    assert (totals.gateway_count, totals.gateway_refunded) == (1, Decimal("4.00"))
 
 
-@pytest.mark.parametrize(("amount", "kinds"), [("10.0", []), ("11.00", ["unreadable"])])
-async def test_a_transaction_that_is_listed_twice(amount: str, kinds: list[str]) -> None:
-    def twice(asked: Any) -> Any:
-        reply = Books()(asked)
-        items = reply.get("orders_list", [])
-        items += [{**item, "amount": amount} for item in items]
-        return reply
+_TWICE = "unreadable: ledger nothing, gateway T000001 (transaction_id)"
+_NAMELESS = "several_transactions: ledger nothing, gateway nothing, nothing"
 
-    result = await begin([entry(1)], twice)
-    assert [difference.kind for difference in result] == kinds
-    assert all("gateway T000001 (transaction_id)" in str(difference) for difference in result)
+
+@pytest.mark.parametrize(
+    ("name", "amount", "said"),
+    [("T000001", "10.0", []), ("T000001", "11.00", [_TWICE]), (None, "11.00", [_NAMELESS])],
+)
+async def test_a_transaction_that_is_listed_twice(name: Any, amount: str, said: list[str]) -> None:
+    def twice(asked: Asked) -> dict[str, Any]:
+        item = {"transaction_id": name, "order_no": "N000001", "currency": "EUR"}
+        items = [{**item, "query_result": "1", "amount": one} for one in ("10.00", amount)]
+        return reply_to(asked.operation.name, items if asked.operation.name == "query" else [])
+
+    result = await begin([entry(1, transaction_id=name)], twice)
+    assert [difference.text.split(": ", 1)[1] for difference in result] == said
 
 
 def test_what_a_gateway_says_is_one_line_and_moves_no_cursor() -> None:

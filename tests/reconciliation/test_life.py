@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from gateway_async import BatchPolicy, ConfigurationError, InvalidOrderError
-from gateway_async.reconciliation import LedgerEntry, Summary
+from gateway_async.reconciliation import LedgerEntry, Summary, reconcile
 from gateway_async.transport import HttpResponse
 from tests.reconciliation.books import Books, begin, entries, entry, found
 from tests.support.clock import BEYOND, Clock
@@ -127,6 +127,8 @@ async def test_every_entry_that_was_taken_in_is_counted_once(
                 assert len(ledger.alive) <= window
                 if end is End.LEFT:
                     break
+            else:
+                assert reconciliation.summary.exhausted
 
     meanings: Any = {"states": {"3000": "paid", "4100": "reserved"}, "refund_statuses": {"1": True}}
     reconciliation = begin(ledger.take(), answer, window=window, **meanings)
@@ -175,8 +177,18 @@ async def test_a_sequence_is_checked_whole() -> None:
         entry(1, transaction_id=None, order_no=None)
     with pytest.raises(InvalidOrderError, match="of LedgerEntry, got str"):
         begin("text", Books())
-    with pytest.raises(ConfigurationError, match=r"^states: "):
-        begin([], Books(), states={"3000": ["paid", 1]})
+    wrong: list[tuple[str, Any]] = [
+        ("states", {"3000": ["paid", 1]}),
+        ("states", {3000: "paid"}),
+        ("refund_statuses", {1: True}),
+        ("BatchPolicy.chunk_size", BatchPolicy(chunk_size=101)),
+    ]
+    for name, value in wrong:
+        option = {"policy" if "." in name else name: value}
+        with pytest.raises(ConfigurationError, match=f"^{name}: "):
+            begin([], Books(), **option)
+    with pytest.raises(ConfigurationError, match=r"^gateway: expected GatewayClient"):
+        reconcile(print, [])  # type: ignore[arg-type]  # on purpose
     books = Books()
     ledger: list[Any] = [*entries(3), {"amount": 1}, entry(4), None]
     with pytest.raises(InvalidOrderError, match=r"2 of 6 .*\n.*ledger\[3\]: .*got dict") as caught:
@@ -193,6 +205,11 @@ async def test_it_is_used_once_and_says_so() -> None:
     for again in (reconciliation, reconciliation.__aenter__()):
         with pytest.raises(RuntimeError, match="used once"):
             await again
+    reconciliation = begin(entries(1), Books())
+    task: asyncio.Task[Any] = asyncio.create_task(reconciliation)
+    task.cancel()
+    await asyncio.wait([task])
+    assert (task.cancelled(), reconciliation.summary.entries) == (True, 0)
 
 
 async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for(
@@ -211,6 +228,14 @@ async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for
         assert "deadline" in str(result.differences[0])
         assert result.summary.unanswered == result.summary.entries == (exhausted or 3)
         assert result.summary.exhausted is bool(exhausted)
+    books, policy = Books(), BatchPolicy(deadline_seconds=10, chunk_size=1, concurrency=1)
+
+    def answer(asked: Asked) -> Any:
+        clock.advance(4)
+        return books(asked)
+
+    await begin(entries(2), answer, policy=policy)
+    assert books.requests == 3  # two of one kind, and one of the other
 
 
 @pytest.mark.parametrize(("lost", "unanswered", "asked"), [({0, 1, 2}, 30, 6), ({0, 2, 4}, 15, 12)])
@@ -224,6 +249,7 @@ async def test_a_lost_gateway_is_not_asked_on(lost: set[int], unanswered: int, a
         return LOST if window in lost else Books()(request)
 
     result = await begin(entries(30), answer, window=5)
-    assert (len(requests), result.summary.unanswered) == (asked, unanswered)
+    summary = result.summary
+    assert (len(requests), summary.requests, summary.unanswered) == (asked, asked, unanswered)
     gave_up = "3 requests in a row had no answer" in str(result.differences[-1])
     assert gave_up == (unanswered == 30)

@@ -280,12 +280,12 @@ def test_memory_is_bounded_by_lengths_and_varieties_too() -> None:
     for number in range(3000):
         word = "".join(chr(97 + number // 26**place % 26) for place in range(3))
         error = OutcomeUnknownError(f"{word} {'x' * 10_000}")
-        order = refund(number, currency=f"C{number}")
+        order = refund(number, currency=f"C{number % 2999}")  # the last has the first's
         report.see(Outcome(order=order, index=number, status=UNKNOWN, error=error))
     (step,) = report.steps.values()
     assert len(step.groups) == 101
     assert sum(len(group.examples) for group in step.groups.values()) == 110
-    assert (len(step.sums), step.sums["other currencies"].count) == (101, 2900)
+    assert (len(step.sums), step.sums["other currencies"].count) == (101, 2899)
     assert report.counts == {"unknown": 3000}
     found = read(report)
     assert len(found.text) < 100_000
