@@ -153,6 +153,20 @@ async def test_a_single_call_that_is_closed_before_its_turn_is_not_sent() -> Non
     assert transport.asked == []
 
 
+async def test_a_single_call_that_is_cancelled_before_its_turn_is_not_sent() -> None:
+    transport, turn = MemoryTransport(), asyncio.Event()
+    client = client_over(transport, limiter=Limiter(enter=lambda _: turn.wait()))
+    task = asyncio.ensure_future(client.pay_direct(direct_payment()))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    turn.set()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert transport.asked == []
+
+
 async def test_a_cancelled_call_is_cancelled_whatever_its_limiter_raises() -> None:
     async def wait(_: int) -> None:
         try:

@@ -371,11 +371,8 @@ class JobWork:
             result = await lookups.recover(given)
         finally:  # also if it is cancelled
             run.results.add_requests(lookups.counts)
-        found = (
-            (outcome.index, _found(outcome, hold=hold, resend=recovery.resend_absent))
-            for outcome in result
-            if known[outcome.index].state is OrderState.UNKNOWN
-        )
+        resend = recovery.resend_absent
+        found = ((one.index, _found(one, hold=hold, resend=resend)) for one in result)
         return {index: one for index, one in found if one is not None}
 
     # What is yielded: at once what succeeded or was declined, the rest at the end

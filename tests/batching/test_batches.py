@@ -4,7 +4,7 @@ import asyncio
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -205,6 +205,20 @@ async def test_a_failure_behind_a_request_loses_no_order(breaks: str, streamed: 
     assert [outcome.sending is None for outcome in outcomes] == [False] * 20 + [True] * 20
 
 
+async def test_a_failure_of_one_worker_ends_another_that_waits_for_the_input() -> None:
+    async def endless() -> AsyncIterator[RefundOrder]:
+        yield refunds(1)[0]
+        await asyncio.Event().wait()
+
+    policy = attrs.evolve(TEN, chunk_size=1, concurrency=2, drain_seconds=3600)
+    limiter = Limiter(enter=raising(LookupError("broke")))
+    batch = client_over(MemoryTransport(), policy=policy, limiter=limiter).refund(endless())
+    with pytest.raises(LookupError, match="broke"):
+        async with asyncio.timeout(600):
+            await batch
+    assert statuses(batch.result) == [NOT_SENT]
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_deadline_that_ends_every_request_ends_no_worker(streamed: bool) -> None:
     """Each worker waits for the limiter then; the orders after its chunk still get an outcome."""
@@ -377,6 +391,13 @@ async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
     for streamed in (False, True):
         with pytest.raises(RuntimeError, match="once"):
             await read(batch, streamed=streamed)
+
+
+async def test_what_a_stream_has_not_yielded_is_in_the_result_alone() -> None:
+    async with client_over(MemoryTransport()).refund(refunds(9)) as batch:
+        await anext(batch)
+    assert len(batch.result) == 8
+    assert [outcome async for outcome in batch] == []
 
 
 async def test_a_batch_that_is_not_awaited_warns() -> None:

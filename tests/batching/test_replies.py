@@ -154,7 +154,8 @@ async def test_each_item_is_judged_by_itself(operation: str) -> None:
         assert (outcome.status, kind) == row[1:3], name
         assert outcome.items == (item,)
         assert all(word in str(outcome.error) for word in row[3]), name
-    assert getattr(result[[*rows].index("pending")].error, "code", None) == "P1"
+    error: Any = result[[*rows].index("pending")].error
+    assert (error.code, error.text) == ("P1", "wait")
     assert result.unexpected.count == 0
 
 

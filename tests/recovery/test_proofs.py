@@ -1,6 +1,7 @@
 """What the refunds that a gateway lists prove of one whose reply was lost, row by row."""
 
 import re
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -369,12 +370,20 @@ ALIKE = {
 
 @pytest.mark.parametrize(("hours", "held"), [(25, False), (23, True), (-1, True)])
 @pytest.mark.parametrize("ahead", [0, 8, -8])
-async def test_refunds_count_back_by_the_gateways_clock(hours: int, held: bool, ahead: int) -> None:
+async def test_refunds_count_back_by_the_gateways_clock(
+    hours: int, held: bool, ahead: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the clock of this machine shows."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
     date = datetime.now(UTC) + timedelta(hours=ahead - hours)
     records = [{**ALIKE, "refund_date": f"{date:%Y%m%d%H%M%S}"}]
     dialect = Dialect(utc_offset_hours=ahead)
     gateway = client_over(MemoryTransport(listing(records)), dialect=dialect, recovery=REFERENCES)
-    assert statuses(await gateway.refund([SMALL])) == [NOT_SENT if held else SUCCEEDED]
+    found = statuses(await gateway.refund([SMALL]))
+    monkeypatch.undo()
+    time.tzset()
+    assert found == [NOT_SENT if held else SUCCEEDED]
 
 
 AHEAD = datetime.now(UTC) + timedelta(hours=14)

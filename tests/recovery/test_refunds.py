@@ -198,6 +198,8 @@ async def test_recovery_with_resends_may_be_repeated_and_runs_once_at_a_time(
         check_books(sandbox, again)
     both = await gateway.recover([*result, *again])
     assert not both.not_sent
+    reasons = [outcome.record.refund_reason or "" for outcome in both.succeeded if outcome.record]
+    assert {reason.count("[ga-") for reason in reasons} == {int(recovery is MARKER)}
     assert "record_transaction_id" in both.to_dicts()[0]
     check_books(sandbox, again)
 
