@@ -25,6 +25,7 @@ from gateway_async import (
     RefundOrder,
 )
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
+from tests.support.clock import Clock
 from tests.support.collaborators import Limiter, raising
 from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
 from tests.support.orders import awaited, made_up, orders_for, refunds
@@ -220,12 +221,18 @@ async def test_a_failure_of_one_worker_ends_another_that_waits_for_the_input() -
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-async def test_a_deadline_that_ends_every_request_ends_no_worker(streamed: bool) -> None:
+async def test_a_deadline_that_ends_every_request_ends_no_worker(
+    streamed: bool, clock: Clock
+) -> None:
     """Each worker waits for the limiter then; the orders after its chunk still get an outcome."""
-    limiter = Limiter(lambda _: asyncio.Event().wait())
-    policy = attrs.evolve(TEN, concurrency=2, deadline_seconds=0.01)
+
+    async def wait(number: int) -> None:
+        clock.advance(30 * (number == 2))
+        await asyncio.Event().wait()
+
+    policy = attrs.evolve(TEN, concurrency=2, deadline_seconds=30)
     transport, orders = MemoryTransport(), refunds(60)
-    batch = client_over(transport, policy=policy, limiter=limiter).refund(iter(orders))
+    batch = client_over(transport, policy=policy, limiter=Limiter(wait)).refund(iter(orders))
     outcomes = await read(batch, streamed=streamed)
     assert statuses(outcomes) == [NOT_SENT] * 60
     assert batch.result.exhausted
