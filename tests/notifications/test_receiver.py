@@ -313,6 +313,14 @@ async def test_memory_is_bounded_and_what_is_forgotten_is_told_again() -> None:
     assert heard == ["T1", "T2", "T3", "T1", "P1"]
 
 
+async def test_a_payment_without_transaction_id_is_known_by_its_order_no() -> None:
+    heard: list[Any] = []
+    receiver = receiver_of(lambda record: heard.append(record.order_no))
+    for name in ("A", "B", "A"):
+        assert (await tell(receiver, {"order_no": name}))[0] == 200
+    assert heard == ["A", "B"]
+
+
 async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:
     held = HeldReplies()
     heard: list[Any] = []

@@ -17,6 +17,7 @@ from gateway_async import (
     AlikeRefundError,
     BankDetails,
     Beneficiary,
+    Dialect,
     InvalidOrderError,
     NotDoneError,
     NotSentError,
@@ -268,6 +269,18 @@ def test_reasons_are_alike_but_for_what_the_row_shows_beside_them() -> None:
     found = read(seen(*codes, status=DECLINED))
     shown = [text.partition(" ·")[0] for text in found.texts["summary"]]
     assert shown == ["2 times: code 1001: no", "1 time: code 1002: no"]
+
+
+def test_amounts_have_the_places_of_the_dialect_and_short_identifiers_change_no_reason() -> None:
+    report = Report("refund", dialect=Dialect(currency_places={"KWD": 3}))
+    for number in (3, 5):
+        order = refund(number, order_no=str(number), currency="KWD")
+        for status, error in ((SUCCEEDED, None), (UNKNOWN, OutcomeUnknownError("HTTP 503"))):
+            report.see(Outcome(order=order, index=number, status=status, error=error))
+    found = read(report)
+    assert "2 times: HTTP 503" in found.text
+    assert {*re.findall(r"KWD\u00a0([\d.]+)\d", found.text)} == {"4.10", "6.10", "10.20"}
+    assert found.tables["money"][0][1] == ["KWD", *["10.2002"] * 2, "20.4004"]
 
 
 def test_an_identifier_is_not_broken_at_its_hyphens() -> None:

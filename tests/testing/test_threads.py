@@ -7,15 +7,16 @@ import asyncio
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from gateway_async import ConfigurationError, Dialect, GatewayClient
+from gateway_async import ConfigurationError, Dialect, DirectPayment, GatewayClient
 from gateway_async.sandbox import PaymentStatus, Sandbox
-from gateway_async.sandbox.faults import DropReply
+from gateway_async.sandbox.faults import DropReply, LateNotification
 from gateway_async.testing import sandbox_client, threaded_sandbox
-from tests.support.orders import seeded
+from tests.support.orders import CARD, PAYMENT, seeded
 from tests.support.processes import ROOT
 
 pytest_plugins = ["gateway_async.testing", "pytester"]
@@ -63,19 +64,33 @@ def test_a_sandbox_that_cannot_start_says_why_and_a_closed_client_sends_nothing(
 
 class TestSettings:
     @pytest.fixture
-    def gateway_sandbox_settings(self) -> dict[str, Any]:
-        return {"merchant_id": "M7", "secret": "another"}
+    def threads(self) -> set[str]:
+        return set()
+
+    @pytest.fixture
+    def gateway_sandbox_settings(self, threads: set[str]) -> dict[str, Any]:
+        def clock() -> datetime:
+            threads.add(threading.current_thread().name)
+            return datetime.now(UTC)
+
+        return {"merchant_id": "M7", "secret": "another", "clock": clock, "notify_pauses": (0,)}
 
     @pytest.fixture
     def gateway_client_settings(self) -> dict[str, Any]:
         return {"dialect": Dialect(notification_answer="taken")}
 
-    def test_settings_are_overridden(
-        self, gateway_sandbox: Sandbox, gateway_client: GatewayClient
+    def test_settings_are_overridden_and_all_happens_there(
+        self, gateway_sandbox: Sandbox, gateway_client: GatewayClient, threads: set[str]
     ) -> None:
         assert gateway_sandbox.merchant_id == "M7"
         assert gateway_client.dialect.notification_answer == "taken"
         assert asyncio.run(gateway_client.recent_transactions()).records == ()
+        gateway_sandbox.seed(1)
+        assert threads == {"gateway_async sandbox"}
+        gateway_sandbox.faults.add("*", LateNotification(3600))
+        notified = DirectPayment(**PAYMENT, **CARD, notify_url="http://127.0.0.1:1/n")
+        asyncio.run(gateway_client.pay_direct(notified))
+        assert asyncio.run(gateway_sandbox.deliver_notifications()) == 1
 
 
 # The fixtures serve pytest-asyncio, anyio and Django alike: the suites of the page pass
