@@ -233,7 +233,6 @@ class Coalescer:
             self._queues[operation.name, kind] = queue
         pending = queue.waiting.get(identity)
         if pending is not None and not pending.is_wanted:
-            del queue.waiting[identity]
             pending = None
         if not operation.is_look_up and (pending is not None or identity in queue.on_their_way):
             raise DuplicateOrderError(

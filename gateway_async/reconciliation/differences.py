@@ -167,7 +167,7 @@ def _distinct(records: Iterable[_Record]) -> tuple[_Record, ...]:
             reference = None
         # `extra` is left out: it may be nested too deep to be compared.
         key = (reference, *shown.values(), frozenset(record.unreadable.items()))
-        kept[key] = attrs.evolve(record, **changed) if changed else record
+        kept[key] = attrs.evolve(record, **changed)
     return tuple(kept.values())
 
 
@@ -248,7 +248,7 @@ def _compare(case: Case) -> Iterator[Difference]:
     elif len(names) > 1 and names[0] is not None and len(set(names)) == 1:
         yield from case.unreadable({"transaction_id": names[0]})  # listed twice, and differently
     elif len(names) > 1:
-        yield case.note(Kind.SEVERAL_TRANSACTIONS, ledger=case.entry.transaction_id, gateway=names)
+        yield case.note(Kind.SEVERAL_TRANSACTIONS, gateway=names)
     elif names:
         yield from _compare_transaction(case)
         yield from _compare_refunds(case)

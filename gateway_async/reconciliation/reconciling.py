@@ -144,7 +144,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
             await self._fill(window)
             if (reason := gate.stop_reason) is not None:
                 error = NotSentError(f"nothing was asked: {reason}")
-            elif window:
+            else:
                 error = OutcomeUnknownError("no answer was waited for: the call was cancelled")
                 cases = await self._look_up(window)
         finally:
