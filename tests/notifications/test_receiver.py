@@ -167,6 +167,8 @@ async def test_what_breaks_off_or_never_comes_is_not_taken(monkeypatch: pytest.M
     monkeypatch.setattr("gateway_async.notifications.receiver._BODY_SECONDS", 0.01)
     assert (await receiver._answer("POST", {}, _never())).status == 408
     assert (heard, receiver._places._value) == ([], receiver.concurrency)
+    long = TOLD + b"&note=" + b"x" * 70_000
+    assert (await tell(receiver_of(max_body_bytes=80_000), long))[0] == 200
 
 
 async def test_a_body_that_a_middleware_of_aiohttp_has_read_is_read_again() -> None:
@@ -308,7 +310,8 @@ async def test_memory_is_bounded_and_what_is_forgotten_is_told_again() -> None:
         remembered=2,
     )
     told = [{"transaction_id": name} for name in ("T1", "T2", "T1", "T3", "T3", "T1")]
-    for each in (*told, {"request_id": "P1"}):
+    in_another_order = {"a": "1", "request_id": "P1", "encryption_data": "another"}
+    for each in (*told, {"request_id": "P1", "a": "1"}, in_another_order):
         assert (await tell(receiver, each))[0] == 200
     assert heard == ["T1", "T2", "T3", "T1", "P1"]
 
@@ -403,13 +406,15 @@ async def test_a_verifier_sees_what_came_and_may_break(caplog: pytest.LogCapture
 
 def test_it_serves_several_loops_and_answers_by_dialect(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[Any] = []
-    gateway = client_over(MemoryTransport(), dialect=Dialect(notification_answer="[accepted]"))
+    named = {"transaction_id": ["theirs"]}
+    dialect = Dialect(notification_answer="[accepted]", notification_fields=named)
+    gateway = client_over(MemoryTransport(), dialect=dialect)
     receiver = NotificationReceiver(gateway, heard.append)
-    answers = [asyncio.run(tell(receiver, TOLD)) for _ in range(2)]
+    answers = [asyncio.run(tell(receiver, {"theirs": "T000000"})) for _ in range(2)]
     assert answers == [(200, "[accepted]")] * 2
     assert len(heard) == 1
     asyncio.run(gateway.aclose())
-    assert asyncio.run(tell(receiver, TOLD)) == (503, "it cannot be confirmed now")
+    assert asyncio.run(tell(receiver, {"theirs": "T1"})) == (503, "it cannot be confirmed now")
     assert "this GatewayClient is closed" in caplog.text
 
 
@@ -418,6 +423,11 @@ def test_payouts_need_a_verifier_and_it_is_a_function() -> None:
         NotificationReceiver(SIGNER, print)  # type: ignore[arg-type]  # on purpose
     with pytest.raises(ConfigurationError, match="on_payout: needs a verifier"):
         receiver_of(on_payout=print)
+    with pytest.raises(ConfigurationError, match=r"SignatureVerifier\.signer: expected Signer"):
+        SignatureVerifier("s3cret")  # type: ignore[arg-type]  # on purpose
+    for name, wrong in (("linger_seconds", -1), ("policy", print)):
+        with pytest.raises(ConfigurationError, match=f"{name}: expected"):
+            receiver_of(**{name: wrong})
     for given in ({"verifier": SIGNER}, {"verifier": print, "on_payout": SIGNER}):
         with pytest.raises(ConfigurationError, match=f"{[*given][-1]}: expected a function"):
             receiver_of(**given)

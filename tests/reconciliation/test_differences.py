@@ -9,6 +9,7 @@ import pytest
 from gateway_async import Dialect, GatewayClient
 from gateway_async.reconciliation import Difference, Kind, reconcile
 from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import DropReply
 from tests.reconciliation.books import STATES, Books, begin, entry, entry_of, found, pay
 from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import reply_to
@@ -28,7 +29,9 @@ async def test_a_difference_has_both_values_and_a_result_pickles(
         entry_of(three, amount="11.00", currency="USD", state="reserved", refunded=0),
         entry_of(three, transaction_id="a,b"),
     ]
+    sandbox.faults.add("query", DropReply(times=1))
     result = await reconcile(gateway, ledger, states=STATES)
+    assert result.summary.retries == 1
     several, absent, state, amount, *_, unanswered = result.differences
     assert several.gateway == (one.transaction_id, two.transaction_id)
     assert str(several).endswith(f"gateway {one.transaction_id}, {two.transaction_id}")
@@ -77,6 +80,7 @@ OF_REFUNDS: list[tuple[list[dict[str, Any]], str, list[tuple[str, Any]]]] = [
     ([{**_FAILED, "refund_amount": "one"}], "0", [("refund_amount", "one")]),
     ([_FAILED], "1.00", [("refund_absent_at_gateway", Decimal(0))]),
     ([{**_FAILED, "currency": None, "refund_amount": None, **_OTHER}, {}], "1.00", []),
+    ([{**_FAILED, "currency": "USD"}, {}], "1.00", []),
     ([{"refund_date": "soon"}], "0", [("refund_date", "soon"), _UNKNOWN]),
     ([{"currency": "USD"}], "2.00", [("currency", "USD")]),
     ([{"currency": " "}], "1.00", [("currency", "")]),
@@ -91,6 +95,7 @@ OF_REFUNDS: list[tuple[list[dict[str, Any]], str, list[tuple[str, Any]]]] = [
         *((changes, [], "0", expected) for changes, expected in OF_TRANSACTIONS),
         *(({}, *row) for row in OF_REFUNDS),
         (None, [{}], "0", [_ABSENT, _UNKNOWN]),
+        (None, [], "1.00", [_ABSENT]),
     ],
 )
 async def test_fields_of_records(
@@ -109,20 +114,27 @@ async def test_without_a_meaning_no_state_is_compared() -> None:
     assert (await begin([entry(1, state="xyz")], Books())).summary.ok
 
 
-async def test_a_refund_of_another_transaction_is_not_added() -> None:
+@pytest.mark.parametrize(
+    ("name", "status", "found"),
+    [("T000002", "1", [("transaction_id", "T000002")]), ("T000002", "9", []), (None, "1", [])],
+)
+async def test_a_refund_of_another_transaction_is_not_added(
+    name: str | None, status: str, found: list[Any]
+) -> None:
     """Looked up by order_no, nothing but the record says to which payment a refund belongs."""
     own = {"order_no": "N000001", "currency": "EUR"}
     payment = {"transaction_id": "T000001", "amount": "10.00", "query_result": "1", **own}
-    refund = {"transaction_id": "T000002", "refund_amount": "1.00", "refund_status": "1", **own}
+    refund = {"transaction_id": name, "refund_amount": "1.00", "refund_status": status, **own}
     listed: dict[str, list[Any]] = {"query": [payment], "search_refunds": [refund]}
 
     def answer(asked: Asked) -> dict[str, Any]:
         return reply_to(asked.operation.name, listed[asked.operation.name])
 
-    (difference,) = result = await begin([entry(1, transaction_id=None, refunded="1.00")], answer)
-    assert difference.kind == "unreadable"
-    assert (difference.field, difference.gateway) == ("transaction_id", "T000002")
-    assert result.summary.currencies["EUR"].gateway_refunded == 0
+    given_back = Decimal(name is None)
+    ledger = [entry(1, transaction_id=None, refunded=given_back)]
+    result = await begin(ledger, answer, refund_statuses=STATUSES)
+    assert [(d.field, d.gateway) for d in result] == found
+    assert result.summary.currencies["EUR"].gateway_refunded == given_back
 
 
 async def test_refunds_in_doubt_are_not_in_the_totals() -> None:

@@ -253,3 +253,12 @@ async def test_a_lost_gateway_is_not_asked_on(lost: set[int], unanswered: int, a
     assert (len(requests), summary.requests, summary.unanswered) == (asked, asked, unanswered)
     gave_up = "3 requests in a row had no answer" in str(result.differences[-1])
     assert gave_up == (unanswered == 30)
+
+
+async def test_what_cannot_be_asked_for_is_no_lost_gateway_and_a_request_has_up_to_99() -> None:
+    books = Books()
+    ledger = [*(entry(1, transaction_id="a,b") for _ in range(4)), entry(1)]
+    assert (await begin(ledger, books, window=1)).summary.matched == 1
+    books.requests = 0
+    assert (await begin(entries(100), books)).summary.ok
+    assert books.requests == 4
