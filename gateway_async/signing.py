@@ -43,13 +43,11 @@ def _is_template(template: str) -> bool:
 
 
 def _to_secret(secret: str) -> SensitiveText:
-    is_text = isinstance(secret, str) and is_encodable(secret)  # type: ignore[redundant-expr]  # anything may be given
-    if secret and is_text:
-        return SensitiveText(str.__str__(secret))  # that of another signer shows as a mask
     got = type(secret).__name__
-    if got == "str":
+    if isinstance(secret, str):
+        if secret and is_encodable(secret):
+            return SensitiveText(str.__str__(secret))  # that of another signer shows as a mask
         got = "one that UTF-8 cannot carry" if secret else "an empty one"
-    del secret  # a traceback would show it
     raise ConfigurationError(f"HmacSigner.secret: expected a non-empty str, got {got}")
 
 

@@ -233,18 +233,12 @@ def to_identifier(value: object) -> str:
 
 def to_secret(value: object) -> SensitiveText:
     """Convert text to `SensitiveText`, which shows as `***`; no error quotes it."""
-    secret = SensitiveText(to_text(value))
-    return value if isinstance(value, SensitiveText) else secret
+    return SensitiveText(to_text(value))
 
 
 def to_card(value: object) -> CardNumber:
-    """Convert digits to `CardNumber`, which shows the first six and last four; no error quotes it.
-
-    What is a `CardNumber` already passes.
-    """
+    """Convert digits to `CardNumber`, which shows six and four of them; no error quotes it."""
     number = to_secret(value)
-    if isinstance(number, CardNumber):
-        return number
     if not (number.isascii() and number.isdigit()):
         raise WrongValueError("a card number is digits only; take spaces and hyphens out")
     return CardNumber(number.reveal())
@@ -276,8 +270,8 @@ def to_amount(value: Decimal | str | int) -> Decimal:
 
 def written_amount(amount: Decimal, places: int) -> str:
     """Write an amount with so many decimal places, or more where it has more."""
-    exponent = amount.as_tuple().exponent
-    return f"{amount:,.{max(places, -exponent if isinstance(exponent, int) else 0)}f}"
+    own = f"{amount:f}".partition(".")[2]
+    return f"{amount:,.{max(places, len(own))}f}"
 
 
 def to_integer(value: object) -> int:

@@ -80,8 +80,6 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
         return body  # as most are
     if declared := _DECLARATION.match(body):
         labels = [declared[1].decode()]
-        if labels[0].lower() == "utf-8":
-            return body  # which has no mark, since it begins with the declaration
     else:
         meta = _META.search(body, 0, 1024)
         labels = ["utf-8", charset or "", meta[1].decode() if meta else ""]
@@ -125,7 +123,7 @@ def decode_json(body: bytes) -> dict[str, Any]:
             if written == text or _kept(written) == _kept(text):  # or written otherwise
                 return value
             with contextlib.suppress(ValueError):
-                return dict(json.loads(text, strict=False, object_pairs_hook=_distinct))
+                return dict(json.loads(text, object_pairs_hook=_distinct))
     is_object = text.startswith(b"{")
     problem = _UNREADABLE if is_object else kind_of(text)
     raise ReplyUnreadableError(f"expected a JSON object, got {problem} ({len(body)} bytes)")
@@ -314,8 +312,7 @@ def reply_fields(body: bytes) -> dict[str, str]:
 
 def _slices(text: str) -> "Iterator[tuple[str, str]]":
     """Yield name and text of each top-level field of a JSON object known to be valid."""
-    # Numbers stay text: their slice is wanted, and a long one is slow to convert.
-    decode = json.JSONDecoder(parse_int=str, parse_float=str, strict=False).raw_decode
+    decode = json.JSONDecoder().raw_decode
     blank = re.compile(r"[ \t\r\n]*[,:{]?[ \t\r\n]*").match
 
     def skip(position: int) -> int:

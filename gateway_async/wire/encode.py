@@ -125,7 +125,10 @@ def encode_fields(model: object, dialect: "Dialect") -> dict[str, str]:
         InvalidOrderError: For an amount with more decimal places than its currency has.
     """
     values = _Writer(dialect, model).values(model)
-    return {name: one if type(one) is str else _text(one) for name, one in values.items()}
+    return {
+        name: plain_text(one) if isinstance(one, str) else JsonText(orjson.dumps(one).decode())
+        for name, one in values.items()
+    }
 
 
 def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
@@ -279,10 +282,6 @@ class _Writer:
         if isinstance(value, tuple):
             return [self._value(element) for element in value]
         return self.values(value)
-
-
-def _text(value: Any) -> str:  # noqa: ANN401  # whatever a `_Writer` gives
-    return plain_text(value) if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
 
 
 # Bodies

@@ -56,7 +56,6 @@ WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (RecoveryPolicy, "resend_absent", (1,)),
     (Credentials, "merchant_id", (" ", None)),
     (Credentials, "signer", (sign_later,)),
-    (HmacSigner, "secret", ("", b"s3cret", "\udce9")),
     (HmacSigner, "digest", ("sha257", "shake_128")),
     (HmacSigner, "template", ("{nam}={value}", "{value[a]}", "{name}")),
     (Dialect, "currency_places", ({"JPY": "0"},)),
@@ -71,6 +70,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (Dialect, "notification_fields", ({"order": ("order_no",)},)),
     (Dialect, "selection_separator", ("", "\ud800")),
 ]
+NO_SECRETS = {"": "an empty one", b"s3": "bytes", "\udce9": "one that UTF-8 cannot carry"}
 TWO_MEANINGS = (
     *itertools.combinations(("done_statuses", "declined_statuses", "pending_statuses"), 2),
     ("payout_done_statuses", "payout_declined_statuses"),
@@ -92,6 +92,8 @@ def test_a_wrong_setting_is_refused() -> None:
         for value in values:
             said = refusal(kind, **{**ENOUGH.get(kind, {}), name: value})
             assert re.match(rf"{kind.__name__}\.{name}: ", said), (kind, name, value)
+    for secret, got in NO_SECRETS.items():
+        assert refusal(HmacSigner, secret=secret).endswith(f"a non-empty str, got {got}")
 
 
 def test_a_dialect_gives_a_status_one_meaning_and_keeps_the_echoes_it_is_not_given() -> None:

@@ -178,6 +178,6 @@ def test_an_ordinary_text_is_no_second_field() -> None:
         assert is_right({**fields, "note": note})
     assert is_right(fields, Names())
     other = HmacSigner("s3cret", template="{value}", joiner="|")
-    assert not other.is_ambiguous(fields)
+    assert not other.is_ambiguous({**fields, "encryption_data": "a|b"})
     assert other.is_ambiguous({"order_no": "A-1|2"})
     assert not HmacSigner("s3cret", joiner="").is_ambiguous({"order_no": "a&b=1"})

@@ -312,10 +312,11 @@ def test_a_run_without_anything_to_do_says_so() -> None:
     assert "All 2 refunds done: EUR 1.10, USD 2.10." in text
     assert "Nothing is left to do." in text
     report = Report("query")
-    record = TransactionRecord(currency="EUR", amount=Decimal(2))
-    order, found = OrderRef(order_no="A"), {"status": SUCCEEDED, "record": (record,)}
+    amounts = {"EUR": Decimal(2), "USD": Decimal("0.005")}
+    records = tuple(TransactionRecord(currency=c, amount=one) for c, one in amounts.items())
+    order, found = OrderRef(order_no="A"), {"status": SUCCEEDED, "record": records}
     report.see(SimpleNamespace(order=order, index=0, error=None, **found))  # type: ignore[arg-type]
-    assert "1 of 1 look-up found: EUR\u00a02.00." in read(report).text
+    assert "1 of 1 look-up found: EUR\u00a02.00, USD\u00a00.005." in read(report).text
     assert "1 of 1 refund done: EUR\u00a01.10." in read(seen(None, status=SUCCEEDED)).text
     assert "No orders." in read(Report("refund")).text
     ended = read(Report("refund"), failure="the journal is gone").text

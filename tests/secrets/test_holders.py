@@ -115,6 +115,7 @@ def test_parts_of_a_secret_show_no_more_than_the_whole(net: Dragnet) -> None:
     for text in (payment.card, payment.security_code, redirect_payment().token_id):
         assert text is not None
         assert f"{text[:10]!r} {text[2:]} {text[-1]}" == "'***' *** ***"
+    assert str(attrs.evolve(payment, card="12345678901").card) == "***"
     signature = "a1b2c3d4e5f60718" * 16
     net.signatures.add(signature)  # which tools cut that show it
     net.catch("signature", [SignatureText(signature)])

@@ -237,6 +237,7 @@ async def test_the_log_tells_of_batches_requests_and_of_what_is_unknown(
     assert "refund ended after" in caplog.text
     assert "refund of 2 orders: outcome unknown for 1" in caplog.messages
     assert "look it up with query([OrderRef(order_no='N1')])" in caplog.text
+    assert "pay_direct: outcome unknown: " in caplog.text
 
 
 async def test_spans_and_metrics_name_operation_server_and_outcome(scene: Scene) -> None:
@@ -286,6 +287,11 @@ async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
     await client_over(MemoryTransport(answer), telemetry=telemetry, **settings).refund(refunds(1))
     assert [line.split()[0] for line in recorder.tree()] == ["refund", "refund", "waited"]
     assert 40 <= recorder.points("request.duration")[()].sum < 500
+    settings["limiter"] = Limiter(enter=raising(LookupError("broke")))
+    with pytest.raises(LookupError):
+        await client_over(MemoryTransport(), telemetry=telemetry, **settings).recent_refunds()
+    expected = "search_refunds attempts=1 sent=0 type=NotSentError ! NotSentError"
+    assert recorder.tree()[-1] == expected
 
 
 async def test_a_recovery_that_fails_says_how_many_requests_it_made() -> None:

@@ -250,7 +250,7 @@ async def test_amounts_have_the_places_of_their_currency() -> None:
 async def test_too_precise_or_absurd_amounts_are_refused() -> None:
     gateway = client_over(MemoryTransport())
     for amount in ("9.999", "1E+99", "1E-99"):
-        expected = r"N1'.*\.amount: .*2 decimal places \(EUR\)"
+        expected = r"N1'[^.]*\)\.amount: .*2 decimal places \(EUR\)"
         with pytest.raises(InvalidOrderError, match=expected):
             await gateway.checkout(payment_of(amount=amount))
         with pytest.raises(InvalidOrderError, match=expected):
