@@ -169,9 +169,10 @@ def recent_request(operation: "Operation", session: "Session") -> Request[Page[A
                 code=code,
                 text=text,
             )
-        if listed_items(operation, payload) is None:
+        listed = listed_items(operation, payload)
+        if listed is None:
             raise ReplyUnreadableError("the reply has no list of records")
-        return read_page(operation.record_class, payload, operation.list_field)
+        return read_page(operation.record_class, payload, operation.list_field, listed)
 
     return Request(operation=operation, fields={}, decode=read)
 

@@ -11,7 +11,7 @@ import pytest
 
 import gateway_async
 from gateway_async import GatewayError
-from gateway_async.errors import JobBusyError
+from gateway_async.errors import JobBusyError, require_extra
 from gateway_async.models import payments
 
 _ROOMS = (
@@ -84,6 +84,10 @@ def test_a_module_names_the_extra_that_it_needs(
     with pytest.raises(ModuleNotFoundError) as caught:
         importlib.import_module(module)
     assert str(caught.value) == f"{module} needs {missing}: pip install {install}"
+    assert caught.value.name == missing
+    another = pytest.raises(ModuleNotFoundError, match="No module named 'another'")
+    with another, require_extra(module, missing, install=install):
+        importlib.import_module("another")
 
 
 # Errors go from one process to another as they are

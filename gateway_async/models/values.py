@@ -199,9 +199,8 @@ class WrongValueError(ValueError):
     """A value is not what its field holds; a `Model` names the field and itself beside it."""
 
 
-def _not(expected: str, value: object, advice: str = "") -> WrongValueError:
-    reason = f"expected {expected}, got {type(value).__name__}"
-    return WrongValueError(f"{reason}; {advice}" if advice else reason)
+def _not(expected: str, value: object) -> WrongValueError:
+    return WrongValueError(f"expected {expected}, got {type(value).__name__}")
 
 
 def is_encodable(text: str) -> bool:
@@ -247,7 +246,7 @@ def to_card(value: object) -> CardNumber:
 def to_number(value: object) -> Decimal:
     """Convert `str` and `int` to `Decimal`; a `float` cannot hold cents exactly, and is refused."""
     if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
-        raise _not("Decimal, str or int", value, 'use Decimal("12.50") or "12.50"')
+        raise _not('Decimal, str or int, such as "12.50"', value)
     if isinstance(value, int):
         value = to_integer(value)
     # Decimal also takes digits of other scripts, underscores and white space around them.
@@ -256,8 +255,7 @@ def to_number(value: object) -> Decimal:
         number = Decimal(value) if is_plain else _NO_NUMBER
         if number.is_finite() and abs(number.adjusted()) <= _MOST_PLACES:
             return number
-    shown = repr(value) if isinstance(value, str) else str(value)
-    raise WrongValueError(f"{shown:.60} is no plain finite number; write it like '12.50'")
+    raise WrongValueError(f"{value!r:.60} is no plain finite number; write it like '12.50'")
 
 
 def to_amount(value: Decimal | str | int) -> Decimal:

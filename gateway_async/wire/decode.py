@@ -90,7 +90,7 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
             if encoding is webencodings.UTF8 and written == body:
                 return body
             # A declaration of another encoding would be wrong now.
-            return _DECLARATION.sub(b"", written, count=1)
+            return _DECLARATION.sub(b"", written)
     return body
 
 
@@ -173,7 +173,7 @@ def without_signatures(
         return reply[: found.start(1)] + reply[found.end(1) :], payload
     for part in signed_parts(payload):
         part[SIGNATURE_FIELD] = ""
-    return json.dumps(payload, ensure_ascii=False).encode(), payload
+    return json.dumps(payload).encode(), payload
 
 
 def signed_parts(payload: "Mapping[str, Any]") -> "Iterator[dict[str, Any]]":

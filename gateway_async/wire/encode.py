@@ -11,7 +11,7 @@ import functools
 import json
 import string
 from datetime import date
-from decimal import Context, Decimal, Inexact, InvalidOperation
+from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -234,23 +234,21 @@ class _Writer:
             ConfigurationError: Where two fields would have the same name.
         """
         values: dict[str, Any] = {}
-        writing = _writing(instance.__class__)  # type: ignore[arg-type]  # classes can be hashed
+        writing, wire_names = _writing(instance.__class__), self._dialect.wire_names  # type: ignore[arg-type]  # classes can be hashed
         for name, value in zip(writing.names, writing.get(instance), strict=False):
-            if type(value) is str:
-                values[name] = value
-            elif name in writing.amounts and value is not None:
-                values[name] = self.amount(instance, name, value, writing.amounts[name])
-            elif value is not None and value != ():
-                values[name] = self._value(value)
-        if not (names := self._dialect.wire_names):
-            return values
-        renamed = {names.get(name, name): value for name, value in values.items()}
-        if len(renamed) < len(values):
-            raise ConfigurationError(
-                "Dialect.wire_names: two fields of one structure would have the same name on the "
-                f"wire; they are {', '.join(values)}"
-            )
-        return renamed
+            if value is None or value == ():
+                continue
+            wire_name = wire_names.get(name, name)
+            if wire_name in values:
+                raise ConfigurationError(
+                    f"Dialect.wire_names: {name} and another field of the same structure would "
+                    f"both be {wire_name} on the wire"
+                )
+            if name in writing.amounts:
+                values[wire_name] = self.amount(instance, name, value, writing.amounts[name])
+            else:
+                values[wire_name] = self._value(value)
+        return values
 
     def amount(self, instance: object, field: str, value: Decimal, currency_field: str) -> str:
         """Return the text of an amount of the owner or of a structure in it.
@@ -259,13 +257,10 @@ class _Writer:
             InvalidOrderError: If it has more decimal places than its currency.
         """
         owner = self._owner
-        currency = getattr(instance, currency_field, "") or getattr(owner, currency_field, "") or ""
-        places, text = self._dialect.places(currency), str(value)
-        if places in _PLAIN_PLACES and text[-places - 1 : -places] == ".":  # as nearly always
+        currency = getattr(owner, currency_field) or ""
+        places = self._dialect.places(currency)
+        if value.adjusted() < _MOST_DIGITS and Decimal(text := f"{value:.{places}f}") == value:
             return text
-        with contextlib.suppress(InvalidOperation, Inexact):
-            exact = Context(prec=_MOST_DIGITS + places, traps=[Inexact, InvalidOperation])
-            return format(value.quantize(Decimal(1).scaleb(-places), context=exact), "f")
         nested = "" if owner is instance else f".{type(instance).__name__}"
         raise InvalidOrderError(
             f"{describe(owner)}{nested}.{field}: {value} cannot be written with {places} decimal "
@@ -295,7 +290,7 @@ def bracketed_fields(fields: "Mapping[str, str]") -> dict[str, str]:
 def _bracketed(name: str, value: Any) -> "Iterator[tuple[str, str]]":  # noqa: ANN401  # as JSON has it
     """Give each text in a value its name, as PHP writes it."""
     if isinstance(value, JsonText):
-        value = json.loads(value, parse_float=str, parse_int=str)  # digit by digit as they are
+        value = json.loads(value, parse_float=str)  # digit by digit as they are
     if isinstance(value, dict | list):
         members = value.items() if isinstance(value, dict) else enumerate(value)
         for key, member in members:

@@ -156,10 +156,9 @@ class Glance:
         return re.compile(pattern + rb"\}") if written == text else None
 
 
-def _loaded(text: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that a text is; None where it is none."""
+def _loaded(text: bytes) -> Any:  # noqa: ANN401  # as JSON has it
+    """Return the JSON object that a text within braces is; None where it is none."""
     try:
-        value = orjson.loads(text)
+        return orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    return value if isinstance(value, dict) else None

@@ -66,7 +66,7 @@ def read_records(model: type[_RecordType], values: Sequence[object]) -> list[_Re
 
 
 def read_page(
-    model: type[_RecordType], reply: Mapping[str, object], list_field: str
+    model: type[_RecordType], reply: Mapping[str, object], list_field: str, listed: Sequence[object]
 ) -> Page[_RecordType]:
     """Return the page of records that a look-up's reply is.
 
@@ -74,11 +74,11 @@ def read_page(
         model: What each record is.
         reply: The decoded reply.
         list_field: The field that holds the records.
+        listed: What it holds.
     """
     envelope = {name: value for name, value in reply.items() if name != list_field}
     page: Page[_RecordType] = read_record(Page, envelope)
-    records = read_records(model, _elements(reply.get(list_field)))
-    return attrs.evolve(page, records=tuple(records))
+    return attrs.evolve(page, records=tuple(read_records(model, listed)))
 
 
 def storable_item(model: type[Record], item: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _elements(value: object) -> Sequence[object]:
     """Return a list, or what stands in its place: a single element, or nothing."""
     if isinstance(value, list):
         return value
-    return () if value is None or value == "" else (value,)
+    return () if value == "" else (value,)
 
 
 # Records

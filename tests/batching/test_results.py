@@ -105,8 +105,9 @@ async def test_outcomes_are_in_input_order_read_like_a_list_and_survive_pickling
 async def test_what_was_not_taken_to_its_end_is_not_ok() -> None:
     async with client_over(MemoryTransport()).refund(iter(refunds(2000))) as batch:
         pass
-    with pytest.raises(BatchIncompleteError, match="not taken to its end"):
+    with pytest.raises(BatchIncompleteError, match="not taken to its end") as caught:
         batch.result.raise_for_problems()
+    assert caught.value.result is batch.result
 
 
 @pytest.mark.parametrize(("records", "size", "kept"), [(600, 10, 1000), (1, 1_000_000, 32)])

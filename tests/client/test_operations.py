@@ -89,6 +89,7 @@ async def test_pages_list_recent_records_or_raise(sandbox: Sandbox, gateway: Gat
     refunded = await gateway.recent_refunds()
     assert len(transactions.records) == len(refunded.records) == 100
     assert (transactions.return_status, transactions.return_message) == ("1", "OK")
+    assert transactions.extra == {}
     assert (transactions.merchant_id, transactions.account_id) == ("M1", "A1")
     assert transactions.records[0].order_no == seeded[-1].order_no
     assert {record.refund_amount for record in refunded.records} == {Decimal("1.00")}
@@ -100,9 +101,10 @@ async def test_pages_list_recent_records_or_raise(sandbox: Sandbox, gateway: Gat
 
 
 async def test_a_reply_without_a_list_is_no_empty_page() -> None:
-    reply: dict[str, Any] = {"return_status": "1", "orders_list": []}
+    reply: dict[str, Any] = {"return_status": "1"}
     gateway = client_over(MemoryTransport(lambda _: reply))
-    assert (await gateway.recent_transactions()).records == ()
+    for reply["orders_list"] in ([], None, ""):
+        assert (await gateway.recent_transactions()).records == ()
     reply["orders_list"] = "[]"
     with pytest.raises(ReplyUnreadableError, match="no list of records"):
         await gateway.recent_transactions()
@@ -178,6 +180,8 @@ async def test_a_closed_client_refuses_every_call_and_sends_no_batch(sandbox: Sa
         gateway.recent_transactions,
         lambda: gateway.call("/v1/x", {}),
         lambda: gateway.recover([]),
+        lambda: gateway.resume(None),  # type: ignore[arg-type]  # it is not looked at
+        lambda: gateway.submit("refund", [], job=None),  # type: ignore[arg-type]  # likewise
     )
     for call in calls:
         with pytest.raises(ConfigurationError, match="closed; enter it again"):

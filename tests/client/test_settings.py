@@ -115,7 +115,12 @@ NO_ADDRESSES = (
 )
 NO_PROXIES = (
     *("", "proxy.example:3128", "socks5://me:pa55@proxy.example:1080", 3128),
-    *("http://me:pa55@proxy.example:abc", "http://[pa55", "http://proxy.example?pa55"),
+    *(
+        "http://me:pa55@proxy.example:abc",
+        "http://[pa55",
+        "http://proxy.example?pa55",
+        "http://x#pa55",
+    ),
 )
 ENVIRONMENT = {"trust_env": True}
 REFUSED: list[dict[str, Any]] = [

@@ -176,6 +176,12 @@ def test_a_wrong_value_is_an_invalid_order() -> None:
             assert len(said) < 250
 
 
+def test_an_order_is_looked_up_by_one_reference() -> None:
+    for name in ("A-1", None):
+        with pytest.raises(InvalidOrderError, match="give order_no or transaction_id"):
+            OrderRef(order_no=name, transaction_id=name)
+
+
 def test_what_is_given_becomes_what_is_sent() -> None:
     given: dict[str, Any] = {**PAYMENT, "cart_items": iter([CartItem()]), "shipping": 3}
     payment = RedirectPayment(**given)
@@ -186,6 +192,8 @@ def test_what_is_given_becomes_what_is_sent() -> None:
     assert Price(amount_usd="-1").amount_usd == Decimal(-1)
     assert Beneficiary(date_of_birth="1990-02-28").date_of_birth == date(1990, 2, 28)
     payout = PayoutRequest(request_id=uuid.UUID(int=7), payment_date="2026-01-31")
+    for one, other in ((0, 1), (1, 0)):  # one of them fixes it
+        attrs.evolve(payout, payment_amount=one, source_amount=other)
     assert payout.request_id == str(uuid.UUID(int=7))
     assert payout.payment_date == date(2026, 1, 31)
 

@@ -90,6 +90,9 @@ SIGNATURES: dict[str, Change] = {
 }
 CARDS: dict[str, Change] = {
     "in fields": _with_card,
+    "where a text should be": lambda reply, name: _every(
+        reply, name, order_no={"cvv": SECURITY_CODE}
+    ),
     "as a name": lambda reply, name: {
         **_every(reply, name, more={CARD: {SPACED: 1}}),
         name: [{CARD: 1}, [{CARD: 1}], *_every(reply, name, **{CARD: "x"})[name]],

@@ -292,7 +292,8 @@ def test_no_attempt_begins_after_the_time_is_over(
     assert failing.at == pytest.approx(at)
     expected: list[Any] = [(step, pytest.approx(when)) for when in at for step in ("in", "out")]
     assert turns[: 2 * len(at)] == expected  # a pause takes no place of it
-    assert result.counts[OutcomeStatus.UNKNOWN] == 1
+    (outcome,) = result.unknown
+    assert getattr(outcome.error, "retry_after_seconds", None) == 25
 
 
 # What others raise beside the reply

@@ -40,7 +40,7 @@ class Recorder:
                 continue
             known = {name.rpartition(".")[2]: v for name, v in (span.attributes or {}).items()}
             facts = [f"{name}={value}" for name, value in known.items() if name not in _SHARED]
-            why = f"! {span.status.description}" if span.status.description else ""
+            why = "" if span.status.is_ok else f"! {span.status.description}"
             lines.append(" ".join(filter(None, [indent + span.name, *sorted(facts), why])))
             lines += self.tree(span.context.span_id, f"{indent}  ")
         return lines

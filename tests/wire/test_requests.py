@@ -229,9 +229,11 @@ async def test_numbers_keep_their_digits() -> None:
     item = CartItem(basic_item_data=BasicItemData(price=price))
     fields = await checked_out(payment_of(cart_items=[item]))
     assert f'"amount_usd":10.80,"amount_local_currency":{DIGITS}.10' in fields["cart_items"]
+    fields = await checked_out(payment_of(cart_items=[item]), dialect=BRACKETS)
+    assert fields["cart_items[0][basic_item_data][price][amount_usd]"] == "10.80"
 
 
-PLACES = Dialect(currency_places={"JPY": 0, "KWD": 3})
+PLACES = Dialect(currency_places={"JPY": 0, "KWD": 3, "CLF": 4})
 
 
 async def test_amounts_have_the_places_of_their_currency() -> None:
@@ -239,12 +241,16 @@ async def test_amounts_have_the_places_of_their_currency() -> None:
         ("EUR", "9.900", "9.90"),
         ("EUR", "1E+3", "1000.00"),
         ("EUR", 7, "7.00"),
-        ("EUR", "123456789012345678901234567.89", "123456789012345678901234567.89"),
+        ("EUR", "123456789012345678901234567890.5", "123456789012345678901234567890.50"),
+        ("CLF", "1.5E+7", "15000000.0000"),
         ("jpy", "500.0", "500"),
         ("KWD", "1.234", "1.234"),
     ):
         payment = payment_of(currency=currency, amount=amount)
         assert (await checked_out(payment, dialect=PLACES))["amount"] == text
+        order = CaptureOrder(**{**ORDER, "currency": currency, "amount": amount})
+        asked = await sent(methodcaller("capture", [order]), dialect=PLACES)
+        assert asked.fields["capture_orders"][0]["amount"] == text
 
 
 async def test_too_precise_or_absurd_amounts_are_refused() -> None:
@@ -277,9 +283,10 @@ async def test_an_amount_goes_by_the_currency_that_belongs_to_it() -> None:
     fields = (await sent(lambda gateway: gateway.payout(request), dialect=PLACES)).fields
     assert (fields["payment_amount"], fields["source_amount"]) == ("100", "1.50")
     (outcome,) = await client_over(MemoryTransport()).payouts(
-        iter([attrs.evolve(request, payment_currency="EUR", payment_amount="1.005")])
+        iter([attrs.evolve(request, payment_currency=None, payment_amount="1.005")])
     )
-    assert "payment_amount: 1.005" in str(outcome.error)
+    said = "payment_amount: 1.005 cannot be written with 2 decimal places (no currency)"
+    assert said in str(outcome.error)
 
 
 async def test_texts_and_numbers_with_names_go_out_as_what_they_are() -> None:
