@@ -136,11 +136,11 @@ class Operation:
         """What an item of the reply, or the result, is read as."""
         return _loaded(self._record_class)
 
-    def moved_by(self, order: object) -> "tuple[str, Decimal] | None":
+    def moved_by(self, order: object) -> "tuple[str | None, Decimal] | None":
         """Return currency and amount that an order moves; None for a look-up."""
         for name, currency_name in self.moved_fields:
             if (amount := getattr(order, name)) is not None:
-                return getattr(order, currency_name) or "", amount
+                return getattr(order, currency_name), amount
         return None
 
 

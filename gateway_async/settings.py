@@ -352,12 +352,12 @@ def checked_base_url(url: str, *, allow_http: bool = False) -> str:
             "base_url: expected a URL such as 'https://gateway.example': http:// or https://, host "
             "and path, without user, password, query or fragment"
         )
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or "") and not allow_http:
+    host = parts.hostname or ""
+    if parts.scheme == "http" and not _is_loopback(host) and not allow_http:
         raise ConfigurationError(
             f"base_url: plain http:// is refused except to this machine; use https://{parts.netloc}"
             ", or allow_http where you trust the network"
         )
-    host = parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
     port = "" if parts.port in {None, DEFAULT_PORTS[parts.scheme]} else f":{parts.port}"
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"

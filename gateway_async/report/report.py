@@ -389,7 +389,7 @@ def _names(order: object) -> tuple[str, str]:
     return known[0] or known[1], _cut(getattr(order, "transaction_id", None) or "")
 
 
-def _moved_by(order: object) -> tuple[str, Decimal] | None:
+def _moved_by(order: object) -> tuple[str | None, Decimal] | None:
     """Return currency and amount that an order of any operation moves; None for a look-up."""
     row = next((row for row in OPERATIONS.values() if isinstance(order, row.order_class)), None)
     return None if row is None else row.moved_by(order)

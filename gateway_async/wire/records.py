@@ -293,13 +293,12 @@ class _Reader:
         """Write a function for objects of these fields; of any fields, which is slower."""
         fields, scope = "", {**self._scope}
         for name, wanted in self.listed.items():
-            scope[f"key_{name}"] = name
             template = _FIELD if present is None or name in present else _LACKING_FIELD
             reading = _READINGS.get(wanted, _OTHER_READING).format(name=name)
             found = f"value[key_{name}]" if present else f"value.get(key_{name})"
             fields += template.format(name=name, found=found, reading=reading)
         # orjson makes equal keys one object, which a dict finds without comparing texts.
-        scope |= {f"key_{name}": name for name in present or ()}
+        scope |= {f"key_{name}": name for name in present or self.listed}
         scope["others"] = set(present or ()) - self.listed.keys()
         others = " or not others <= value.keys()" if scope["others"] else ""
         extra = "unlisted(value)" if present is None or others else "NOTHING"
