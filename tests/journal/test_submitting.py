@@ -1,6 +1,7 @@
 """Orders come in once and whole; a job may be cut into slices, some of which wait for a process."""
 
 import asyncio
+import math
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
@@ -34,6 +35,7 @@ async def test_a_transaction_is_in_one_slice(journal: Journal, tables: Tables, s
         of_slice[chunk.slice] += chunk.known
     names_of = [{orders[at].transaction_id for at in found} for found in of_slice.values()]
     assert sum(map(len, names_of)) == len(set.union(*names_of))
+    assert len(names_of) <= 2 * math.ceil(len(orders) / size)
     for each in await journal.slices("job"):
         found = of_slice.pop(each.number)
         assert (found[0], found[-1], len(found)) == (each.first, each.last, each.total)

@@ -31,7 +31,7 @@ def _turns(tables: Tables) -> Sequence[object]:
 
 
 async def test_processes_share_a_rate_whatever_their_time_zone(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGTZ", "UTC")
     async with shared_rate(url, "M1", requests=20, seconds=0.5) as one:
@@ -41,6 +41,7 @@ async def test_processes_share_a_rate_whatever_their_time_zone(
             await asyncio.gather(_take(one, 30), _take(other, 30))
     # From before the first turn to after the last, however slow this machine is.
     assert time.monotonic() - before > (60 / 20 - 1) * 0.5 * 0.8
+    assert len(_turns(tables)) < 60  # earlier ones are forgotten
 
 
 async def test_turns_that_are_used_late_let_no_more_leave(url: str) -> None:
