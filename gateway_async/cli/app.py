@@ -64,7 +64,9 @@ def run(arguments: Sequence[str]) -> int:
     stdout: Any = sys.stdout
     stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as its files, in any locale
     try:
-        app = make_app(is_listed=not arguments or arguments[0] in ("--help", "-h"))
+        app = make_app()
+        for name in COMMANDS if not arguments or arguments[0] in ("--help", "-h") else ():
+            app[name].help  # noqa: B018  # its first line is read from the command
         command, bound, left_out = app.parse_args(arguments, exit_on_error=False)  # imports it
     except CycloptsError:
         return Exit.WRONG
@@ -93,12 +95,8 @@ def run(arguments: Sequence[str]) -> int:
     return code
 
 
-def make_app(*, is_listed: bool = False) -> App:
-    """Return the application; cyclopts imports a command when it is named.
-
-    Args:
-        is_listed: Whether the first lines of all commands are wanted, which imports them.
-    """
+def make_app() -> App:
+    """Return the application; cyclopts imports a command when it is named."""
     app = App(
         name="gateway-async",
         help=__doc__,
@@ -111,8 +109,6 @@ def make_app(*, is_listed: bool = False) -> App:
         for rank, (name, place) in enumerate(commands.items()):
             where = f"gateway_async.cli.{place}"
             app.command(where, name=name, help=_help(name), group=group, sort_key=rank)
-    for name in COMMANDS if is_listed else ():
-        app[name].help  # noqa: B018  # it is read from the command
     return app
 
 

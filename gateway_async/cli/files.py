@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TextIO
@@ -172,9 +173,6 @@ def _is_text(text: str) -> bool:
 
 def _problems(line: int, header: list[str], cells: list[str]) -> list[Problem]:
     """Return why a row cannot be read."""
-    joined = "".join(cells)
-    if _is_text(joined) and len(cells) == len(header) and len(joined) <= _LONGEST_CELL:
-        return []
     found = []
     if len(cells) != len(header):
         reason = f"{len(cells)} cells where the header has {len(header)}"
@@ -274,7 +272,7 @@ def row_writer(
         # A lone \r is quoted only where it ends rows. A file with a NUL could not be read again.
         text.write(row.removesuffix("\r\n").replace("\0", "\ufffd") + "\n")
 
-    writer: Any = csv.writer(SimpleNamespace(write=write), lineterminator="\r\n")
+    writer: Any = csv.writer(SimpleNamespace(write=write))
     writer.writerow(columns)
     return lambda row: writer.writerow([to_text(row.get(name)) for name in columns])
 
@@ -492,11 +490,14 @@ class OrderFile:
         What they hold would not be sent: without its account, a payout may go elsewhere.
         """
         header = self.table.header
-        parts = [f".{one}." for one in self._inputs if "." in one]
-        paths = [one[1:-1].split(".") for one in parts]
-        joined = {"_".join(path[at:]) for path in paths for at in range(len(path))}
+        paths = [one.split(".") for one in self._inputs if "." in one]
+        parts = {
+            "_".join(path[begin:end])
+            for path in paths
+            for begin, end in combinations(range(len(path) + 1), 2)
+        }
         for name in self._unknown if parts else ():
-            is_part = "." in name or name in joined or any(f".{name}." in one for one in parts)
+            is_part = "." in name or name in parts
             if is_part and any(row.cells.get(name) for row in self.table.rows):
                 advice = "a part has columns of its own, such as beneficiary.bank_details.iban"
                 yield name, f"not known; {advice}"
