@@ -30,7 +30,6 @@ from gateway_async.errors import (
     GatewayError,
     NotSentError,
     RejectedError,
-    ReplyUnreadableError,
 )
 from gateway_async.journal.engines import locate
 from gateway_async.models.orders import OrderRef, OutcomeStatus
@@ -40,7 +39,6 @@ from gateway_async.payments import recent_request
 from gateway_async.settings import checked_proxy
 from gateway_async.signing import Credentials, HmacSigner
 from gateway_async.transport import SendTracker
-from gateway_async.wire.decode import decode_json, in_utf8
 
 _TEXTS: Mapping[str, Any] = tomllib.loads(
     files(__package__).joinpath("check.toml").read_text(encoding="utf-8")
@@ -50,8 +48,8 @@ QUESTIONS: Mapping[str, Mapping[str, str]] = _TEXTS["questions"]
 
 A test holds the fields of `Dialect` and `HmacSigner` against it.
 """
-_OTHER_TABLES = ("retry", "policy", "reconcile")
-"""Of settings, without a question."""
+_PLAIN, _OTHER_TABLES = ("rate", "journal"), ("retry", "policy", "reconcile")
+"""Settings and tables without a question."""
 _ADVICE: Mapping[str, Mapping[str, str]] = _TEXTS["advice"]
 """By line and status, what to do; of an order, by what its look-ups show."""
 
@@ -66,8 +64,6 @@ _SHOWN = (
 _OWN = "registered address"
 _LOOK_UPS = ("query", "search_refunds")
 _QUERY, _REFUNDS = (OPERATIONS[name].path for name in _LOOK_UPS)
-_HALF_A_SECOND = timedelta(seconds=0.5)
-"""What a `Date`, which is cut to whole seconds, lacks on average."""
 _CLOCK_TOLERANCE_SECONDS = 30
 _REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
@@ -110,11 +106,8 @@ async def check(
         raise ConfigurationError("--write: not -, since --json has standard output for itself")
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
-    with contextlib.nullcontext() if write is None else out_file(write) as file:
-        console.has_begun = True
-        findings = await look(settings, credentials, refs)
-        if file is not None:
-            file.write(write_config(settings))
+    console.has_begun = True
+    findings = await look(settings, credentials, refs)
     statuses = {one.status for one in findings}
     tell = console.say if write == STDIO else output
     code = Exit.UNSETTLED if UNKNOWN in statuses else int(WRONG in statuses)
@@ -126,8 +119,11 @@ async def check(
         tell(f"{one.status:<8} {one.check}: {one.seen}")
         if one.advice:
             tell(f"         -> {one.advice}")
-    if write not in (None, STDIO):
-        console.note(f"{write} has these settings and the open questions; use it by --config")
+    if write is not None:
+        with out_file(write) as file:
+            file.write(write_config(settings))
+        if write != STDIO:
+            console.note(f"{write} has these settings and the open questions; use it by --config")
     return code
 
 
@@ -160,13 +156,11 @@ class Answer:
     Attributes:
         http_status: Its HTTP status; None where no reply came.
         ahead: How far its `Date` is ahead of this machine's clock; None without one.
-        is_foreign: Whether it names another merchant or account.
         error: Why it does not count as answered; None if it does.
     """
 
     http_status: int | None = None
     ahead: timedelta | None = None
-    is_foreign: bool = False
     error: GatewayError | None = None
 
     @property
@@ -214,21 +208,13 @@ async def _ask(name: str, client: GatewayClient) -> Answer:
     """Make a look-up that asks for no order, once, and keep how it was answered."""
     session = client._session  # noqa: SLF001  # no method of a client gives a reply as it came
     request, answer = recent_request(OPERATIONS[name], session), Answer()
-    started = datetime.now(UTC)
     message, seconds = session.compose(request), session.timeouts.total_seconds
     try:
         response = await session.transport.send(message, tracker=SendTracker(), seconds=seconds)
-        answer.http_status, took = response.status, datetime.now(UTC) - started
-        with contextlib.suppress(ValueError):  # in UTC even where it does not name it
-            moment = parsedate_to_datetime(response.headers.get("Date", ""))
-            moment = moment.replace(tzinfo=moment.tzinfo or UTC) + _HALF_A_SECOND
-            answer.ahead = moment - (started + took / 2)
-        if response.status == HTTPStatus.OK:
-            fields = decode_json(in_utf8(response.body, response.headers.get("Content-Type", "")))
-            try:
-                session.check_owner(fields)
-            except ReplyUnreadableError:  # raised again below, with the signature masked
-                answer.is_foreign = True
+        answer.http_status = response.status
+        with contextlib.suppress(ValueError, TypeError):  # no date, or one without a zone
+            date = parsedate_to_datetime(response.headers.get("Date", ""))
+            answer.ahead = date - datetime.now(UTC)
         session.decode(request, response, message.signature)
     except GatewayError as error:
         answer.error = error
@@ -261,7 +247,7 @@ def _judge(
     yield "tls", True, SKIPPED, "there is no connection"
     yield "reply", is_unsent, SKIPPED, "there is no connection"
     yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {error}"
-    yield "reply", not query.is_judged and not query.is_foreign, *_blame(query, _QUERY)
+    yield "reply", not query.is_judged, *_blame(query, _QUERY)
     is_half = error is None and refunds.error is not None
     yield "reply", is_half, *_blame(refunds, f"{_QUERY} is answered, {_REFUNDS}")
     yield "reply", True, OK, f"{_QUERY} answered HTTP {status} with JSON"
@@ -275,7 +261,6 @@ def _judge(
     is_accepted = any(one.error is None for one in read)
     who = f"merchant_id {credentials.merchant_id!r} and account_id {credentials.account_id!r}"
     accepted = "a request with it was accepted, if the gateway checks that of look-ups"
-    yield "credentials", query.is_foreign, WRONG, str(error)
     for check in ("signature", "credentials"):
         yield check, not read, SKIPPED, "no reply came that could accept or refuse it"
     yield "signature", is_accepted, OK, accepted
@@ -365,24 +350,20 @@ def write_config(settings: Settings) -> str:
     A default is a comment. What may hold a password is left out: such a journal, and such a proxy.
     """
     lines = [_TEXTS["config"]["head"]]
-    for name in (*attrs.fields_dict(Network), "rate"):
-        value = getattr(settings, name)
-        if value not in (None, False) and not (name == "proxy" and "@" in value):
-            lines.append(f"{name} = {to_toml(value)}")
-    if (journal := settings.journal) not in ("", default_journal(os.environ)):
-        is_shown = journal == locate(journal).shown
-        left_out = "# The journal's URL may hold a password: give it by GATEWAY_JOURNAL."
-        lines.append(f"journal = {to_toml(journal)}" if is_shown else left_out)
+    journal, unwritten = settings.journal, {None, False, "", default_journal(os.environ)}
+    unwritten |= {settings.proxy} if "@" in (settings.proxy or "") else set()
+    unwritten |= {journal} if journal and journal != locate(journal).shown else set()
+    given = {name: getattr(settings, name) for name in (*attrs.fields_dict(Network), *_PLAIN)}
+    lines += [f"{name} = {to_toml(one)}" for name, one in given.items() if one not in unwritten]
     for table in (*QUESTIONS, *_OTHER_TABLES):
         own, questions = getattr(settings, table), QUESTIONS.get(table, {})
-        given = own if isinstance(own, Mapping) else attrs.asdict(own, recurse=False)
-        default = HmacSigner("-") if isinstance(own, Mapping) else type(own)()
+        default = HmacSigner("-") if table == "signer" else type(own)()
         usual = attrs.asdict(default, recurse=False)
-        written = []
-        for name, value in {**usual, **given}.items():
+        answers = own if table == "signer" else attrs.asdict(own, recurse=False)
+        lines += ["", f"[{table}]"]
+        for name, value in {**usual, **answers}.items():
             is_usual = name in usual and value == usual[name]
-            written += [f"# {questions[name]}"] if name in questions else []
+            lines += [f"# {questions[name]}"] if name in questions else []
             if name in questions or not is_usual:
-                written.append(f"{'# ' * is_usual}{name} = {to_toml(value)}")
-        lines += ["", f"[{table}]", *written] if written else []
+                lines.append(f"{'# ' * is_usual}{name} = {to_toml(value)}")
     return "\n".join([*lines, ""])

@@ -21,8 +21,6 @@ from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import Operation
 from gateway_async.report.report import Totals
 
-_ALL = ("gateway_async",)
-_WAITS = ("gateway_async.recovery",)
 _SECONDS_BETWEEN_FRAMES = 0.1
 _MOST_KINDS = 1000
 _FRAMES_BETWEEN_LINES = 50
@@ -188,17 +186,18 @@ class Console:
         """Say what is logged as warning or worse, and what is waited for; as text, once a kind."""
         handler, root = logging.Handler(), logging.getLogger()
         handler.emit = self._pass_on  # type: ignore[method-assign]  # all that a handler of ours does
-        level, names = (logging.DEBUG, _ALL) if self.is_verbose else (logging.INFO, _WAITS)
-        levels = {one: one.level for one in map(logging.getLogger, names)}
+        level, name = logging.INFO, "gateway_async.recovery"
+        if self.is_verbose:
+            level, name = logging.DEBUG, "gateway_async"
+        logger = logging.getLogger(name)
+        before = logger.level
+        logger.setLevel(logging.WARNING if self.is_quiet else level)
         root.addHandler(handler)
-        for one in levels:
-            one.setLevel(logging.WARNING if self.is_quiet else level)
         try:
             yield
         finally:
             root.removeHandler(handler)
-            for one, before in levels.items():
-                one.setLevel(before)
+            logger.setLevel(before)
             self.sum_up()
 
     def _pass_on(self, record: logging.LogRecord) -> None:
@@ -249,14 +248,15 @@ class Stop:
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
         """Let each signal cancel the running task; one that came before does so at once."""
-        self._task = task = asyncio.current_task()
+        task: Any = asyncio.current_task()
+        self._task = task
         self._cancel()
         try:
             with contextlib.suppress(asyncio.CancelledError):
                 yield
         finally:
             self._task = None
-            while task is not None and task.cancelling():
+            while task.cancelling():
                 task.uncancel()  # it goes on: what is known is still to be written
 
     def _count_one(self) -> None:
@@ -265,7 +265,7 @@ class Stop:
 
     def _cancel(self) -> None:
         if self._task is not None and self._count:
-            self._console.say(_SAID[min(self._count, len(_SAID)) - 1])
+            self._console.say(_SAID[self._count > 1])
             (self._task.cancel if self._drain is None or self._count > 1 else self._drain)()
 
 

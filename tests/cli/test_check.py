@@ -161,8 +161,8 @@ WAYS: list[tuple[Way, int, dict[str, str], str, str, str]] = [
     ),
     (
         Way(options="--merchant-id M9"),
-        *(1, {**UNREAD, "credentials": "wrong"}, "credentials"),
-        *("for another merchant_id: expected 'M9'", "compare merchant_id and account_id"),
+        *(3, {"reply": "unknown", **UNREAD}, "reply"),
+        *("for another merchant_id: expected 'M9'", "merchant_id and account_id with what"),
     ),
     (
         Way(change=lambda reply: with_body(reply, b'{"return_status": "1", "data": "?"}')),
