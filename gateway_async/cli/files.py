@@ -4,7 +4,7 @@ A file is read once, when the command begins, and its rows are kept: they are ch
 written out beside their outcomes, whatever becomes of the file meanwhile. The file that a command
 writes is begun before anything is sent, and put in its place at the very end.
 
-A file is JSON Lines where its name ends in `.jsonl` or it begins with `{`, and CSV otherwise.
+A file is JSON Lines where its name ends in `.jsonl` or it begins as JSON, and CSV otherwise.
 Columns are the fields of orders and records; parts of objects have dots:
 `beneficiary.address.city`. Particulars of persons and accounts are in no message.
 """
@@ -121,6 +121,10 @@ class Table:
             broken = TableError(problem for row in self.rows for problem in row.problems)
             raise broken if broken.count else TableError([Problem(1, None, "the file is empty")])
 
+    def beside(self, columns: Sequence[str]) -> list[str]:
+        """Return columns that are written, and before them those of the file."""
+        return [*(name for name in self.header if name not in columns), *columns]
+
     def _csv_rows(self, text: Iterable[str]) -> Iterator[Row]:
         csv.field_size_limit(_MOST_BUFFERED)  # a longer cell may be a quote that nothing closes
         reader = csv.reader(text, strict=True)
@@ -137,9 +141,6 @@ class Table:
                 self.header = cells
                 if not _is_text("".join(cells)):
                     raise TableError([Problem(begins, None, _NO_TEXT)])
-                if _LIST.match(cells[0]):
-                    reason = "a JSON list; write JSON Lines: an object a line, without [ and ]"
-                    raise TableError([Problem(begins, None, reason)])
                 if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
                     reason = f"columns are separated by {others[0]!r}; save the file with commas"
                     raise TableError([Problem(begins, None, reason)])
@@ -158,7 +159,7 @@ class Table:
                 cells = _once([*_json_cells(_JSON.decode(written))])
                 problems = _problems(line, [*cells], [*cells.values()])
             except json.JSONDecodeError as error:
-                reason = f"not JSON: {error.msg}, at character {error.pos + 1}"
+                reason = f"not a JSON object: {error.msg}, at character {error.pos + 1}"
                 problems.append(Problem(line, None, reason))
             except (_WrongCellError, RecursionError, orjson.JSONEncodeError) as error:
                 problems.append(Problem(line, getattr(error, "column", None), str(error)))
@@ -181,7 +182,7 @@ def _problems(line: int, header: list[str], cells: list[str]) -> list[Problem]:
         if len(cell) > _LONGEST_CELL:
             reason = f"{len(cell):,} characters are too long; at most {_LONGEST_CELL:,} are read"
             found.append(Problem(line, column, reason))
-        if not _is_text(cell):
+        if not _is_text(column + cell):
             found.append(Problem(line, column, _NO_TEXT))
     return found
 
@@ -259,11 +260,9 @@ def row_writer(
     """
     name = str(getattr(text, "name", ""))  # one in memory has none
     if name.lower().endswith(_JSON_LINES) or (is_json and text is sys.stdout):
-        names = {name: name.encode(errors="backslashreplace").decode() for name in columns}
 
         def write_json(row: Mapping[str, Any]) -> None:
-            cells = {shown: row.get(name) for name, shown in names.items()}
-            found = {name: None if cell == "" else cell for name, cell in cells.items()}
+            found = {name: None if row.get(name) == "" else row.get(name) for name in columns}
             text.write(f"{_to_json(found)}\n")
 
         return write_json
@@ -322,7 +321,6 @@ OUTCOME_COLUMNS = ("status", "code", "error")
 _NEVER_WRITTEN = ("_extra", "_unreadable", "_encryption_data")
 """How the names of columns end that are not the interface's, or signatures."""
 _CUT_OFF = re.compile(r"[0-9]([.,][0-9]+)?[Ee]\+[0-9]{2,}")
-_LIST = re.compile(r"\s*\[\s*(\{|$)")
 _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 # Columns
@@ -554,14 +552,14 @@ def open_orders(
             open(source, closefd=not is_stdin, **form) as text,  # a descriptor, too
         ):
             begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
-            is_json = path.suffix.lower() == _JSON_LINES or begins.startswith(b"{")
+            is_json = path.suffix.lower() == _JSON_LINES or begins.startswith((b"{", b"["))
             file = OrderFile(Table(text, rows, is_json=is_json), operation, settings)
         yield file
 
 
 def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
     """Read a cell: as an amount, as a list of objects that is JSON, or as text."""
-    if "+" in cell and _CUT_OFF.fullmatch(cell):
+    if _CUT_OFF.fullmatch(cell):
         reason = "a number whose last digits a spreadsheet cut off; write this column as text"
         raise _WrongCellError(column, reason)
     if CURRENCY in field.metadata:

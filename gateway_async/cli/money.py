@@ -77,10 +77,12 @@ async def look_up(
         contextlib.closing(Kept()) as found,
     ):
         run.check()
+        table = file.table
 
         def keep(outcome: Outcome[Any, Any]) -> None:
-            run.report.see(outcome, file.table.rows.get(outcome.index).line)
-            found[outcome.index] = result_cells(outcome, columns)
+            line, cells, _ = table.rows.get(outcome.index)
+            run.report.see(outcome, line)
+            found[outcome.index] = {**cells, **result_cells(outcome, columns)}
 
         async with carried_out(run) as out:
             async with run.client() as client:
@@ -90,7 +92,7 @@ async def look_up(
                 if found.get(index) is None:
                     status = OutcomeStatus.NOT_SENT
                     keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
-            write_rows(found, columns, out, file)
+            write_rows(found, table.beside(columns), out, is_json=table.is_json)
         return run.exit_code
 
 
@@ -145,9 +147,8 @@ async def reconcile(
         if bool(words.states) != ("state" in table.header):
             lacking = "no column state" if words.states else "states; reconcile.states is not set"
             console.say(f"warning: the ledger has {lacking}, so no state is compared", "WARNING")
-        columns = [name for name in table.header if name not in _COLUMNS]
         async with carried_out(run) as out:
-            write = files.row_writer(out, [*columns, *_COLUMNS], is_json=table.is_json)
+            write = files.row_writer(out, table.beside(_COLUMNS), is_json=table.is_json)
 
             def see(difference: Difference) -> None:
                 row = table.rows.get(difference.index)

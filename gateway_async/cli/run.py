@@ -58,20 +58,11 @@ def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[s
     }
 
 
-def write_rows(
-    kept: Kept, columns: Sequence[str], out: TextIO, file: files.OrderFile | None = None
-) -> None:
-    """Write the cells that are kept, of a file beside those of its rows."""
-    if file is None:
-        write = files.row_writer(out, columns)
-        for found in kept:
-            write(found)
-        return
-    table = file.table
-    passed = [name for name in table.header if name not in columns]
-    write = files.row_writer(out, [*passed, *columns], is_json=table.is_json)
-    for place, row in enumerate(table.rows):
-        write({**row.cells, **kept.get(place)})
+def write_rows(kept: Kept, columns: Sequence[str], out: TextIO, *, is_json: bool = False) -> None:
+    """Write the rows that are kept, in their order."""
+    write = files.row_writer(out, columns, is_json=is_json)
+    for row in kept:
+        write(row)
 
 
 # A run
@@ -365,9 +356,8 @@ async def write_job(
     job = str(run.job)
     run.status = status = await journal.status(job)
     run.operation, run.states = status.operation, status.counts
-    operation = OPERATIONS[status.operation]
-    results = files.result_columns(operation)
-    order = dict[str, str]()
+    results = files.result_columns(OPERATIONS[status.operation])
+    columns, cells = [*results, *files.JOB_COLUMNS], dict[str, str]()
     with contextlib.closing(Kept()) as kept:
         async for each in orders_of(journal, job):
             outcome, place, line = each.outcome(), each.index, None
@@ -375,12 +365,16 @@ async def write_job(
                 outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
             elif each.state is OrderState.NEW and reasons and (why := reasons.get(each.index)):
                 outcome = attrs.evolve(outcome, error=NotSentError(why))
-            if file is not None:
+            if file is None:
+                cells = files.order_cells(each.order)
+            else:
                 place = places[each.index]
-                line = file.table.rows.get(place).line
+                line, cells, _ = file.table.rows.get(place)
             run.report.see(outcome, line)
-            order = files.order_cells(each.order) if file is None else {}
             known = each.index, each.state, each.known.note, job
             in_job = dict(zip(files.JOB_COLUMNS, known, strict=True))
-            kept[place] = {**order, **result_cells(outcome, results), **in_job}
-        write_rows(kept, [*order, *results, *files.JOB_COLUMNS], out, file)
+            kept[place] = {**cells, **result_cells(outcome, results), **in_job}
+        if file is None:
+            write_rows(kept, [*cells, *columns], out)
+        else:
+            write_rows(kept, file.table.beside(columns), out, is_json=file.table.is_json)

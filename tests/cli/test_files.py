@@ -115,12 +115,8 @@ OF_FILES: list[tuple[str, str | bytes, str]] = [
         for empty in (b"", b"\xef\xbb\xbf", b" \r\n\n")
     ),
     ("refund", HEADER, "line 1: there is no row below it"),
-    (
-        "refund",
-        '[{"order_no": "O1"},\n{"order_no": "O2"}]',
-        "line 1: a JSON list; write JSON Lines",
-    ),
-    ("refund", "[\n  {\n", "line 1: a JSON list; write JSON Lines: an object a line"),
+    ("refund", '[{"order_no": "O1"},', "line 1: not a JSON object: Expecting value, at character"),
+    ("refund", '[{"order_no": "O1"}]', "line 1: not an object; a line is like"),
     ("refund", HEADER.replace(",", ";"), "line 1: columns are separated by ';'; save the"),
     ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     ("refund", f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "line 1, column amount: more than one column"),
@@ -152,7 +148,7 @@ TEXTS = '{"transaction_id": "T1", "order_no": "O1", "currency": "EUR", %s}'
 AMOUNTS = TEXTS % '"amount": 1, "refund_amount": 1, %s'
 OF_JSON = [
     ("", "line 1: the file is empty"),
-    ("{", "line 1: not JSON: Expecting property name"),
+    ("{", "line 1: not a JSON object: Expecting property name"),
     ("[1]", "line 1: not an object; a line is like"),
     ("[" * 100_000, "line 1: "),
     (TEXTS % '"amount": NaN', "line 1: NaN is no number of JSON"),
@@ -160,6 +156,7 @@ OF_JSON = [
     (TEXTS % '"a.b": 1, "a": {"b": 1}', "line 1, column a.b: more than one field has this name"),
     (TEXTS % '"note": ["\\ud800"]', "line 1: str is not valid UTF-8: surrogates not allowed"),
     (AMOUNTS % '"note": "\\ud800"', "line 1, column note: is not UTF-8"),
+    (AMOUNTS % '"note\\ud800": ""', "line 1, column note\ud800: is not UTF-8"),
     (AMOUNTS % '"note": "\\u0000"', "line 1, column note: is not UTF-8, or is no text"),
     (AMOUNTS % '"note": "\udce9"', "line 1, column note: is not UTF-8"),
     (TEXTS % '"amount": 1e3, "refund_amount": 1', "line 1, column amount: '1e3' is no amount"),
@@ -294,9 +291,8 @@ def test_json_lines_are_written_as_they_were_read(tmp_path: Path) -> None:
     again = tmp_path / "again.jsonl"
     table = read(text, "query").table
     assert written(again, [row.cells for row in table.rows], table.header).decode() == text
-    row = {"caf\udce9": "1", "index": 0, "day": date(2026, 11, 20), "sum": Decimal("1.50")}
+    row = {"index": 0, "day": date(2026, 11, 20), "sum": Decimal("1.50")}
     assert json.loads(written(again, [row], [*row, "code"])) == {
-        "caf\\udce9": "1",
         "index": 0,
         "day": "2026-11-20",
         "sum": "1.50",
