@@ -178,8 +178,6 @@ class Answer:
         """What came instead of a reply to a look-up."""
         if self.http_status != HTTPStatus.OK:
             return str(self.error)
-        if isinstance(self.error, RejectedError) and not self.is_judged:
-            return f"HTTP 200, JSON without a return_status; return_message {self.error.text!r}"
         return f"HTTP 200, but {self.error}"
 
 

@@ -146,19 +146,6 @@ class Settings(Network):
         """
         return policies.checked_base_url(self.base_url or "", allow_http=self.allow_http)
 
-    def ssl_context(self) -> ssl.SSLContext | None:
-        """Return what certificates are judged by; None for aiohttp's own.
-
-        Raises:
-            ConfigurationError: If a file cannot be used.
-        """
-        if self.ca_file is None:
-            return None
-        with explained(f"ca_file: {self.ca_file} cannot be used", "expected certificates in PEM"):
-            context = ssl.create_default_context(cafile=self.ca_file)
-        context.set_alpn_protocols(["http/1.1"])
-        return context
-
     def client(
         self,
         credentials: Credentials,
@@ -179,7 +166,10 @@ class Settings(Network):
         if limiter is None and self.rate is not None:
             limiter = AsyncLimiter(1, 1 / self.rate)  # requests leave evenly
         given: dict[str, Any] = {name: getattr(self, name) for name in _OF_CLIENT}
-        given |= {"limiter": limiter, "telemetry": telemetry, "ssl": self.ssl_context()}
+        given |= {"limiter": limiter, "telemetry": telemetry}
+        with explained(f"ca_file: {self.ca_file} cannot be used", "expected certificates in PEM"):
+            if self.ca_file is not None:
+                given["ssl"] = ssl.create_default_context(cafile=self.ca_file)
         return GatewayClient(self.address, credentials, **given)
 
     @property
@@ -209,10 +199,8 @@ class Settings(Network):
                 if not create:
                     raise JournalError(f"there is no journal sqlite:///{path}")
                 if self.journal == default_journal(os.environ):
-                    with contextlib.suppress(OSError):  # then it is not there
-                        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        url = locate(self.journal).absolute_url
-        return Journal.open(url)
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Journal.open(locate(self.journal).absolute_url)
 
     def check_named(self, *missing: str) -> None:
         """Check that the gateway, and who speaks to it, are named.

@@ -171,7 +171,7 @@ WAYS: list[tuple[Way, int, dict[str, str], str, str, str]] = [
     (
         Way(change=lambda reply: with_body(reply, b'{"return_message": "no route"}')),
         *(3, {"reply": "unknown", **UNREAD}, "reply"),
-        *("200, JSON without a return_status; return_message 'no route'", "compare base_url"),
+        *("200, but the gateway refused the look-up: return_status ''", "compare base_url"),
     ),
     (
         *(Way(options="--base-url {sandbox}/shop"), 3, {"reply": "unknown", **UNREAD}),
