@@ -367,7 +367,7 @@ class Report:
         is_held = isinstance(error, errors.NotDoneError | errors.AlikeRefundError)
         rows = (
             (status == "succeeded", ""),
-            (is_unsent and in_job and is_held, "held"),
+            (in_job and is_held, "held"),
             (isinstance(error, errors.InvalidOrderError), "invalid"),
             (status == "unknown" and is_look_up, "look_again"),
             (status == "unknown", "job" if in_job else "recover"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway_async import Dialect, GatewayClient
-from gateway_async.reconciliation import Difference, Kind, reconcile
+from gateway_async.reconciliation import Difference, Kind, Summary, reconcile
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from tests.reconciliation.books import STATES, Books, begin, entry, entry_of, found, pay
@@ -112,6 +112,25 @@ async def test_fields_of_records(
 
 async def test_without_a_meaning_no_state_is_compared() -> None:
     assert (await begin([entry(1, state="xyz")], Books())).summary.ok
+
+
+async def test_a_summary_counts_both_sides_by_currency() -> None:
+    books = Books({"T000002": {"amount": "9.00"}}, {"T000002": [{}]})
+    result = await begin([entry(1, refunded=0), entry(2, currency="USD")], books)
+    assert str(result.summary) == "\n".join(
+        [
+            "2 entries: 1 matched, 1 differing, 0 unanswered",
+            *("amount: 1", "currency: 1", "refund_unknown_to_ledger: 1"),
+            "EUR ledger: 1 payment, 10.00 in all, refunded 0",
+            "EUR gateway: 2 payments, 19.00 in all, refunded 1.00",
+            "USD ledger: 1 payment, 10.00 in all, refunded 0",
+            "USD gateway: 0 payments, 0 in all, refunded 0",
+        ]
+    )
+    for left in (Summary(differing=1, exhausted=True), Summary(unexpected=2, exhausted=True)):
+        assert not left.ok
+        shown = ("1 entry: " in str(left), "not asked for: 2" in str(left))
+        assert shown == (left.differing == 1, left.unexpected == 2)
 
 
 @pytest.mark.parametrize(
