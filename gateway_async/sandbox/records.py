@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from gateway_async.operations import REFUND, Operation
 from gateway_async.sandbox.ledger import to_amount, to_text
 from gateway_async.sandbox.messages import Fields, Record, read_nested
-from gateway_async.signing import SIGNATURE_FIELD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,7 +222,7 @@ def payout_summary(payout: "Payout") -> dict[str, str]:
 
 def payout_record(fields: Fields, payout: "Payout") -> Record:
     """Return a payout's reply: the request again, and what section 2.8 adds to it."""
-    echo: dict[str, Any] = {n: v for n, v in fields.items() if n != SIGNATURE_FIELD}
+    echo: dict[str, Any] = dict(fields)
     echo |= {name: read_nested(fields[name]) for name in _PAYOUT_OBJECTS if name in fields}
     beneficiary = echo["beneficiary"]
     bank = {n: v for n, v in beneficiary["bank_details"].items() if n != "bank_code"}
