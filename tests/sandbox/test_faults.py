@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox import Transaction, faults
+from gateway_async.sandbox import Sandbox, Transaction, faults
 from gateway_async.sandbox.faults import Fault, Faults
 from tests.sandbox.conftest import DIRECT, Merchant, item, merchant_of
 from tests.support.interruptions import asked, until
@@ -153,7 +153,7 @@ def test_endings_follow_each_other_and_others_join_in_until_they_are_cleared() -
 
 def test_probabilities_are_repeatable() -> None:
     def drawn() -> list[int]:
-        plans = Faults(random_seed=7)
+        plans = Sandbox(random_seed=7).faults
         plans.add("*", faults.DropReply(probability=0.3))
         return [len(plans.plan("refund").faults) for _ in range(1000)]
 

@@ -79,7 +79,7 @@ async def test_payments_and_payouts_are_notified_by_signed_forms(shop: Shop) -> 
 
 @pytest.mark.parametrize(
     ("statuses", "attempts", "delivered"),
-    [([500, 302], 3, True), ([500, 400, 404], 3, False), ([204], 1, True)],
+    [([500, 307], 3, True), ([500, 400, 404], 3, False), ([204], 1, True)],
 )
 async def test_it_is_tried_again_with_the_same_bytes_which_you_may_send_yourself(
     shop: Shop, statuses: list[int], attempts: int, delivered: bool
