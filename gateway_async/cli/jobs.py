@@ -36,6 +36,8 @@ _DIGITS = 16
 _LONGEST_PART = 80
 _LOOKED_THROUGH = 100_000
 """Among so many orders of the latest jobs, those of a new one are looked for: in a second."""
+_MOST_SHOWN = 300
+"""So many orders are in the requests that a dry run shows."""
 
 # Which job a file is
 
@@ -50,7 +52,7 @@ class KnownJob:
         place: Its journal: the path of the file, or the database.
         hashes: The hash of each of its orders.
         left: What its next run sends, in all.
-        first: The first order that its next run sends; None where it sends none.
+        first: The first orders that its next run sends.
         status: How far it has come; None where it is new: none of its orders can have been sent.
         before: How far the jobs of the same orders have come after which it is, or was, made again.
         others: The state of the orders of a new job in each other job that has them, too.
@@ -61,7 +63,7 @@ class KnownJob:
     place: str
     hashes: Sequence[int]
     left: Totals
-    first: Any
+    first: Sequence[Any]
     status: JobStatus | None = None
     before: tuple[JobStatus, ...] = ()
     others: tuple[str, ...] = ()
@@ -138,7 +140,7 @@ async def find_job(
     settings.check_named()
     name = job if job is not None else name_of_orders(file.operation.name, settings, file.digest)
     settings.open_journal().job(name)  # refuses what is no name
-    first = next(file.orders())
+    first = [*itertools.islice(file.orders(), _MOST_SHOWN)]
     new = KnownJob(name, file.operation, settings.place, file.hashes, file.totals, first)
     place = settings.journal_file
     if place is not None and not place.exists():  # a server is asked
@@ -172,7 +174,7 @@ async def read_job(
         settings: Say what is sent again, and how amounts are written.
         before: How far the jobs have come after which it was made again.
     """
-    hashes, left, first = array("q"), Totals(dialect=settings.dialect), None
+    hashes, left, first = array("q"), Totals(dialect=settings.dialect), list[Any]()
     operation = OPERATIONS[status.operation]
     resends = settings.recovery.resend_absent and operation.recovered_by
     async for each in orders_of(journal, status.name):
@@ -180,7 +182,7 @@ async def read_job(
         may_be_absent = each.state in IN_DOUBT and each.known.proof != Proof.NEVER_SENT
         if each.state is OrderState.NEW or (resends and may_be_absent):
             left.add(operation.moved_by(each.order))
-            first = first or each.order
+            first.extend([each.order] * (len(first) < _MOST_SHOWN))
     place = settings.place
     return KnownJob(status.name, operation, place, hashes, left, first, status, before)
 

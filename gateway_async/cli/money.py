@@ -21,6 +21,7 @@ from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.reconciliation import Difference, reconcile as reconcile_ledger
 
+_REQUESTS_SHOWN = 3
 _NOT_SENT = NotSentError("nothing was sent: the run ended before")
 
 
@@ -97,7 +98,7 @@ async def look_up(
 
 
 def _show_plan(run: Run, known: KnownJob) -> None:
-    """Show what would be sent: totals, and the first order."""
+    """Show what would be sent: totals, and the first requests, each by an order of it."""
     settings, operation, left = run.settings, known.operation, known.left
     url, limit = f"{settings.address}{operation.path}", operation.limit or 1
     size = min(settings.policy.chunk_size or limit, limit)
@@ -109,13 +110,14 @@ def _show_plan(run: Run, known: KnownJob) -> None:
         print_json({"dry_run": True, **job, "others": known.others, **sent})
         return
     output(str(known))
-    if not left.orders:
-        output("nothing is left to send")
-        return
-    output(f"{operation} {left}: at least {counted(count, 'request')} to {url}")
-    cells = files.order_cells(known.first, is_masked=True).items()
-    shown = ", ".join(f"{column} {cell}" for column, cell in cells if cell)
-    output(f"the first order:\n  {shown}\nnothing was sent")
+    if left.orders:
+        output(f"{operation} {left}: at least {counted(count, 'request')} to {url}")
+    for number, order in enumerate(known.first[: _REQUESTS_SHOWN * size : size], 1):
+        held = counted(min(size, left.orders - (number - 1) * size), "order")
+        cells = files.order_cells(order, is_masked=True).items()
+        shown = ", ".join(f"{column} {cell}" for column, cell in cells if cell)
+        output(f"request {number}: {held}, the first of them\n  {shown}")
+    output("nothing was sent" if left.orders else "nothing is left to send")
 
 
 # A ledger

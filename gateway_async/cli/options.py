@@ -20,6 +20,9 @@ from gateway_async.settings import BatchPolicy
 
 _PASSWORD = re.compile(r"//[^:/@]*:[^@]*@|[?&][^=&]*password=", re.IGNORECASE)
 _USUAL = BatchPolicy()
+_NUMBERS = r"(?:(?P<{}>\d+(?:\.\d+)?){})?"
+_UNITS = {"days": "d", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms"}
+_DURATION = re.compile("".join(_NUMBERS.format(*unit) for unit in _UNITS.items()))
 _HOW_MUCH = {"quiet", "verbose", "log_format"}
 
 
@@ -27,6 +30,17 @@ def _no_option(_: object, path: Path | None) -> None:
     """Refuse an option in the place of a file: `--out --dry-run` would send."""
     if path is not None and str(path).startswith("--"):
         raise ValueError(f"{path} stands where a file is expected")
+
+
+def _read_duration(_: object, tokens: Sequence[Token]) -> timedelta:
+    """Read a duration, such as 50ms, 90s, 15m or 1h30m."""
+    found = _DURATION.fullmatch(tokens[0].value)
+    if found is None or not found[0]:
+        raise ValueError("expected a duration such as 50ms, 90s, 15m or 1h30m")
+    try:
+        return timedelta(**{unit: float(one) for unit, one in found.groupdict("0").items()})
+    except OverflowError:
+        raise ValueError("expected a shorter duration") from None
 
 
 def _read_index(_: object, tokens: Sequence[Token]) -> int:
@@ -51,6 +65,7 @@ def check_no_password(option: str, url: str | None) -> None:
 _PATH = Parameter(allow_leading_hyphen=True, validator=_no_option)  # which lets `-` pass
 Source = Annotated[Path, _PATH]
 Target = Annotated[Path | None, _PATH]
+Duration = Annotated[timedelta, Parameter(converter=_read_duration)]
 Index = Annotated[int, Parameter(converter=_read_index)]
 Shown = Annotated[Console, Parameter(parse=False)]
 """The console of a command: it is no option, `app.run` makes it of the options."""
@@ -176,7 +191,7 @@ class Pace(Gateway):
 
     concurrency: Annotated[PositiveInt | None, _usually("concurrency"), _PACE] = None
     rate: Annotated[PositiveFloat | None, _PACE] = None
-    deadline: Annotated[timedelta | None, _PACE] = None
+    deadline: Annotated[Duration | None, _PACE] = None
     stop_after_unknown: Annotated[PositiveInt | None, _usually("stop_after_unknown"), _PACE] = None
     chunk_size: Annotated[PositiveInt | None, _PACE] = None
 

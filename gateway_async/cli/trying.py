@@ -5,24 +5,30 @@ purpose after its refunds were done. At the end the gateway's own books must hav
 """
 
 import asyncio
+import contextlib
 import shlex
 import signal
+import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 import attrs
 from cyclopts.types import NonNegativeInt, NormFloat, PositiveInt
+from rich.box import SIMPLE_HEAD
+from rich.table import Column, Table
 
+from gateway_async.batching.batch import Batch
 from gateway_async.cli import options
 from gateway_async.cli.check import write_config
-from gateway_async.cli.console import Exit, counted, listed, output
+from gateway_async.cli.console import Exit, counted, listed, output, plain_console, progress
 from gateway_async.cli.files import out_file, row_writer
 from gateway_async.cli.settings import VARIABLES, Settings, to_toml
 from gateway_async.client import GatewayClient
-from gateway_async.models.orders import CaptureOrder, OrderRef, RefundOrder
+from gateway_async.models.orders import CaptureOrder, OrderRef, OutcomeStatus, RefundOrder
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, Latency
 from gateway_async.settings import BatchPolicy, RecoveryPolicy
@@ -35,7 +41,7 @@ _REFUNDED_EVERY = 3
 _FEW_IN_A_REQUEST = BatchPolicy(chunk_size=10)
 
 
-async def demo(*, orders: PositiveInt = 3000) -> int:
+async def demo(*, orders: PositiveInt = 3000, console: options.Shown) -> int:
     """See it all work: capture, refund and look up, at a gateway inside this command.
 
     Example: `gateway-async demo --orders 1000`
@@ -43,12 +49,24 @@ async def demo(*, orders: PositiveInt = 3000) -> int:
     Args:
         orders: How many orders.
     """
+    numbers = ("orders", "succeeded", "other", "requests", "seconds")
+    table = Table("stage", *(Column(one, justify="right") for one in numbers), box=SIMPLE_HEAD)
 
-    async def run(name: str, batch: Any) -> Any:
-        """Run one batch as a stage of its own."""
-        started, result = time.monotonic(), await batch
-        spent = f"{counted(result.requests, 'request')}, {time.monotonic() - started:.1f} s"
-        output(f"{name:<8} {listed(result.counts)}; {spent}")
+    async def run(name: str, count: int, batch: Any) -> Any:
+        """Run one batch as a stage of its own, with a bar; a recovery has none."""
+
+        def look() -> tuple[int, Mapping[str, int]]:
+            return batch.progress.done, batch.progress.counts
+
+        started = time.monotonic()
+        has_bar = isinstance(batch, Batch)
+        with progress(console, name, count, look) if has_bar else contextlib.nullcontext():
+            result = await batch
+        seconds = f"{time.monotonic() - started:.1f}"
+        others = {one: of for one, of in result.counts.items() if one != "succeeded"}
+        done = f"{result.counts[OutcomeStatus.SUCCEEDED]:,}"
+        cells = (done, listed(others) or "-", f"{result.requests:,}", seconds)
+        table.add_row(name, f"{count:,}", *cells)
         return result
 
     recovery = RecoveryPolicy(settle_seconds=0.5, record_baseline=True)
@@ -63,18 +81,20 @@ async def demo(*, orders: PositiveInt = 3000) -> int:
             CaptureOrder(**{name: getattr(one, name) for name in _COLUMNS})
             for one in sandbox.seed(orders, status="authorised", amount="9.00")
         ]
-        await run("capture", gateway.capture(paid))
+        await run("capture", orders, gateway.capture(paid))
         sandbox.faults.add("refund", DropReply(times=1))
         refunds = [
             RefundOrder(**attrs.asdict(one), refund_amount="5.00", refund_reason="sent back")
             for one in paid[::_REFUNDED_EVERY]
         ]
         refunded = gateway.refund(refunds, policy=_FEW_IN_A_REQUEST)
-        lost = (await run("refund", refunded)).unknown
-        await run("recover", gateway.recover(lost))
-        await run("query", gateway.query([OrderRef(order_no=one.order_no) for one in paid]))
+        lost = (await run("refund", len(refunds), refunded)).unknown
+        await run("recover", len(lost), gateway.recover(lost))
+        looked_up = gateway.query([OrderRef(order_no=one.order_no) for one in paid])
+        await run("query", orders, looked_up)
         sent = [("capture", one) for one in paid] + [("refund", one) for one in refunds]
         is_right = all(sandbox.ledger.effects(did, one.transaction_id) == 1 for did, one in sent)
+    plain_console(sys.stdout).print(table)
     if not is_right:
         output("The gateway's books do not have each of them once.")
         return Exit.NOT_ALL_DONE
@@ -96,7 +116,7 @@ async def sandbox(
     orders: NonNegativeInt = 0,
     orders_status: Literal["authorised", "captured"] = "captured",
     orders_csv: Path | None = None,
-    latency: timedelta = timedelta(),
+    latency: options.Duration = timedelta(),
     drop_reply: NormFloat = 0.0,
     console: options.Shown,
 ) -> None:
@@ -113,7 +133,7 @@ async def sandbox(
         orders_status: Captured orders can be refunded; authorised ones captured or cancelled.
         orders_csv: The file to write them to; captured ones get a refund_amount, a quarter of
             the amount.
-        latency: How long each request waits before it is carried out, such as 0.05s.
+        latency: How long each request waits before it is carried out, such as 50ms.
         drop_reply: Probability: carry out, and close the connection without a reply.
     """
     ended, loop = asyncio.Event(), asyncio.get_running_loop()

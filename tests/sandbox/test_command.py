@@ -77,7 +77,7 @@ def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Sandbox, "__aenter__", begin)
     monkeypatch.setattr(faults.Faults, "add", lambda _, *given: added.append(given))
-    app.run(["sandbox", "--drop-reply", "0.01", "--latency", "0.05s", "--port", "8801"])
+    app.run(["sandbox", "--drop-reply", "0.01", "--latency", "50ms", "--port", "8801"])
     assert added == [("*", faults.Latency(0.05)), ("*", faults.DropReply(probability=0.01))]
     (one,) = made
     assert one.port == 8801
