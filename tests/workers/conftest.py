@@ -14,7 +14,7 @@ from tests.support.orders import make_client
 
 __all__ = ["jobs", "postgres", "shop", "tables", "url"]
 
-POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01)
+POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01, lease_seconds=60)
 
 
 @attrs.define

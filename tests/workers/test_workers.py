@@ -71,6 +71,7 @@ async def test_processes_share_a_job(shop: Shop, jobs: Workers, sandbox: Sandbox
     async with shop.workers() as others, Journal.open(url) as journal:
         lease = await journal.job("job").take(MERCHANT, 1)
         assert await jobs.run_slice("job", 1) is BUSY
+        assert jobs._opened()[0].lease_seconds == 60
         async with make_client(sandbox) as gateway:
             with pytest.raises(JobBusyError):  # a slice is not waited for
                 await gateway.resume(journal.job("job"), slice_number=1)
