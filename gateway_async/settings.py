@@ -402,7 +402,7 @@ def checked_proxy(
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     shown = base64.b64encode(f"{user}:{password}".encode()).decode()
     url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    return url, f"Basic {shown}" if "@" in parts.netloc else ""
+    return url, f"Basic {shown}" if user or password else ""
 
 
 def _proxy_of_environment(base_url: str) -> str | None:

@@ -106,8 +106,11 @@ async def check(
         raise ConfigurationError("--write: not -, since --json has standard output for itself")
     named = {"order_no": order_no, "transaction_id": transaction_id}
     refs = [OrderRef(**{name: value}) for name, value in named.items() if value is not None]
-    console.has_begun = True
-    findings = await look(settings, credentials, refs)
+    with contextlib.nullcontext() if write is None else out_file(write) as file:
+        console.has_begun = True
+        findings = await look(settings, credentials, refs)
+        if file is not None:
+            file.write(write_config(settings))
     statuses = {one.status for one in findings}
     tell = console.say if write == STDIO else output
     code = Exit.UNSETTLED if UNKNOWN in statuses else int(WRONG in statuses)
@@ -119,11 +122,8 @@ async def check(
         tell(f"{one.status:<8} {one.check}: {one.seen}")
         if one.advice:
             tell(f"         -> {one.advice}")
-    if write is not None:
-        with out_file(write) as file:
-            file.write(write_config(settings))
-        if write != STDIO:
-            console.note(f"{write} has these settings and the open questions; use it by --config")
+    if write not in (None, STDIO):
+        console.note(f"{write} has these settings and the open questions; use it by --config")
     return code
 
 

@@ -175,6 +175,8 @@ class NotificationReceiver:
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
         """Answer a request over ASGI."""
+        if scope["type"] != "http":
+            raise NotImplementedError(f"no {scope['type']!r} is served here")
 
         async def pieces() -> AsyncIterator[bytes]:
             message: Message = {"more_body": True}

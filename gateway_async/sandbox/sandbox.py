@@ -43,6 +43,7 @@ from gateway_async.signing import Credentials, HmacSigner
 LOOPBACK = "127.0.0.1"
 _CarryOut = Callable[[], Reply]
 _OWN = {"0.0.0.0": LOOPBACK, "::": "::1"}  # noqa: S104  # where what listens everywhere is reached
+_MAX_BODY_BYTES = 16 * 1024 * 1024
 _HELD_LOOK_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 0.1
 _RESET = struct.pack("ii", 1, 0)
@@ -223,7 +224,7 @@ class Sandbox:
     async def __aenter__(self) -> Self:
         if self._base_url:
             raise ConfigurationError("Sandbox: entered twice; make a new one")
-        app = web.Application()
+        app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.add_routes([web.post(path, self._merchant_request) for path in PATHS])
         app.router.add_get("/pay/{transaction_id}", self._show_payment)
         app.router.add_post("/pay/{transaction_id}", self._take_choice)

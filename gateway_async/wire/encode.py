@@ -259,7 +259,9 @@ class _Writer:
         owner = self._owner
         currency = getattr(owner, currency_field) or ""
         places = self._dialect.places(currency)
-        if value.adjusted() < _MOST_DIGITS and Decimal(text := f"{value:.{places}f}") == value:
+        text = f"{value:.{places}f}"
+        is_short = value.adjusted() < _MOST_DIGITS
+        if Decimal(text) == value and (is_short or text == str(value)):  # else, an exponent's zeros
             return text
         nested = "" if owner is instance else f".{type(instance).__name__}"
         raise InvalidOrderError(
