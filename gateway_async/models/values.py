@@ -236,7 +236,7 @@ def to_secret(value: object) -> SensitiveText:
 
 
 def to_card(value: object) -> CardNumber:
-    """Convert digits to `CardNumber`, which shows six and four of them; no error quotes it."""
+    """Convert digits to `CardNumber`, which shows the first six and last four; never quoted."""
     number = to_secret(value)
     if not (number.isascii() and number.isdigit()):
         raise WrongValueError("a card number is digits only; take spaces and hyphens out")
