@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import gateway_async
 from gateway_async import (
@@ -30,7 +30,6 @@ from gateway_async import (
     RefundOrder,
     Subscription,
 )
-from gateway_async.models.values import remask_card
 from gateway_async.reconciliation import LedgerEntry
 from tests.support import examples
 from tests.support.interface_fields import FIELDS as LISTED
@@ -121,18 +120,17 @@ def test_a_value_of_a_wrong_type_is_an_invalid_order() -> None:
         assert not [secret for secret in examples.SECRETS if secret in shown], where
 
 
-anything = st.one_of(
-    *(st.none(), st.booleans(), st.integers(), st.floats(), st.decimals(), st.binary()),
-    *(st.text(st.characters(exclude_categories=())), st.dates(), st.datetimes(), st.uuids()),
-    st.lists(st.one_of(st.text(), st.integers()), max_size=2),
-    st.dictionaries(st.text(), st.text(), max_size=2),
+ODD: tuple[object, ...] = (
+    *(None, 7, -1, 10**400, float("nan"), Decimal("NaN"), "", "\0", "text", "half \ud800", b""),
+    *(date(2026, 1, 31), datetime(2026, 1, 31, tzinfo=UTC), uuid.UUID(int=7)),
+    *([], [7], ["a", None], [["a"]], (), {}, {"a": "b"}),
 )
 
 
-@given(st.sampled_from(FIELDS), anything)
-def test_any_value_is_taken_or_an_invalid_order(field: tuple[type, str], value: object) -> None:
-    error = refusal(*field, value)
-    assert error is None or str(error).startswith(field[0].__name__)
+def test_any_value_is_taken_or_an_invalid_order() -> None:
+    for (model, name), value in itertools.product(FIELDS, ODD):
+        error = refusal(model, name, value)
+        assert error is None or str(error).startswith(model.__name__)
 
 
 def test_what_is_enough_is_required_and_nothing_else() -> None:
@@ -150,7 +148,10 @@ def test_what_is_enough_is_required_and_nothing_else() -> None:
 
 HUGE = 10**5000
 """Python refuses to write out so long an `int`."""
-NO_AMOUNTS = ("", "9,90", "1_0", " 1", "NaN", "-0.01", Decimal("sNaN"), Decimal("-Infinity"), -HUGE)
+NO_AMOUNTS = (
+    *("", "9,90", "1_0", " 1", "NaN", "-0.01", "1E+99999", "1E-99999"),
+    *(Decimal("sNaN"), Decimal("-Infinity"), HUGE, -HUGE),
+)
 WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     *((model, name, NO_AMOUNTS) for model, name in FIELDS if name.endswith(("amount", "refunded"))),
     (DirectPayment, "order_no", (" ",)),
@@ -162,7 +163,7 @@ WRONG: list[tuple[Any, str, tuple[object, ...]]] = [
     (PayoutRequest, "payment_date", ("20260131", "2026-02-30")),
     (PersonDocument, "labels", (["a", "\ud800"],)),
     (PayoutRequest, "source_amount", (0,)),  # which moves nothing
-    (CaptureOrder, "amount", ("0.00",)),
+    (CaptureOrder, "amount", ("0.00", 10**10**6)),  # to write it takes minutes
     (RefundOrder, "refund_amount", ("0", "9.91")),  # or more than the order's
     (RedirectPayment, "checkout_time", (HUGE, -HUGE)),
 ]
@@ -198,6 +199,7 @@ def test_what_is_given_becomes_what_is_sent() -> None:
     assert payout.payment_date == date(2026, 1, 31)
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.lists(st.text("a#,;", max_size=4), min_size=1, max_size=4), min_size=1, max_size=4)
 )
@@ -215,19 +217,3 @@ def test_items_come_out_as_they_went_in_or_are_refused(entries: list[list[str]])
 def test_what_holds_no_secret_is_pickled() -> None:
     for request in (examples.apm_payment(), examples.payout_request()):
         assert pickle.loads(pickle.dumps(request)) == request  # noqa: S301  # our own
-
-
-CARDS = {
-    "411111******1111": "411111******1111",
-    "4111111111111111": "411111******1111",
-    "41111111****1111": "411111******1111",
-    "4111 1111 1111 1111": "4111 1*** **** 1111",
-    "****1111": "****1111",
-    "12345678": "****5678",
-    "": "",
-}
-
-
-def test_a_card_of_a_reply_shows_six_and_four_at_most() -> None:
-    for came, kept in CARDS.items():
-        assert remask_card(came) == remask_card(kept) == kept

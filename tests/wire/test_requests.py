@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import date
 from decimal import Decimal
 from enum import Enum
 from functools import partial
@@ -13,7 +14,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode
 import attrs
 import orjson
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from gateway_async import (
     ApmPayment,
@@ -144,11 +145,11 @@ GOLDEN: dict[str, tuple[str, str, Call]] = {
 }
 
 
-async def sent(call: Call, **settings: Any) -> Asked:
+async def sent(call: Call, **given: Any) -> Asked:
     """Make one call, whatever comes of it, and return what the gateway heard."""
     transport = MemoryTransport(lambda _: {})
     with contextlib.suppress(GatewayError):
-        await call(client_over(transport, **settings))
+        await call(client_over(transport, **given))
     (asked,) = transport.asked
     return asked
 
@@ -188,25 +189,23 @@ EXAMPLES: dict[str, Callable[[], Any]] = {
 async def test_every_field_goes_out_under_its_own_name(operation: str) -> None:
     payment = EXAMPLES[operation]()
     asked = await sent(lambda gateway: getattr(gateway, operation)(payment))
-    fields = {"merchant_id": "M1", "account_id": "A1", **_read(asked.message.body.decode())}
+    fields = _read(asked.message.body.decode())
     assert fields.pop("encryption_data")
-    expected = {"merchant_id": "M1", "account_id": "A1", **_plain(payment)}
+    plain = json.loads(json.dumps(attrs.asdict(payment, value_serializer=_as_text)))
+    expected = {"merchant_id": "M1", "account_id": "A1", **plain}
     if operation != "payout":
         assert fields["items"] == "SKU-1#,#Tea#,#2#,#9.90#;#SKU-2#,##,#1#,#1"
     assert list(fields) == list(expected)
     assert {name: _read(text) for name, text in fields.items()} == expected
 
 
-def _plain(value: Any) -> Any:
-    """Return a model as JSON, each number and secret of which is read as its text."""
-    if attrs.has(type(value)):
-        names = [field.name for field in attrs.fields(type(value))]
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+def _as_text(_: object, __: object, value: Any) -> Any:
+    """Return a number, a date or a secret as its text."""
     if isinstance(value, SensitiveText):
         return value.reveal()
-    return f"{value:.2f}" if isinstance(value, Decimal) else str(value)
+    if isinstance(value, Decimal):
+        return f"{value:.2f}"
+    return str(value) if isinstance(value, int | date) else value
 
 
 def _read(text: Any) -> Any:
@@ -220,8 +219,8 @@ def payment_of(**fields: Any) -> RedirectPayment:
     return RedirectPayment(**{**PAYMENT, **fields})
 
 
-async def checked_out(payment: RedirectPayment, **settings: Any) -> dict[str, Any]:
-    return (await sent(lambda gateway: gateway.checkout(payment), **settings)).fields
+async def checked_out(payment: RedirectPayment, **given: Any) -> dict[str, Any]:
+    return (await sent(lambda gateway: gateway.checkout(payment), **given)).fields
 
 
 async def test_numbers_keep_their_digits() -> None:
@@ -254,7 +253,7 @@ async def test_amounts_have_the_places_of_their_currency() -> None:
         assert asked.fields["capture_orders"][0]["amount"] == text
 
 
-async def test_too_precise_or_absurd_amounts_are_refused() -> None:
+async def test_too_precise_amounts_are_refused() -> None:
     gateway = client_over(MemoryTransport())
     for amount in ("9.999", "1E+99", "1E-99"):
         expected = r"N1'[^.]*\)\.amount: .*2 decimal places \(EUR\)"
@@ -262,11 +261,6 @@ async def test_too_precise_or_absurd_amounts_are_refused() -> None:
             await gateway.checkout(payment_of(amount=amount))
         with pytest.raises(InvalidOrderError, match=expected):
             await gateway.capture([CaptureOrder(**{**ORDER, "amount": amount})])
-    not_plain, too_long = "is no plain finite number", "has more than 100 digits"
-    absurd: dict[Any, str] = {"1E+99999": not_plain, "1E-99999": not_plain, 10**10**6: too_long}
-    for each, problem in absurd.items():  # to write the last takes minutes
-        with pytest.raises(InvalidOrderError, match=rf"\.amount: .*{problem}"):
-            payment_of(amount=each)
 
 
 async def test_an_amount_goes_by_the_currency_that_belongs_to_it() -> None:
@@ -317,6 +311,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 ODD = TEXTS | st.text("%+ &=~\0\xff\xfe")
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(ODD.map(lambda name: f"_{name}"), ODD, max_size=5))
 async def test_a_body_holds_the_very_texts_of_the_fields(fields: dict[str, str]) -> None:
     for body in ("form", "json"):
@@ -337,6 +332,7 @@ AMOUNTS = st.sampled_from(["1.00", "9.9", "0.50", "12", "1E+1", "1.500"]) | (
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(WORDS, WORDS, AMOUNTS), min_size=1, max_size=3))
 async def test_orders_go_out_as_orjson_writes_them(drawn: list[tuple[str, str, Any]]) -> None:
     orders = [
