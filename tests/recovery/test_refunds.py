@@ -144,32 +144,28 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     check_books(sandbox, recovered)
 
 
-@pytest.mark.parametrize(
-    ("ended_at", "step", "resend_absent"),
-    [(3600, 0, False), (math.inf, 0, False), (0, 3600, False), (-3600, 0, True)],
-    ids=["ahead", "not known", "a step of the clock", "a resend has a settle time of its own"],
-)
 async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
-    sandbox: Sandbox,
-    make: Make,
-    skip_sleeps: Skip,
-    monkeypatch: pytest.MonkeyPatch,
-    ended_at: float,
-    step: float,
-    resend_absent: bool,
+    sandbox: Sandbox, make: Make, skip_sleeps: Skip, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The wall clock may be put ahead meanwhile."""
-    recovery = attrs.evolve(REFERENCES, settle_seconds=60, resend_absent=resend_absent)
-    gateway, real = make(recovery=recovery), time.time
-    result = await lost(sandbox, gateway)
-    unknown = result.unknown[0]
-    assert unknown.sending is not None
-    sending = attrs.evolve(unknown.sending, ended_at=real() + ended_at)
-    other = attrs.evolve(unknown, exchange=attrs.evolve(unknown.exchange, sending=sending))
-    slept = skip_sleeps()
-    monkeypatch.setattr(time, "time", lambda: real() + step)
-    await gateway.recover([other, *result.succeeded])
-    assert 50 < max(slept) <= 60
+    real = time.time
+    for ended_at, step, resend_absent in (
+        (3600, 0, False),  # it is ahead
+        (math.inf, 0, False),  # it is not known
+        (0, 3600, False),  # the wall clock is put ahead meanwhile
+        (-3600, 0, True),  # a resend has a settle time of its own
+    ):
+        recovery = attrs.evolve(REFERENCES, settle_seconds=60, resend_absent=resend_absent)
+        gateway = make(recovery=recovery)
+        result = await lost(sandbox, gateway)
+        unknown = result.unknown[0]
+        assert unknown.sending is not None
+        sending = attrs.evolve(unknown.sending, ended_at=real() + ended_at)
+        other = attrs.evolve(unknown, exchange=attrs.evolve(unknown.exchange, sending=sending))
+        slept = skip_sleeps()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "time", lambda step=step: real() + step)
+            await gateway.recover([other, *result.succeeded])
+        assert 50 < max(slept) <= 60
 
 
 # What was proved absent, sent again where the caller asks for that, and once
