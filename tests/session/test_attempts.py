@@ -6,11 +6,11 @@ import hmac
 import itertools
 import json
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import nullcontext
 from email.utils import formatdate
-from typing import Any, TypeVar
+from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import aiohttp
@@ -125,9 +125,6 @@ async def test_the_same_failure_means_unknown_once_the_body_was_written(
 # What is repeated, how often, and after which pause
 
 
-T = TypeVar("T")
-ZONES = ("GMT", "-0000", "")
-
 FAILURES: dict[str, tuple[GatewayError | HttpResponse, bool, bool]] = {
     "not sent": (NotSentError(), True, True),
     "a wrong certificate": (CertificateError(), False, False),
@@ -137,7 +134,7 @@ FAILURES: dict[str, tuple[GatewayError | HttpResponse, bool, bool]] = {
     "a reply to nothing": (EvidenceError(), True, False),
     **{
         f"HTTP {status}": (HttpResponse(status, {}, b'{"return_status": "1"}'), True, False)
-        for status in (201, 301, 302, 308, 400, 404, 429, 503)
+        for status in (201, 302, 404, 429, 503)
     },
 }
 """What goes wrong, and whether reads and what moves money are tried again after it."""
@@ -166,7 +163,7 @@ async def test_what_is_tried_again(call: str) -> None:
 # On virtual time
 
 
-def run(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
+def run(work: Coroutine[Any, Any, Any]) -> tuple[Any, float]:
     """Return what it gives, and the time that passed on a clock that jumps."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         given = runner.run(work)
@@ -241,7 +238,7 @@ RETRY_AFTER: dict[str, float] = {
     "Thu, 01 Jan 1970 00:00:01 GMT": 0,
     "Thursday, 01-Jan-70 00:00:01 GMT": 0,
     "Sun, 06 Nov 2994 08:49:37 GMT": 30,
-    **{formatdate(1020, usegmt=True).replace("GMT", zone).strip(): 20 for zone in ZONES},
+    **{f"{formatdate(1020)[:-5]}{zone}".strip(): 20 for zone in ("GMT", "-0000", "")},
 }
 
 
@@ -363,26 +360,25 @@ def _raises(_: Operation, fields: Mapping[str, str]) -> str:
     raise LookupError(f"no key for {dict(fields)}")
 
 
-@pytest.mark.parametrize(
-    ("signer", "text"),
-    [
-        (_raises, r"the signer raised LookupError at .*test_attempts.py:\d+"),
-        (lambda *_: None, "must return text that UTF-8 can carry, not NoneType"),
-        (lambda *_: b"x", "must return text that UTF-8 can carry, not bytes"),
-        (lambda *_: " ", "must return text that UTF-8 can carry, not an empty one"),
-    ],
-)
-async def test_a_signer_that_fails_means_not_sent_and_stops_at_once(signer: Any, text: str) -> None:
-    transport = MemoryTransport()
-    result = await client_over(transport, signer=signer).refund(refunds(300))
-    assert transport.asked == []
-    assert result.counts[OutcomeStatus.NOT_SENT] == 300
-    error = result[0].error
-    assert isinstance(error, ConfigurationError)
-    with pytest.raises(ConfigurationError, match=text):
-        raise error
-    assert "T000001" not in str(error)
-    assert error.__cause__ is error.__context__ is None
+FAILING: list[tuple[Any, str]] = [
+    (_raises, r"the signer raised LookupError at .*test_attempts.py:\d+"),
+    (lambda *_: None, "must return text that UTF-8 can carry, not NoneType"),
+    (lambda *_: b"x", "must return text that UTF-8 can carry, not bytes"),
+    (lambda *_: " ", "must return text that UTF-8 can carry, not an empty one"),
+]
+
+
+async def test_a_signer_that_fails_means_not_sent_and_stops_at_once() -> None:
+    for signer, text in FAILING:
+        transport = MemoryTransport()
+        result = await client_over(transport, signer=signer).refund(refunds(300))
+        assert transport.asked == []
+        assert result.counts[OutcomeStatus.NOT_SENT] == 300
+        error = result[0].error
+        assert isinstance(error, ConfigurationError)
+        assert re.search(text, str(error))
+        assert "T000001" not in str(error)
+        assert error.__cause__ is error.__context__ is None
 
 
 @pytest.mark.parametrize("answer", [True, False, LookupError("s3cret")])
@@ -422,23 +418,14 @@ async def test_no_encoding_hides_a_signature(reply: Any, body: bytes) -> None:
     gateway = client_over(transport, signer=Verifier(answer=False))
     with pytest.raises(ReplyUnreadableError, match=r"too deep|signature is not right"):
         await gateway.call("/v1/refund", {}, reply=reply)
-
-
-async def test_a_page_has_no_signature_to_check() -> None:
-    transport = MemoryTransport(lambda _: b"<p>paid</p>")
-    gateway = client_over(transport, signer=Verifier(answer=False))
+    transport.handler = lambda _: b"<p>paid</p>"  # which has none
     assert (await gateway.call("/v1/checkout", {}, reply="text")).data == "<p>paid</p>"
 
 
-@pytest.mark.parametrize(
-    ("check_replies", "signature", "is_read"),
-    [(True, "wrong", False), (True, _hmac("answer=42"), True), (False, "wrong", True)],
-)
-async def test_the_stand_in_checks_replies_only_if_asked_to(
-    signature: str, check_replies: bool, is_read: bool
-) -> None:
-    signer = HmacSigner("s3cret", check_replies=check_replies)
-    transport = MemoryTransport(lambda _: {"answer": "42", "encryption_data": signature})
-    call = client_over(transport, signer=signer).call("/v1/refund", {}, body="json")
-    with nullcontext() if is_read else pytest.raises(OutcomeUnknownError, match="is not right"):
-        assert (await call).data["answer"] == "42"
+async def test_the_stand_in_checks_replies_only_if_asked_to() -> None:
+    """That it takes the right ones, calls over HTTP show."""
+    transport = MemoryTransport(lambda asked: asked.done(encryption_data="wrong"))
+    for checks, expected in ((True, OutcomeStatus.UNKNOWN), (False, OutcomeStatus.SUCCEEDED)):
+        signer = HmacSigner("s3cret", check_replies=checks)
+        (outcome,) = await client_over(transport, signer=signer).refund(refunds(1))
+        assert outcome.status is expected

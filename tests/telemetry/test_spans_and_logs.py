@@ -16,23 +16,19 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
-from gateway_async import (
-    BatchPolicy,
-    GatewayClient,
-    OutcomeStatus,
-    OutcomeUnknownError,
-    RecoveryPolicy,
-)
+from gateway_async import BatchPolicy, GatewayClient, OutcomeUnknownError, RecoveryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from gateway_async.telemetry import Telemetry
+from tests.support.books import SUCCEEDED, UNKNOWN, check_conserved, statuses
 from tests.support.clock import PATIENT, Clock
 from tests.support.collaborators import Diary, Limiter, raising
 from tests.support.interruptions import asked, until
 from tests.support.memory import Asked, MemoryTransport, all_done, client_over
 from tests.support.orders import (
     POLICY,
-    client_of,
+    REFERENCES,
+    Make,
     direct_payment,
     make_client,
     orders_for,
@@ -294,54 +290,36 @@ async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
     assert recorder.tree()[-1] == expected
 
 
-async def test_a_recovery_that_fails_says_how_many_requests_it_made() -> None:
-    """A limiter raises behind the second; two went before, for the refund."""
-    diary = Diary()
-    client = client_over(
-        MemoryTransport(lambda asked: b"{" if asked.operation.name == "refund" else asked.done()),
-        telemetry=diary,
-        limiter=Limiter(leave=raising(LookupError("broke"), at=4)),
-        recovery=RecoveryPolicy(record_baseline=True, settle_seconds=0),
-    )
-    lost = await client.refund(refunds(1))
-    with pytest.raises(LookupError):
-        await client.recover(lost)
-    _, end = diary.batches[-1]
-    assert end is not None
-    assert end.requests == 2
-
-
-async def test_a_recovery_that_fails_as_it_sends_again_says_how_many_requests_it_made(
-    sandbox: Sandbox,
+@pytest.mark.parametrize("fails_at", [6, 9], ids=["its look-up", "what it sends again"])
+async def test_a_recovery_that_fails_says_how_many_requests_it_made(
+    sandbox: Sandbox, make: Make, fails_at: int
 ) -> None:
-    """A limiter raises behind the refund that is sent again."""
+    """A limiter raises behind one of them; four went before, for the refunds."""
     sandbox.faults.add("refund", faults.ResetBeforeEffect(times=1))
-    diary, limiter = Diary(), Limiter(leave=raising(LookupError("broke"), at=9))
-    recovery = RecoveryPolicy(record_baseline=True, settle_seconds=0, resend_absent=True)
+    diary, limiter = Diary(), Limiter(leave=raising(LookupError("broke"), at=fails_at))
+    recovery = attrs.evolve(REFERENCES, resend_absent=True)
     policy = BatchPolicy(concurrency=1, chunk_size=1)
-    client = client_of(sandbox, telemetry=diary, limiter=limiter, recovery=recovery, policy=policy)
-    async with client as gateway:
-        lost = await gateway.refund(seeded(sandbox, 2))
-        with pytest.raises(LookupError):
-            await gateway.recover(lost)
-    _, end = diary.batches[-2]  # the recovery; what it sends again is a batch behind it
-    assert end is not None
-    assert (lost.requests, end.requests) == (4, 5)
-    assert sum(sandbox.requests.values()) == 9
+    gateway = make(telemetry=diary, limiter=limiter, recovery=recovery, policy=policy)
+    lost = await gateway.refund(seeded(sandbox, 2))
+    with pytest.raises(LookupError):
+        await gateway.recover(lost)
+    (end,) = (end for batch, end in diary.batches if batch.operation == "recover" and end)
+    assert (lost.requests, end.requests) == (4, fails_at - 4)
+    assert sandbox.requests.total() == fails_at
 
 
 async def test_a_job_says_what_it_waits_for(
-    sandbox: Sandbox, journal: Journal, caplog: pytest.LogCaptureFixture
+    sandbox: Sandbox, make: Make, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Here for `settle_seconds`; the command shows that it waits for another process."""
     caplog.set_level(logging.INFO, "gateway_async")
     sandbox.faults.add("refund", faults.Status(status=503, times=1))
-    async with client_of(sandbox, recovery=RecoveryPolicy(settle_seconds=60)) as gateway:
-        refund = gateway.refund(seeded(sandbox, 2), job=journal.job("november"))
-        task = asyncio.ensure_future(refund)
-        await until(lambda: "as settle_seconds says" in caplog.text)
-        task.cancel()
-        await asyncio.wait({task})
+    gateway = make(recovery=RecoveryPolicy(settle_seconds=60))
+    refund = gateway.refund(seeded(sandbox, 2), job=journal.job("november"))
+    task = asyncio.ensure_future(refund)
+    await until(lambda: "as settle_seconds says" in caplog.text)
+    task.cancel()
+    await asyncio.wait({task})
     assert refund.result.requests == sum(sandbox.requests.values()) == 3
     assert "refund job 'november' began: 2 orders" in caplog.messages
 
@@ -364,18 +342,16 @@ async def test_a_listener_that_breaks_changes_no_outcome(
         return asked.done() if "T000000" not in asked.transactions else b"lost"
 
     diary: Any = type("Broken", (Diary,), {method: broken})()
-    orders = refunds(7)
-    transport = MemoryTransport(answer)
+    orders, transport = refunds(7), MemoryTransport(answer)
     client = client_over(transport, policy=POLICY, telemetry=diary)
     result = await client.refund(orders)
+    check_conserved(result, orders)
+    assert statuses(result) == [UNKNOWN] * 2 + [SUCCEEDED] * 5
     assert set(transport.effects.values()) == {1}
     async with client.query(references(7)[1:]) as batch:
-        assert [o.status async for o in batch] == [OutcomeStatus.SUCCEEDED] * 6
+        assert [outcome.status async for outcome in batch] == [SUCCEEDED] * 6
     transport.handler = all_done
     assert (await client.pay_direct(direct_payment())).order_status == "1"
-    assert [outcome.order for outcome in result] == orders
-    assert result.counts[OutcomeStatus.UNKNOWN] == 2
-    assert result.counts[OutcomeStatus.SUCCEEDED] == 5
     (complaint,) = (one for one in caplog.records if one.name == "gateway_async.telemetry")
     assert complaint.levelno == logging.ERROR
     assert complaint.exc_info is not None
@@ -394,17 +370,13 @@ class _Full(logging.Handler):
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_a_log_that_breaks_hides_no_outcome(is_lost: bool) -> None:
+async def test_a_log_that_breaks_hides_no_outcome(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_lost: bool
+) -> None:
     transport = MemoryTransport(lambda asked: b"lost" if is_lost else asked.done())
     client, log = client_over(transport, policy=POLICY), logging.getLogger("gateway_async")
-    handler, level = _Full(), log.level
-    log.addHandler(handler)
-    log.setLevel(logging.DEBUG)
-    try:
-        with pytest.raises(OutcomeUnknownError) if is_lost else nullcontext():
-            assert (await client.payout(payout_request())).status == "COMPLETED"
-        result = await client.refund(refunds(3))
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-    assert result.counts[OutcomeStatus.UNKNOWN if is_lost else OutcomeStatus.SUCCEEDED] == 3
+    monkeypatch.setattr(log, "handlers", [_Full()])
+    caplog.set_level(logging.DEBUG, log.name)
+    with pytest.raises(OutcomeUnknownError) if is_lost else nullcontext():
+        assert (await client.payout(payout_request())).status == "COMPLETED"
+    assert statuses(await client.refund(refunds(3))) == [UNKNOWN if is_lost else SUCCEEDED] * 3
