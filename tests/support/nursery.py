@@ -1,7 +1,8 @@
 """Commands, each in a process of its own that is forked where all imports are made.
 
 That is as a fresh interpreter would run it, to the end and the exit status, and spares each the
-imports. `multiprocessing` keeps the process that forks.
+imports. `multiprocessing` keeps the process that forks; what it holds is frozen, so that no garbage
+collection of a command copies its memory.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import os
 import signal
 import sys
 import termios
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import reduction
@@ -28,6 +30,7 @@ _FORKING.set_forkserver_preload(
         *sorted({f"gateway_async.cli.{place.partition(':')[0]}" for place in COMMANDS.values()}),
         *("cyclopts.completion.install", "cyclopts.help", "docstring_parser", "rich.markdown"),
         *("psycopg", "pytest", "tests.kills.worker", "tests.support.nursery"),
+        "tests.support.frozen",
     ]
 )
 
@@ -155,11 +158,13 @@ def _run(
     stdout = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
     stderr = io.BufferedWriter(io.FileIO(2, "w", closefd=False))
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
-    sys.stdout = io.TextIOWrapper(stdout, line_buffering=os.isatty(1))
+    encoding = env.get("PYTHONIOENCODING")
+    sys.stdout = io.TextIOWrapper(stdout, encoding, line_buffering=os.isatty(1))
     sys.stderr = io.TextIOWrapper(stderr, errors="backslashreplace", line_buffering=True)
     warnings.simplefilter("error")
     os.environ.clear()
     os.environ.update(env)
+    time.tzset()
     os.chdir(cwd)
     sys.argv = [function.__name__, *arguments]
     function()
