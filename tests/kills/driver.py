@@ -5,16 +5,16 @@ import contextlib
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import attrs
 
 from gateway_async import OutcomeStatus
 from gateway_async.journal import Journal, OrderState
-from tests.kills.gateway import Gateway, make_gateway
-from tests.kills.plans import STEPS, FrozenPlan, Kill, Plan
+from tests.kills.plans import STEPS, Gateway, Kill, Plan
 from tests.kills.worker import BUSY, DONE, LOST, main
 from tests.support import nursery
 from tests.support.books import Told, Wrong, judge, told_of
@@ -22,18 +22,9 @@ from tests.support.postgres import postgres_url
 from tests.support.processes import ROOT, write_start
 
 DATABASES = ("sqlite", "postgresql")
-KILLED = -9
-_REACHED = "reached "
-
-_MOST_ATTEMPTS = 200
+_MOST_ATTEMPTS, _TURNS_TO_READ, _TOGETHER = 200, 30, 10
 _LOOK_SECONDS = 0.01
-_TOGETHER = 10
-_TURNS_TO_READ = 30
 _LONGEST_STORY = 3000
-
-
-Tally = Counter[str]
-"""What came of runs, counted under names such as "kills", "succeeded" and "doubled"."""
 
 
 @attrs.define(kw_only=True)
@@ -46,7 +37,7 @@ class Running:
     deaths: list[str] = attrs.field(factory=list, init=False)  # at which step; "" if at none
     reached: set[str] = attrs.field(factory=set, init=False)  # kinds of steps
 
-    async def complete(self) -> tuple[Tally, str]:
+    async def complete(self) -> tuple[Counter[str], str]:
         """Run it to its end; return what came of it, and what to show if anything is wrong."""
         failure = ""
         for kill in (*self.plan.kills, None):
@@ -59,19 +50,19 @@ class Running:
         if self.plan.again and not failure:
             failure = await self._live(None)
         sandbox = self.gateway.sandbox
-        tally = Tally(
+        tally = Counter[str](
             runs=1,
             kills=sum(map(bool, self.deaths)),
+            frozen=sum(kill.by is signal.SIGSTOP for kill in self.plan.kills),
             requests=sandbox.requests[self.plan.operation],
             faults=sandbox.faults.struck.total(),
         )
-        tally.update(f"{_REACHED}{step}" for step in self.reached)
+        tally.update(self.reached & STEPS.keys())
         problems = [("failed", failure)] if failure else await self._judge(tally)
         tally.update(kind for kind, _ in problems)
         said = "\n".join(f"  {kind}: {text}" for kind, text in problems)[:_LONGEST_STORY]
         again = f"python -m tests.kills --runs 1 --start {self.plan.seed} --database "
         again += self.url.partition(":")[0]
-        again += " --frozen" if isinstance(self.plan, FrozenPlan) else ""
         return tally, f"{self.plan}\n{self.deaths}\n{said}\n  again: {again}" if problems else ""
 
     async def _live(self, kill: Kill | None) -> str:
@@ -84,9 +75,9 @@ class Running:
         for _ in range(_TURNS_TO_READ):  # all that was sent is read before anybody starts anew
             await asyncio.sleep(0)
         number = len(self.told)
-        if status not in (DONE, KILLED) or said:
+        if status not in (DONE, -signal.SIGKILL) or said:
             return f"process {number} ended with {status}: {said}"
-        if (status == KILLED) is not bool(self.deaths[-1]):
+        if (status == -signal.SIGKILL) is not bool(self.deaths[-1]):
             return f"process {number} was killed by somebody else"
         return ""
 
@@ -157,7 +148,7 @@ class Running:
             elif kind == "reached":
                 self.reached.add(values[0])
 
-    async def _judge(self, tally: Tally) -> list[tuple[str, str]]:
+    async def _judge(self, tally: Counter[str]) -> list[tuple[str, str]]:
         """Return what is wrong, and count how many orders are in each state."""
         job = f"run {self.plan.seed}"
         async with Journal.open(self.url) as journal:
@@ -176,49 +167,31 @@ class Running:
         return [(str(kind), text) for kind, text in found]
 
 
-async def run_seeds(
-    seeds: Iterable[int], database: str, make_plan: Callable[[int], Plan] = Plan
-) -> tuple[Tally, list[str]]:
+def run_seeds(seeds: Iterable[int], database: str) -> tuple[Counter[str], list[str]]:
     """Carry runs out, some at a time, since they wait for leases most of it.
 
-    Return what came of them, and what to show of those with a problem.
+    Return what came of them, counted under names such as "kills", "succeeded", "doubled" and those
+    of the steps that were reached; and what to show of those with a problem.
     """
-    tally, failures, left = Tally(), list[str](), iter(seeds)
+    tally, failures, left = Counter[str](), list[str](), iter(seeds)
     wanted = DATABASES if database == "both" else (database,)
 
     async def work(folder: Path, postgres: str) -> None:
         for seed in left:
-            plan = make_plan(seed)
+            plan = Plan(seed)
             on_file = wanted[seed % len(wanted)] == "sqlite"
             url = f"sqlite:///{folder / f'{seed}.db'}" if on_file else postgres
-            gateway = make_gateway(plan)
+            gateway = Gateway(plan)
             async with gateway.sandbox:
                 running = Running(plan=plan, gateway=gateway, url=url, folder=folder)
                 counted, failure = await running.complete()
                 tally.update(counted)
                 failures.extend(filter(None, [failure]))
 
+    async def work_together(*given: Any) -> None:
+        await asyncio.gather(*(work(*given) for _ in range(_TOGETHER)))
+
     with TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         postgres = stack.enter_context(postgres_url()) if "postgresql" in wanted else ""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(_TOGETHER):
-                group.create_task(work(Path(name), postgres))
+        asyncio.run(work_together(Path(name), postgres))
     return tally, failures
-
-
-def split(tally: Tally) -> tuple[Tally, list[str]]:
-    """Return the counts without those of steps, and what is wrong with the steps.
-
-    Where a step that processes are to be killed at is never reached, what the journal says of
-    itself was changed, and not `KILLED_AT`.
-    """
-    reached = {name.removeprefix(_REACHED) for name in tally if name.startswith(_REACHED)}
-    wrong = [f"never reached: {step}" for step in sorted(STEPS - reached)]
-    counts = {name: count for name, count in tally.items() if not name.startswith(_REACHED)}
-    return Tally(counts), wrong
-
-
-def run_part(
-    seeds: range, database: str, make_plan: Callable[[int], Plan]
-) -> tuple[Tally, list[str]]:
-    return asyncio.run(run_seeds(seeds, database, make_plan))

@@ -1,48 +1,54 @@
-"""What one run is, drawn from its seed: the orders, the settings, and where its processes die.
+"""What one run is, drawn from its seed: orders, settings, gateway, and where its processes die."""
 
-Law: a step is counted before and after each commit of the journal's thread, and for each request
-before the check of its first byte, before that byte, once it was sent, and when its reply came.
-"""
-
-import asyncio
-import contextlib
-import os
+import itertools
 import random
+import re
 import signal
-import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
 from typing import Any
 
 import attrs
 
-from gateway_async import transport
-from gateway_async.journal import database
-from gateway_async.operations import QUERY, SEARCH_REFUNDS
+from gateway_async import (
+    BankDetails,
+    BatchPolicy,
+    Beneficiary,
+    Dialect,
+    RecoveryPolicy,
+    RetryPolicy,
+    Timeouts,
+)
+from gateway_async.dialect import PaymentState
+from gateway_async.sandbox import PaymentStatus, Sandbox, faults
+from gateway_async.sandbox.records import CLOSED_ACCOUNT
+from tests.support.books import Books, effects
+from tests.support.orders import LOOK_UPS, NEEDS, orders_for, payout_request
 
-COMMIT, REQUEST = ("before commit", "after commit"), ("first byte", "sent", "reply")
-KILLED_AT: Mapping[str, tuple[tuple[str, ...], int]] = {
-    "submit it": (COMMIT, 1),
-    "take it": (COMMIT, 1),
-    "keep what is about to be sent": (COMMIT, 3),
-    "keep the outcomes": (COMMIT, 3),
-    "keep what was found out": (COMMIT, 2),
-    "keep the lease": (COMMIT, 1),
-    "money": (REQUEST, 0),
-    "look": (REQUEST, 0),
-}
-"""Kinds of steps at which a process is killed on purpose; others are hit by their number.
+_COMMIT, _REQUEST = ("before commit", "after commit"), ("first byte", "sent", "reply")
+_KILLED_AT = (
+    ("submit it", _COMMIT, 1),
+    ("take it", _COMMIT, 1),
+    ("keep what is about to be sent", _COMMIT, 3),
+    ("keep the outcomes", _COMMIT, 3),
+    ("keep what was found out", _COMMIT, 2),
+    ("keep the lease", _COMMIT, 1),
+    ("money", _REQUEST, 0),
+    ("look", _REQUEST, 0),
+)
+STEPS = {f"{step} {what}": most for what, steps, most in _KILLED_AT for step in steps}
+"""Steps at which a process is killed on purpose; others are hit by their number.
 
-What is done, as the journal says of a transaction, or which request is made: at which steps of it,
-and how often it is done at most; 0 for once a chunk.
+What is done, as the journal says of a transaction, or which request is made; and how often it is
+done at most, 0 for once a chunk. Where one is never reached, what the journal says of itself was
+changed.
 """
 
-STEPS = frozenset(f"{step} {what}" for what, (steps, _) in KILLED_AT.items() for step in steps)
-"""All of these steps."""
+_FROZEN_AT = ("check money", "reply money")
+"""Steps at which a process is frozen: at neither is a request between its check and first byte."""
 
 _OPERATIONS = ("refund", "refund", "refund", "refund", "capture", "cancel", "payout")
 _STEPS_AT_LEAST, _STEPS_A_CHUNK = 20, 10
+_FROZEN = 4
+"""What is left of the seeds, divided by five, of runs whose process is frozen."""
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +64,9 @@ class Plan:
     """One run, drawn from its seed; what its sandbox does is drawn from that, too.
 
     Attributes:
-        kills: Where each process dies, in turn; the one after the last lives.
+        kills: Where each process dies, in turn; the one after the last lives. Of five runs, one is
+            of refunds, sent again if need be, whose process is frozen and goes on too late; of
+            the others, as many as there are steps aim at each of them.
         resumes: Whether each later process uses `resume`, not the same line.
         pulled: Whether orders come from an asynchronous generator rather than a list.
         marked: Whether refunds are told apart by markers rather than references.
@@ -68,17 +76,17 @@ class Plan:
     def __init__(self, seed: int) -> None:
         rng = random.Random(f"kills {seed}")
         self.seed = seed
-        self.operation = rng.choice(_OPERATIONS)
+        is_frozen = seed % 5 == _FROZEN
+        self.operation = "refund" if is_frozen else rng.choice(_OPERATIONS)
         is_payout, is_refund = self.operation == "payout", self.operation == "refund"
-        self.orders = rng.randint(30, 120) // (4 if is_payout else 1)
-        self.chunk_size = 1 if is_payout else rng.choice((5, 8, 10, 20))
-        chunks = -(-self.orders // self.chunk_size)
-        self.kills = tuple(_draw_kill(rng, chunks) for _ in range(rng.choice((1, 1, 2, 2, 3))))
+        self.orders = 30 if is_frozen else rng.randint(30, 120) // (4 if is_payout else 1)
+        self.chunk_size = 1 if is_payout else 5 if is_frozen else rng.choice((5, 8, 10, 20))
+        self.kills = self._draw_freeze(rng) if is_frozen else self._draw_kills(rng)
         self.resumes = tuple(rng.random() < 0.4 for _ in range(len(self.kills) + 8))
         self.streamed = rng.random() < 0.4
         self.pulled = rng.random() < 0.3
         self.marked = is_refund and rng.random() < 0.25
-        self.resent = rng.random() < 0.4
+        self.resent = is_frozen or rng.random() < 0.4
         self.shared = rng.randint(2, 8) if is_refund and rng.random() < 0.25 else 0
         self.refused = rng.choice((0, 0, 3))
         self.again = rng.random() < 0.25
@@ -87,109 +95,138 @@ class Plan:
     def __repr__(self) -> str:
         return f"Plan({vars(self)})"
 
+    def _draw_freeze(self, rng: random.Random) -> tuple[Kill, ...]:
+        step = _FROZEN_AT[self.seed // 10 % len(_FROZEN_AT)]  # each on either database
+        return (Kill(kind=step, nth=rng.randint(1, 4), by=signal.SIGSTOP),)
 
-FROZEN_AT = ("check money", "reply money")
-"""Steps at which a process is frozen: at neither is a request between its check and first byte."""
-
-
-class FrozenPlan(Plan):
-    """A run of refunds, sent again if need be, whose process is frozen and goes on too late."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.operation, self.orders, self.chunk_size, self.resent = "refund", 30, 5, True
-        step = FROZEN_AT[seed // 2 % 2]
-        self.kills = (Kill(kind=step, nth=1 + seed // 4 % 4, by=signal.SIGSTOP),)
-
-
-def _draw_kill(rng: random.Random, chunks: int) -> Kill:
-    """Draw a step; rather an early one, since a process has few steps if others went before."""
-    if rng.random() < 0.3:
-        return Kill(nth=_early(rng, _STEPS_AT_LEAST + _STEPS_A_CHUNK * chunks))
-    what = rng.choice(list(KILLED_AT))
-    steps, most = KILLED_AT[what]
-    return Kill(kind=f"{rng.choice(steps)} {what}", nth=_early(rng, most or chunks))
+    def _draw_kills(self, rng: random.Random) -> tuple[Kill, ...]:
+        """Draw steps; rather early ones, since a process has few if others went before."""
+        chunks, kinds = -(-self.orders // self.chunk_size), ("", *STEPS)
+        aimed = kinds[(self.seed - self.seed // 5) % len(kinds)]
+        kills = []
+        for kind in (aimed, "", *rng.choices(kinds, k=2))[: rng.choice((1, 2, 4))]:
+            most = (STEPS[kind] or chunks) if kind else _STEPS_AT_LEAST + _STEPS_A_CHUNK * chunks
+            kills.append(Kill(kind=kind, nth=1 + int(most * rng.random() ** 2)))
+        return tuple(kills)
 
 
-def _early(rng: random.Random, most: int) -> int:
-    return 1 + int(most * rng.random() ** 2)
+# The gateway of one run: a sandbox whose requests meet faults, and what its books say
+
+LATEST_SECONDS = 0.12
+"""No effect lands later than this after its request was read, whatever strikes that together."""
+
+_NOTHING_DONE_CODE, _NOTHING_DONE_STATUS = "9", 429
+"""By which this gateway vouches that nothing was done."""
+
+_DIALECT = Dialect(
+    declined_statuses={"0"},
+    payout_declined_statuses={"FAILED"},
+    payment_states={
+        "3000": PaymentState.CAPTURED,
+        "4100": PaymentState.AUTHORISED,
+        "4200": PaymentState.CANCELLED,
+    },
+    nothing_done_return_statuses={_NOTHING_DONE_CODE},
+    nothing_done_http_statuses=frozenset({_NOTHING_DONE_STATUS}),
+)
+_CLOSED = Beneficiary(bank_details=BankDetails(account_number=CLOSED_ACCOUNT))
+"""To this account no payout is made."""
+
+_TAG = re.compile(r"o([0-9]+)$")
+_MONEY_LIKELY, _LOOK_LIKELY = 0.07, 0.02
+"""How likely each fault strikes a request: four of five that move money meet one or more."""
+
+_MONEY: tuple[faults.Fault, ...] = (
+    *(faults.DropReply(), faults.DropReply(), faults.ResetBeforeEffect()),
+    *(faults.ResetAfterEffect(), faults.LateEffect(0.02), faults.LateEffect(0.06)),
+    *(faults.Latency(0.02), faults.Latency(0.04)),
+    *(faults.Status(503), faults.Status(503, after_effect=True), faults.HtmlErrorPage()),
+    *(faults.Status(_NOTHING_DONE_STATUS), faults.CutReply(0.1), faults.CutReply(0.8)),
+    *(faults.InvalidBody(), faults.ReturnStatus(), faults.ReturnStatus(after_effect=False)),
+    faults.ReturnStatus(_NOTHING_DONE_CODE, after_effect=False),
+)
+_MONEY_IN_LISTS: tuple[faults.Fault, ...] = (
+    *(faults.MissingItems(1), faults.MissingItems(3), faults.UnknownItemStatus(count=2)),
+    *(faults.ChangedAmount(), faults.ChangedIdentity(), faults.DoubledItems(status="7")),
+)
+_LOOKS: tuple[faults.Fault, ...] = (
+    *(faults.DropReply(), faults.ResetAfterEffect(), faults.Status(503), faults.InvalidBody()),
+    *(faults.CutReply(0.5), faults.Latency(0.1), faults.MissingItems(2)),
+    *(faults.EmptyLookUp(), faults.DoubledItems(), faults.ReorderedItems()),
+    *(faults.IgnoreSelection(), faults.GzipReply()),
+)
 
 
-# What a process does to its journal and to the network is counted, and it dies at a given step
+class Gateway:
+    """A sandbox, not started, with the orders of a run, and what its clients are set to."""
 
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.sandbox = Sandbox(random_seed=plan.seed)
+        for fault in (*_MONEY, *(() if plan.operation == "payout" else _MONEY_IN_LISTS)):
+            self._strike(plan.operation, fault, _MONEY_LIKELY)
+        for operation, fault in itertools.product(LOOK_UPS, _LOOKS):
+            self._strike(operation, fault, _LOOK_LIKELY)
+        self.orders = self._payouts() if plan.operation == "payout" else self._orders()
+        self.client: dict[str, Any] = {
+            "timeouts": Timeouts(connect_seconds=20, reply_seconds=20, total_seconds=30),
+            "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.02),
+            "policy": BatchPolicy(
+                concurrency=4,
+                chunk_size=plan.chunk_size,
+                stop_after_unknown=1000,
+                duplicates="serialize" if plan.shared else "reject",
+            ),
+            "recovery": RecoveryPolicy(
+                settle_seconds=2 * LATEST_SECONDS,
+                resend_absent=plan.resent,
+                refund_evidence="marker" if plan.marked else "references",
+            ),
+            "dialect": _DIALECT,
+        }
 
-_LOOK_UP_PATHS = (QUERY.path, SEARCH_REFUNDS.path)
+    def _strike(self, operation: str, fault: faults.Fault, likely: float) -> None:
+        self.sandbox.faults.add(operation, attrs.evolve(fault, probability=likely))
 
+    def _payouts(self) -> list[Any]:
+        # Runs share a PostgreSQL, and a port may come back: no two have the same payouts.
+        first, refused = 100 * self.plan.seed, self.plan.refused
+        orders = [payout_request(first + number) for number in range(self.plan.orders)]
+        closed = [attrs.evolve(order, beneficiary=_CLOSED) for order in orders[:refused]]
+        return closed + orders[refused:]
 
-class Steps:
-    """The steps of this process, which dies at one.
+    def _orders(self) -> list[Any]:
+        plan = self.plan
+        held = self.sandbox.seed(plan.orders, status=NEEDS.get(plan.operation, "captured"))
+        for order in held[: plan.refused]:
+            self.sandbox.ledger.transaction(order.transaction_id).status = PaymentStatus.DECLINED
+        # Those of one transaction are equal but for their reason, and apart or side by side.
+        for number in range(1, plan.shared + 1):
+            held[-number] = held[plan.refused + number % 3]
+        orders = orders_for(plan.operation, held)
+        if plan.operation == "refund":
+            return [
+                attrs.evolve(order, refund_amount="2.00", refund_reason=f"o{number}")
+                for number, order in enumerate(orders)
+            ]
+        return orders
 
-    It notes that a kind of step is "reached", the first time, and of which kind the one is at which
-    it is "killed".
-    """
-
-    def __init__(self, kill: Kill | None, note: Callable[[str, str], None]) -> None:
-        self._kill = kill
-        self._note = note
-        self._lock = threading.Lock()
-        self.transaction = threading.RLock()  # frozen within one, a process would block a file
-        self.counts: Counter[str] = Counter()
-
-    def take(self, kind: str) -> None:
-        kill = self._kill
-        with self._lock:
-            self.counts[kind] += 1
-            if self.counts[kind] == 1:
-                self._note("reached", kind)
-            number = self.counts[kind] if kill and kill.kind else self.counts.total()
-        if kill is not None and kill.kind in ("", kind) and number == kill.nth:
-            self._end(kind, kill.by)
-
-    def _end(self, kind: str, by: signal.Signals) -> None:
-        with self.transaction if by is signal.SIGSTOP else contextlib.nullcontext():
-            self._note("killed", kind)
-            os.kill(os.getpid(), by)
-
-
-def count_commits(steps: Steps) -> None:
-    current = threading.local()
-    transact, commit = database.Database._transact, database.Database._commit
-
-    def counted_transact(self: database.Database, group: Any) -> Any:
-        current.work = {task.what.partition("cannot ")[2] for task in group}
-        with steps.transaction:
-            return transact(self, group)
-
-    def counted_commit(self: database.Database) -> None:
-        for work in sorted(current.work):
-            steps.take(f"before commit {work}")
-        commit(self)
-        for work in sorted(current.work):
-            steps.take(f"after commit {work}")
-
-    database.Database._transact = counted_transact  # type: ignore[method-assign]
-    database.Database._commit = counted_commit  # type: ignore[method-assign]
-
-
-def count_requests(steps: Steps) -> None:
-    client, tracker_class = transport.AiohttpTransport, transport.SendTracker
-    begin, send = tracker_class.begin, client.send
-    kind = ContextVar("kind", default="")
-
-    def counted_begin(self: transport.SendTracker) -> None:
-        steps.take(f"check {kind.get()}")
-        begin(self)
-        steps.take(f"first byte {kind.get()}")
-        # Once the writer has its turn: aiohttp hands headers and body over at the end of it.
-        asyncio.get_running_loop().call_soon(steps.take, f"sent {kind.get()}")
-
-    async def counted_send(self: Any, message: Any, *, tracker: Any, seconds: float) -> Any:
-        kind.set("look" if message.path in _LOOK_UP_PATHS else "money")
-        try:
-            return await send(self, message, tracker=tracker, seconds=seconds)
-        finally:
-            if tracker.started:
-                steps.take(f"reply {kind.get()}")
-
-    tracker_class.begin = counted_begin  # type: ignore[method-assign]
-    client.send = counted_send  # type: ignore[method-assign, assignment]
+    def books(self) -> Books:
+        """Read the books: what was done of each order, and how often."""
+        ledger, operation = self.sandbox.ledger, self.plan.operation
+        references: dict[int, list[str]] = {number: [] for number in range(len(self.orders))}
+        if operation == "refund":
+            for transaction in ledger:
+                for refund in transaction.refunds:
+                    found = _TAG.search(refund.reason)
+                    references[int(found[1]) if found else -1].append(refund.refund_reference_id)
+        elif operation == "payout":
+            for number, order in enumerate(self.orders):
+                paid = ledger.payouts_of(order.request_id)
+                references[number] += [each.transaction_id for each in paid]
+        else:
+            done = effects(self.sandbox, self.orders, operation)
+            asked = [ledger.transaction(order.transaction_id) for order in self.orders]
+            again = (n for n, times in enumerate(done) if times and asked[n].refusals[operation])
+            return Books(done=done, again=frozenset(again))
+        return Books(done=[*map(len, references.values())], references=references)
