@@ -8,11 +8,10 @@ import socket
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import aio_pika
-import attrs
 
 from tests.support.processes import Process
 from tests.support.slow import missing
@@ -48,67 +47,57 @@ async def own_queue() -> AsyncIterator[str]:
         await channel.exchange_delete(name)
 
 
-@attrs.define
 class Node:
     """A RabbitMQ of its own, below a folder of the user that RabbitMQ runs as."""
 
-    folder: Path  # where its files are
-    port: int  # where it listens
-    dist_port: int  # where it would listen to other nodes
-    process: Process | None = None  # what runs, if anything does
-
-    @property
-    def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/?heartbeat=10"
-
-    def start(self) -> None:
-        settings = {
-            "HOME": str(self.folder),
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = _free_port()
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/?heartbeat=10"
+        self._settings = {
+            "HOME": str(folder),
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "RABBITMQ_NODENAME": f"gateway{self.port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": str(self.dist_port),
-            "RABBITMQ_MNESIA_BASE": str(self.folder),
-            "RABBITMQ_LOG_BASE": str(self.folder),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"),
-            "RABBITMQ_CONFIG_FILE": str(self.folder / "none"),
-            "RABBITMQ_CONF_ENV_FILE": str(self.folder / "none"),
+            "RABBITMQ_DIST_PORT": str(_free_port()),
+            "RABBITMQ_MNESIA_BASE": str(folder),
+            "RABBITMQ_LOG_BASE": str(folder),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "none"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none",
         }
-        self.process = Process(
-            [_PROGRAM],
-            self.folder / "out",
-            settings,
-            user=_OWNER,
-            group=_OWNER,
-            extra_groups=[],
-            cwd=self.folder,
-        )
+        self.start()
+
+    def start(self) -> None:
+        out, as_owner = self.folder / "out", {"user": _OWNER, "group": _OWNER, "extra_groups": []}
+        self._process = Process([_PROGRAM], out, self._settings, cwd=self.folder, **as_owner)
 
     def wait(self) -> None:
-        until = time.monotonic() + _LONGEST_SECONDS
-        while not _answers(self.port):
-            assert self.process is not None
-            assert self.process.is_running, self.process.log.read_text()
-            assert time.monotonic() < until, "RabbitMQ did not start"
-            time.sleep(0.1)
-
-    def wait_saved(self) -> None:
-        """Wait until it has saved which queues it has: killed before, it would forget them."""
-        until = time.monotonic() + _LONGEST_SECONDS
-        while True:
-            (saved,) = self.folder.glob("*/quorum/*/names.dets")
-            queues = [each.name.encode() for each in saved.parent.glob("2F_*")]
-            if queues and all(map(saved.read_bytes().__contains__, queues)):
-                return
-            assert time.monotonic() < until, "RabbitMQ did not save its queues"
-            time.sleep(0.05)
+        """Wait until it listens."""
+        self._wait_until(lambda: _answers(self.port))
 
     def kill(self) -> None:
-        if self.process is not None:
-            self.process.kill()
+        """End it, once it has saved which queues it has: killed before, it would forget them."""
+        self._wait_until(self._has_saved)
+        self.end()
+
+    def _has_saved(self) -> bool:
+        (saved,) = self.folder.glob("*/quorum/*/names.dets")
+        queues = [each.name.encode() for each in saved.parent.glob("2F_*")]
+        return bool(queues) and all(map(saved.read_bytes().__contains__, queues))
+
+    def _wait_until(self, holds: Callable[[], bool]) -> None:
+        until = time.monotonic() + _LONGEST_SECONDS
+        while not holds():
+            assert self._process.is_running, self._process.log.read_text()
+            assert time.monotonic() < until, "RabbitMQ did not start, or not save its queues"
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        self._process.kill()
 
 
 @contextlib.contextmanager
@@ -120,12 +109,11 @@ def own_node() -> Iterator[Node]:
     (folder / "plugins").write_text("[].\n")
     for path in (folder, folder / "plugins"):
         shutil.chown(path, _OWNER, _OWNER)
-    node = Node(folder, _free_port(), _free_port())
-    node.start()
+    node = Node(folder)
     try:
         yield node
     finally:
-        node.kill()
+        node.end()
         shutil.rmtree(folder)
 
 

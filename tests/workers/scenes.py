@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,13 @@ from tests.support.processes import Process, write_start
 from tests.workers.app import make_workers
 from tests.workers.rabbit import Node, own_node
 
-SETTLE_SECONDS = 1.0
+_SETTLE_SECONDS = 1.0
 """Longer than a request lives in the sandbox: what was not done by then never will be."""
-WORKERS, TASKS = 3, 4
+_WORKERS, _TASKS = 3, 4
 """How many processes there are, and how many slices each runs at once."""
 _COMMAND = (
     *(sys.executable, "-m", "taskiq", "worker", "tests.workers.app:broker", "-w", "1"),
-    *("--max-async-tasks", str(TASKS), "--ack-type", "when_executed"),
+    *("--max-async-tasks", str(_TASKS), "--ack-type", "when_executed"),
 )
 _OWNERS = (
     "SELECT owner FROM gateway_slices WHERE slice > 0 "
@@ -40,17 +40,16 @@ _OWNERS = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Scene:
     """One job under way, and the worker processes that something befell."""
 
     policy: WorkerPolicy
-    sandbox: Sandbox
     node: Node
     workers: list[Process]
     jobs: Workers
-    orders: list[Any]
     journal: str
+    slices: int
     struck: list[Process] = attrs.field(factory=list)
 
     def _owners(self) -> list[int]:
@@ -79,14 +78,13 @@ class Scene:
 
     async def kill_the_broker(self) -> None:
         """End RabbitMQ, and start it again."""
-        await asyncio.to_thread(self.node.wait_saved)
         await asyncio.to_thread(self.node.kill)
         self.node.start()
         await asyncio.to_thread(self.node.wait)
 
     async def deliver_twice(self) -> None:
         """Hand every slice over once more, while they are run."""
-        for number in range(1, -(-len(self.orders) // self.policy.slice_size) + 1):
+        for number in range(1, self.slices + 1):
             with contextlib.suppress(SendTaskError):  # the broker may have been killed by now
                 await self.jobs._enqueue("job", number)
 
@@ -109,60 +107,46 @@ async def play(
     job says; and the seconds from each fault to the end of the job.
     """
     clock, struck = asyncio.get_running_loop().time, dict[str, float]()
-    async with _scene(refunds, latency_seconds, policy, folder) as scene:
-        assert await scene.jobs.submit("refund", scene.orders, job="job") == refunds
+    async with contextlib.AsyncExitStack() as stack:
+        node, journal = stack.enter_context(own_node()), stack.enter_context(postgres_url())
+        sandbox = await stack.enter_async_context(Sandbox())
+        sandbox.faults.add("*", Latency(seconds=latency_seconds))
+        start = {
+            "base_url": sandbox.base_url,
+            "secret": sandbox.secret,
+            "client": {
+                "policy": BatchPolicy(concurrency=1, stop_after_unknown=1000),
+                "recovery": RecoveryPolicy(settle_seconds=_SETTLE_SECONDS, resend_absent=True),
+                "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.1),
+            },
+            "amqp": node.url,
+            "queue": "gateway",
+            "tasks": _TASKS,
+            "journal": journal,
+            "workers": policy,
+        }
+        around, workers = write_start(folder / "start", **start), list[Process]()
+
+        async def end() -> None:  # those that run, also if the next cannot be started
+            await asyncio.gather(*(worker.end() for worker in workers))
+
+        stack.push_async_callback(end)
+        await asyncio.to_thread(node.wait)
+        for number in range(_WORKERS):
+            workers.append(Process(_COMMAND, folder / f"{number}.log", env=around))
+        jobs = await stack.enter_async_context(make_workers(start)[1])
+        orders = seeded(sandbox, refunds)
+        scene = Scene(policy, node, workers, jobs, journal, -(-refunds // policy.slice_size))
+        assert await jobs.submit("refund", orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
             for name, (share, strike) in FAULTS.items():
-                while scene.sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
+                while sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.01)
                 struck[name] = clock()
                 striking.create_task(strike(scene))
-        result = await scene.jobs.result("job")
+        result = await jobs.result("job")
         seconds = {name: clock() - then for name, then in struck.items()}
-    check_conserved(result, scene.orders)
+    check_conserved(result, orders)
     told = [attrs.evolve(told_of(outcome), reference="") for outcome in result]
-    found = judge(Books(done=effects(scene.sandbox, scene.orders)), told, told)
+    found = judge(Books(done=effects(sandbox, orders)), told, told)
     return Counter(kind for kind, _ in found), Counter(map(str, statuses(result))), seconds
-
-
-@contextlib.asynccontextmanager
-async def _scene(
-    refunds: int, latency_seconds: float, policy: WorkerPolicy, folder: Path
-) -> AsyncIterator[Scene]:
-    workers: list[Process] = []
-    with own_node() as node, postgres_url() as journal:
-        async with Sandbox() as sandbox:
-            sandbox.faults.add("*", Latency(seconds=latency_seconds))
-            start = {
-                "base_url": sandbox.base_url,
-                "secret": sandbox.secret,
-                "client": {
-                    "policy": BatchPolicy(concurrency=1, stop_after_unknown=1000),
-                    "recovery": RecoveryPolicy(settle_seconds=SETTLE_SECONDS, resend_absent=True),
-                    "retry": RetryPolicy(first_pause_seconds=0.01, max_pause_seconds=0.1),
-                },
-                "amqp": node.url,
-                "queue": "gateway",
-                "tasks": TASKS,
-                "journal": journal,
-                "workers": policy,
-            }
-            around = write_start(folder / "start", **start)
-            await asyncio.to_thread(node.wait)
-            _, jobs = make_workers(start)
-            try:
-                for number in range(WORKERS):  # those that run are ended if the next fails
-                    log = folder / f"{number}.log"
-                    workers.append(Process(_COMMAND, log, env=around))
-                async with jobs:
-                    yield Scene(
-                        policy=policy,
-                        sandbox=sandbox,
-                        node=node,
-                        workers=workers,
-                        jobs=jobs,
-                        orders=seeded(sandbox, refunds),
-                        journal=journal,
-                    )
-            finally:
-                await asyncio.gather(*(worker.end() for worker in workers))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import aio_pika
@@ -14,12 +15,14 @@ from gateway_async.errors import (
     JobBusyError,
     JobConflictError,
     JobNotFoundError,
+    JournalError,
 )
 from gateway_async.journal import JobStatus, Journal, OrderState
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import Status
-from gateway_async.workers import SliceEnd, Workers
+from gateway_async.workers import SliceEnd, WorkerPolicy, Workers
 from gateway_async.workers.rabbit import rabbit_broker
+from gateway_async.workers.rate import shared_rate
 from tests.journal.tables import MERCHANT, Tables
 from tests.support.books import NOT_SENT, SUCCEEDED, check_conserved, effects, statuses
 from tests.support.interruptions import until
@@ -31,10 +34,44 @@ from tests.support.orders import (
     seeded,
 )
 from tests.workers.app import make_workers
-from tests.workers.conftest import POLICY, Shop
 from tests.workers.rabbit import own_queue, server_url
 
 FINISHED, BUSY, LOST, LEFT = SliceEnd
+POLICY = WorkerPolicy(slice_size=4, sweep_seconds=0.01, watch_seconds=0.01, lease_seconds=60)
+
+
+@attrs.define
+class Shop:
+    """One merchant's workers, and what waits in their queue, which is a list."""
+
+    sandbox: Sandbox  # the gateway
+    url: str  # the journal
+    # what was handed over, and nobody took yet
+    queue: list[tuple[str, int]] = attrs.field(factory=list)
+
+    async def enqueue(self, job: str, slice_number: int) -> None:
+        self.queue.append((job, slice_number))
+
+    def workers(self, enqueue: Callable[..., Any] | None = None) -> Workers:
+        return Workers(
+            enqueue or self.enqueue, lambda: make_client(self.sandbox), self.url, policy=POLICY
+        )
+
+    async def work(self, jobs: Workers) -> list[SliceEnd]:
+        """Run what waits in the queue."""
+        waiting, self.queue = self.queue, []
+        return [await jobs.run_slice(*each) for each in waiting]
+
+
+@pytest.fixture
+def shop(sandbox: Sandbox, url: str) -> Shop:
+    return Shop(sandbox, url)
+
+
+@pytest.fixture
+async def jobs(shop: Shop) -> AsyncIterator[Workers]:
+    async with shop.workers() as jobs:
+        yield jobs
 
 
 @pytest.mark.parametrize("operation", MONEY_OPERATIONS)
@@ -117,34 +154,7 @@ async def test_a_queue_that_fails_loses_nothing_and_its_password_is_not_logged(
     assert caplog.records[0].name == "gateway_async.workers"
 
 
-async def test_what_is_left_is_run_later_and_what_is_held_once_it_is_decided(
-    shop: Shop, jobs: Workers, sandbox: Sandbox, url: str
-) -> None:
-    orders = seeded(sandbox, 4)
-    await jobs.submit("refund", orders, job="job")
-    async with Journal.open(url) as journal:
-        sandbox.faults.add("*", Status(status=503))
-        assert await shop.work(jobs) == [LEFT]
-        assert await jobs.sweep() == 0
-        sandbox.faults.clear()
-        await journal.make_due([("job", 1)])
-        assert await jobs.sweep() == 1
-        sandbox.faults.add("refund", Status(status=500, times=1))
-        assert await shop.work(jobs) == [FINISHED]
-        before = sandbox.requests.total()
-        assert await jobs.run_slice("job", 1) is FINISHED
-        assert sandbox.requests.total() == before
-        result = await jobs.result("job")
-        assert result.counts[NOT_SENT] == 2
-        for outcome in result.not_sent:
-            await journal.resolve("job", outcome.index, "not_sent", "it was not made")
-    assert await jobs.sweep() == 1
-    assert await shop.work(jobs) == [FINISHED]
-    assert (await jobs.result("job")).ok
-    assert effects(sandbox, orders) == [1] * 4
-
-
-async def test_a_slice_that_waits_for_a_person_is_handed_over_once_it_is_decided(
+async def test_what_is_left_is_run_later_and_what_waits_for_a_person_once_it_is_decided(
     shop: Shop, sandbox: Sandbox, url: str, tables: Tables
 ) -> None:
     first = seeded(sandbox, 2)
@@ -153,23 +163,24 @@ async def test_a_slice_that_waits_for_a_person_is_handed_over_once_it_is_decided
 
     async def sweep_after_the_lease() -> int:
         tables.run(f"UPDATE gateway_slices SET due_at = due_at - {POLICY.lease_seconds}")  # noqa: S608  # ours
-        return await jobs.sweep()
+        return await workers.sweep()
 
-    async with Workers(shop.enqueue, lambda: client, url, policy=POLICY) as jobs:
-        await jobs.submit("refund", [*first, *second], job="job")
+    async with Workers(shop.enqueue, lambda: client, url, policy=POLICY) as workers:
+        await workers.submit("refund", [*first, *second], job="job")
         sandbox.faults.add("*", Status(status=503))
-        assert await shop.work(jobs) == [LEFT]
+        assert await shop.work(workers) == [LEFT]
+        assert await workers.sweep() == 0  # not before its lease would have run out
         sandbox.faults.clear()
         sandbox.faults.add("refund", Status(status=500, times=1))
         assert await sweep_after_the_lease() == 1
-        assert await shop.work(jobs) == [LEFT]
+        assert await shop.work(workers) == [LEFT]
         assert await sweep_after_the_lease() == 0
         async with Journal.open(url) as journal:
             assert (await journal.status("job")).counts[OrderState.HELD] == 2
             await journal.resolve("job", [0, 1], "not_sent", "not in the portal")
-        assert await jobs.sweep() == 1
-        assert await shop.work(jobs) == [FINISHED]
-        assert (await jobs.result("job")).ok
+        assert await workers.sweep() == 1
+        assert await shop.work(workers) == [FINISHED]
+        assert (await workers.result("job")).ok
     assert effects(sandbox, first) == [2, 2]
 
 
@@ -237,6 +248,30 @@ async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sa
 def test_a_broker_of_a_wrong_figure_is_not_made(name: str, value: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"^{name}: expected"):
         rabbit_broker("amqp://host/", **{name: value})
+
+
+async def test_a_store_that_is_away() -> None:
+    with pytest.raises(JournalError, match="the shared rate 'M1' cannot be opened"):
+        async with shared_rate("postgresql://me:secret@127.0.0.1:1/none", "M1", requests=1):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("url", "figures", "named"),
+    [
+        ("sqlite:///journal.db", {"requests": 1}, "aiolimiter"),
+        ("mysql://host/database", {"requests": 1}, "journal URL"),
+        ("postgresql://host/database", {"requests": 0}, "requests: expected an int"),
+        ("postgresql://host/database", {"requests": 1, "seconds": 0}, "seconds: expected"),
+        ("postgresql://host/database", {"requests": 1, "seconds": "1"}, "seconds: expected"),
+        ("postgresql://host/database", {"requests": 1, "seconds": 10**400}, "seconds: expected"),
+    ],
+)
+def test_a_rate_of_wrong_figures_is_not_made(
+    url: str, figures: dict[str, object], named: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        shared_rate(url, "M1", **figures)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.slow

@@ -1,16 +1,22 @@
-"""`submit`, `worker` and `watch`: once as a user runs them, on a real RabbitMQ."""
+"""On a real RabbitMQ and PostgreSQL: `submit`, `worker` and `watch`, and a rate that is shared."""
 
+import asyncio
 import json
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from gateway_async import NotSentError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
+from gateway_async.workers.rate import SharedRate, shared_rate
 from tests.cli.running import Shell
 from tests.journal.tables import Tables
+from tests.support.orders import client_of, seeded
+from tests.support.postgres import emptied
 from tests.workers.rabbit import own_queue, server_url
 
 pytestmark = pytest.mark.slow
@@ -90,3 +96,60 @@ async def test_what_is_held_is_said_where_a_job_is_watched(shell: Shell, tables:
     tables.put(4, state="succeeded")
     outcomes = await shell("jobs outcomes month-end --out -")
     assert outcomes.stdout.count(",month-end\n") == 30
+
+
+# The rate that processes share
+
+
+@pytest.fixture
+def rate_url(postgres: str) -> str:
+    return emptied(postgres)
+
+
+async def _take(limiter: SharedRate, times: int) -> None:
+    for _ in range(times):
+        async with limiter:
+            pass
+
+
+def _turns(url: str) -> Sequence[object]:
+    return Tables(url).run("SELECT at FROM gateway_rate_turns")
+
+
+async def test_processes_share_a_rate_whatever_their_time_zone(
+    rate_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGTZ", "UTC")
+    async with shared_rate(rate_url, "M1", requests=20, seconds=0.5) as one:
+        monkeypatch.setenv("PGTZ", "Asia/Tokyo")
+        async with shared_rate(rate_url, "M1", requests=20, seconds=0.5) as other:
+            before = time.monotonic()
+            await asyncio.gather(_take(one, 30), _take(other, 30))
+    # From before the first turn to after the last, however slow this machine is.
+    assert time.monotonic() - before > (60 / 20 - 1) * 0.5 * 0.8
+    assert len(_turns(rate_url)) < 60  # earlier ones are forgotten
+
+
+async def test_turns_that_are_used_late_let_no_more_leave(rate_url: str) -> None:
+    async with shared_rate(rate_url, "M1", requests=2, seconds=0.5) as limiter:
+        before = time.monotonic()
+        await _take(limiter, 3)
+    # The first may leave a tenth of the window after its turn, and still none is too many.
+    assert time.monotonic() - before >= 0.54
+
+
+async def test_a_client_takes_a_turn_for_each_request_or_sends_nothing(
+    sandbox: Sandbox, rate_url: str
+) -> None:
+    async with (
+        shared_rate(rate_url, "M1", requests=1000) as limiter,
+        client_of(sandbox, limiter=limiter) as client,
+    ):
+        assert (await client.refund(seeded(sandbox, 60))).ok
+        assert len(_turns(rate_url)) == 2
+        emptied(rate_url)
+        result = await client.refund(seeded(sandbox, 3))
+    errors = [outcome.error for outcome in result.not_sent]
+    assert [type(error) for error in errors] == [NotSentError] * 3
+    assert "the shared rate could not be asked (cannot take a turn: relation" in str(errors[0])
+    assert sandbox.requests["refund"] == 2
