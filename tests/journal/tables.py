@@ -41,20 +41,14 @@ class Tables:
             cursors = [server.execute(each.encode()) for each in statements]
             return [each.fetchall() if each.description else [] for each in cursors]
 
-    @property
-    def now(self) -> str:
-        """The database's clock, in SQL."""
-        if self.url.startswith("sqlite"):
-            return "(julianday('now') - 2440587.5) * 86400.0"
-        return "EXTRACT(EPOCH FROM clock_timestamp())::float"
-
     def end_leases(self) -> None:
         """Let every lease run out, by the database's clock."""
         self.run("UPDATE gateway_slices SET expires_at = 0")
 
     def end_leases_in(self, seconds: float) -> None:
-        """Let every lease run out so long from now, by the database's clock."""
-        self.run(f"UPDATE gateway_slices SET expires_at = {self.now} + {seconds}")  # noqa: S608  # ours
+        """Let every lease of a file run out so long from now, by the database's clock."""
+        now = f"(julianday('now') - 2440587.5) * 86400.0 + {seconds}"
+        self.run(f"UPDATE gateway_slices SET expires_at = {now}")  # noqa: S608  # ours
 
     def chunks(self) -> list[ChunkState]:
         """Return what is known, chunk by chunk; there is no gap in a job."""
@@ -103,23 +97,9 @@ async def pages_of(orders: Sequence[Any], size: int = 1000) -> AsyncIterator[Seq
         yield orders[start : start + size]
 
 
-async def submit(  # all that a submission is made of
-    job: Job,
-    pages: AsyncIterator[Sequence[Any]],
-    operation: str = "refund",
-    *,
-    chunk_size: int = 50,
-    slice_size: int = 0,
-) -> int:
-    """Submit a job, as a client does; return how many orders it has."""
-    return await submit_orders(
-        job,
-        pages,
-        operation=OPERATIONS[operation],
-        merchant=MERCHANT,
-        chunk_size=chunk_size,
-        slice_size=slice_size,
-    )
+submit = functools.partial(  # a job, as a client does; it returns how many orders that has
+    submit_orders, operation=OPERATIONS["refund"], merchant=MERCHANT, chunk_size=50, slice_size=0
+)
 
 
 async def submitted(
