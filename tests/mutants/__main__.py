@@ -32,34 +32,28 @@ class Verdict(StrEnum):
 
 def check(project: Path, guard: str, mutant: Mutant | None = None) -> Verdict:
     """Run a guard over a copy of the project, with or without a rule."""
+    arguments = _SEEDS if guard == SEEDS else (*_TESTS, *guard.split())
     with TemporaryDirectory() as folder:
         copy = Path(folder)
         _copy(project, copy)
-        if mutant is not None:
-            try:
+        try:
+            if mutant is not None:
                 path, tree = mutant.apply(copy / PACKAGE)
-            except ValueError as error:
-                sys.stderr.write(f"{error}\n")
-                return Verdict.BROKEN
-            path.write_text(ast.unparse(tree))
-        arguments = _SEEDS if guard == SEEDS else (*_TESTS, *guard.split())
-        return _run(copy, arguments)
-
-
-def _run(copy: Path, arguments: tuple[str, ...]) -> Verdict:
-    """Run a check inside the copy, whose package comes first."""
-    try:
-        done = subprocess.run(  # noqa: S603  # this very interpreter
-            (sys.executable, *arguments),
-            cwd=copy,
-            env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            timeout=_LONGEST_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return Verdict.TIMEOUT
+                path.write_text(ast.unparse(tree))
+            done = subprocess.run(  # noqa: S603  # this very interpreter
+                (sys.executable, *arguments),
+                cwd=copy,  # whose package comes first
+                env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
+                capture_output=True,
+                text=True,
+                timeout=_LONGEST_SECONDS,
+                check=False,
+            )
+        except ValueError as error:
+            sys.stderr.write(f"{error}\n")
+            return Verdict.BROKEN
+        except subprocess.TimeoutExpired:
+            return Verdict.TIMEOUT
     if done.returncode == _PASSED:
         return Verdict.SURVIVED
     # What cannot be collected ends with another status; an error is one of a fixture's end.
@@ -72,17 +66,19 @@ def _run(copy: Path, arguments: tuple[str, ...]) -> Verdict:
 
 
 def _copy(project: Path, target: Path) -> None:
-    ignored = shutil.ignore_patterns("__pycache__")
     for name in _COPIED:
-        source = project / name
-        if source.is_dir():
-            shutil.copytree(source, target / name, ignore=ignored)
+        if (project / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(project / name, target / name, ignore=ignored)
         else:
-            shutil.copy(source, target / name)
+            shutil.copy(project / name, target / name)
 
 
 def main() -> int:
-    """Run the command; exit code 1 where a rule is not missed, or a check fails without reason."""
+    """Run every guard with all rules in place, then with each rule taken out.
+
+    Return exit code 1 where a rule is not missed, or a check fails without reason.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", help="only rules whose text, place or guard has all")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once")
@@ -92,29 +88,21 @@ def main() -> int:
         for one in MUTANTS
         if all(word in f"{one.rule} {one.place} {one.guard}" for word in options.words)
     ]
+    guards, problems = sorted({one.guard for one in mutants}), 0
     with TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         project = Path(folder)  # as it is now, whatever is edited meanwhile
         _copy(ROOT, project)
-        problems = _run_all(project, mutants, pool)
+        for guard, verdict in zip(guards, pool.map(check, repeat(project), guards), strict=True):
+            if verdict is not Verdict.SURVIVED:
+                sys.stdout.write(f"fails with every rule in place: {guard}\n")
+                problems += 1
+        verdicts = pool.map(check, repeat(project), [one.guard for one in mutants], mutants)
+        for mutant, verdict in zip(mutants, verdicts, strict=True):
+            sys.stdout.write(f"{verdict}: {mutant.rule} ({mutant.guard})\n")
+            sys.stdout.flush()
+            problems += verdict not in {Verdict.MISSED, Verdict.TIMEOUT}
     sys.stdout.write(f"{len(mutants)} rules taken out, {problems or 'no'} problems\n")
     return 1 if problems else 0
-
-
-def _run_all(project: Path, mutants: list[Mutant], pool: ThreadPoolExecutor) -> int:
-    """Run every guard with all rules in place, then with each rule taken out."""
-    problems = 0
-    guards = sorted({one.guard for one in mutants})
-    for guard, verdict in zip(guards, pool.map(check, repeat(project), guards), strict=True):
-        if verdict is not Verdict.SURVIVED:
-            sys.stdout.write(f"fails with every rule in place: {guard}\n")
-            problems += 1
-    needed = [one.guard for one in mutants]
-    verdicts = pool.map(check, repeat(project), needed, mutants)
-    for mutant, verdict in zip(mutants, verdicts, strict=True):
-        sys.stdout.write(f"{verdict}: {mutant.rule} ({mutant.guard})\n")
-        sys.stdout.flush()
-        problems += verdict not in {Verdict.MISSED, Verdict.TIMEOUT}
-    return problems
 
 
 if __name__ == "__main__":
