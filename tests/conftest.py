@@ -16,7 +16,8 @@ from gateway_async.sandbox import Sandbox, faults
 from tests.support.clock import Clock
 from tests.support.dragnet import SIGNER_SECRET, Dragnet
 from tests.support.orders import Make, client_of, make_client
-from tests.support.slow import mark_slow
+
+_SLOW_FOLDERS = ("tests/browser/", "tests/cli/", "tests/examples/", "tests/kills/", "tests/typed/")
 
 # A busy machine is no failure; to explain one takes most of a minute, and to find it a second.
 settings.register_profile(
@@ -37,8 +38,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_slow(items)
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # the longest first
+    """Mark as slow what is in some folders, or has a PostgreSQL; the longest come first."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {}).values()
+        has_server = "postgres" in getattr(item, "fixturenames", ())
+        has_server |= any(isinstance(one, str) and one == "postgresql" for one in parameters)
+        if item.nodeid.startswith(_SLOW_FOLDERS) or has_server:
+            item.add_marker("slow")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.hookimpl(optionalhook=True)

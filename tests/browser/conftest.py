@@ -20,7 +20,7 @@ from playwright.async_api import (
     expect,
 )
 
-from tests.support.slow import missing
+from tests.support.processes import missing
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 WIDTHS = {"desk": 1280, "phone": 390}

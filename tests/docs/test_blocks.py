@@ -7,6 +7,7 @@ block of `output` behind them. The addresses of the pages are changed to places 
 import ast
 import asyncio
 import contextlib
+import functools
 import inspect
 import io
 import logging
@@ -71,24 +72,16 @@ class Reader:
         self._places: dict[str, Callable[[], str]] = {
             r"(?s)https://gateway\.example(?!.*proxy=)": lambda: sandbox.base_url,
             r"sqlite:///(?:/[\w.]+)*/": lambda: f"sqlite:///{folder}/",
-            r"postgresql://[\w.@]+/refunds": self._database,
+            r"postgresql://[\w.@]+/refunds": lambda: self._database,
             r'rabbit_broker\("amqp://[^)]*\)': lambda: "InMemoryBroker()",
             r"/etc/ssl/company\.pem": self._authority,
         }
-        self._url = ""
 
     def close(self) -> None:
         self._runner.run(self._journal.__aexit__(None, None, None))
         for client in self._made:
             self._runner.run(client.aclose())
         self._closing.close()
-
-    def parsers(self) -> list[Any]:
-        return [
-            markdown.CodeBlockParser("python", self.run),
-            markdown.CodeBlockParser("output", self.compare),
-            markdown.CodeBlockParser("toml", self.read),
-        ]
 
     def names(self, source: str) -> dict[str, Any]:
         """Return what the pages take for granted; orders are new ones for each block."""
@@ -113,7 +106,7 @@ class Reader:
             "app": web.Application(),
             "celery": types.SimpleNamespace(task=lambda **_: lambda function: function),
             "journal": self._journal,
-            "journal_url": self._database() if "journal_url" in source else "",
+            "journal_url": self._database if "journal_url" in source else "",
             "make_gateway": lambda: GatewayClient(sandbox.base_url, self._gateway.credentials),
             **dict.fromkeys(("on_payment", "save", "show", "ship", "book", "look_into"), Mock()),
         }
@@ -159,10 +152,9 @@ class Reader:
         trustme.CA().cert_pem.write_to_path(path)
         return str(path)
 
+    @functools.cached_property
     def _database(self) -> str:
-        if not self._url:
-            self._url = self._closing.enter_context(postgres_url())
-        return self._url
+        return self._closing.enter_context(postgres_url())
 
 
 def _is_closed(value: object) -> bool:
@@ -202,8 +194,12 @@ def _tried(page: Path) -> Any:
 
 @pytest.mark.parametrize("page", [_tried(page) for page in PAGES])
 def test_the_blocks_of_a_page_run(page: Path, reader: Reader) -> None:
-    document = Document.parse(str(page), *reader.parsers())
-    for example in document:
+    parsers = (
+        markdown.CodeBlockParser("python", reader.run),
+        markdown.CodeBlockParser("output", reader.compare),
+        markdown.CodeBlockParser("toml", reader.read),
+    )
+    for example in Document.parse(str(page), *parsers):
         example.evaluate()
 
 

@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from importlib import import_module
@@ -23,41 +21,45 @@ from gateway_async import RecoveryPolicy
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect, Status
 from gateway_async.testing import sandbox_client
-from tests.support import orders
+from tests.support import nursery, orders
+from tests.support.nursery import run_file
 from tests.support.postgres import postgres_url
-from tests.support.processes import ROOT, Done, run_python
+from tests.support.processes import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
 pytest_plugins = ["gateway_async.testing"]
 
 
-def _run(name: str, *arguments: str) -> Done:
-    return run_python("-W", "error", EXAMPLES / name, *arguments, PYTHONPATH=str(ROOT))
+async def _run(name: str, *arguments: str) -> tuple[str, str]:
+    """Run an example to its end; return what it printed, and its log."""
+    process = await nursery.start(run_file, [str(EXAMPLES / name), *arguments], env=os.environ)
+    stdout, stderr = await process.communicate()
+    assert process.returncode == 0, stderr.decode()
+    return stdout.decode(), stderr.decode()
 
 
-def test_a_reconciliation_finds_both_differences() -> None:
-    done = _run("reconcile.py")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[:3] == [
+async def test_a_reconciliation_finds_both_differences() -> None:
+    stdout, stderr = await _run("reconcile.py")
+    assert stderr == ""
+    assert stdout.splitlines()[:3] == [
         "S00000041 amount 25.00",
         "S00000071 refund_absent_at_gateway 0",
         "1,000 entries: 998 matched, 2 differing, 0 unanswered",
     ]
 
 
-def test_procrastinate_runs_the_slices_of_a_job() -> None:
+async def test_procrastinate_runs_the_slices_of_a_job() -> None:
     with postgres_url() as url:
-        done = _run("procrastinate_workers.py", url)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "1000 succeeded\n"
-    assert done.stderr.splitlines()[-1] == "1000 of 1000 orders"
+        stdout, stderr = await _run("procrastinate_workers.py", url)
+    assert stdout == "1000 succeeded\n"
+    assert stderr.splitlines()[-1] == "1000 of 1000 orders"
 
 
-def test_spans_are_printed_as_their_page_shows() -> None:
-    done = _run("telemetry.py")
-    assert (done.returncode, done.stderr) == (0, "")
+async def test_spans_are_printed_as_their_page_shows() -> None:
+    stdout, stderr = await _run("telemetry.py")
+    assert stderr == ""
     page = EXAMPLES.parent / "how-to" / "telemetry.md"
-    assert f"```text\n{done.stdout}```" in page.read_text()
+    assert f"```text\n{stdout}```" in page.read_text()
 
 
 FORM = {"tea": "Oolong", "first_name": "Ada", "note": "x"}
@@ -178,19 +180,14 @@ async def test_bad_input_is_named_and_a_card_is_kept_nowhere(
 async def test_it_is_small_opens_with_one_command_and_closes_quietly() -> None:
     script = EXAMPLES / "shop.py"
     assert len(script.read_text(encoding="utf-8").splitlines()) < 200
-    command = [sys.executable, "-W", "error", str(script)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(  # noqa: ASYNC220, S603  # our own file, and it answers at once
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        address = re.fullmatch(r"The shop is open at (http://127\.0\.0\.1:\d+)\n", line)
-        try:
-            assert address is not None
-            async with aiohttp.ClientSession() as http, http.get(address[1]) as response:
-                assert "Darjeeling" in await response.text()
-        finally:
-            process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=600) == ("", "")
-        assert process.returncode == 0
+    process = await nursery.start(run_file, [str(script)], env=os.environ)
+    line = (await process.stdout.readline()).decode()
+    address = re.fullmatch(r"The shop is open at (http://127\.0\.0\.1:\d+)\n", line)
+    try:
+        assert address is not None
+        async with aiohttp.ClientSession() as http, http.get(address[1]) as response:
+            assert "Darjeeling" in await response.text()
+    finally:
+        process.send_signal(signal.SIGINT)
+    assert await process.communicate() == (b"", b"")
+    assert process.returncode == 0

@@ -17,23 +17,23 @@ from tests.support.orders import COLUMNS, reply_to
 
 @attrs.define
 class Books:
-    """What the gateway lists, by transaction; what is not there fits the entry of its number."""
+    """What the gateway lists, by transaction; a record is what it changes of one that fits."""
 
-    # changes to the record of a transaction; None leaves it out
-    transactions: dict[str, dict[str, Any] | None] = attrs.field(factory=dict)
+    # the records of a transaction; one that fits the entry of its number if nothing else is said
+    transactions: dict[str, list[dict[str, Any]]] = attrs.field(factory=dict)
     # the refunds of a transaction
     refunds: dict[str, list[dict[str, Any]]] = attrs.field(factory=dict)
     requests: int = 0  # requests that came
 
     def __call__(self, asked: Asked) -> dict[str, Any]:
         self.requests += 1
-        name = asked.operation.name
-        listed = self._query if name == "query" else self._search
-        return reply_to(name, [item for one in asked.transactions for item in listed(one)])
+        names = str(asked.fields.get("transaction_id") or asked.fields["order_no"]).split(",")
+        listed = self._query if asked.operation.name == "query" else self._search
+        items = [item for name in names for item in listed(f"T{name[1:]}")]
+        return reply_to(asked.operation.name, items)
 
     def _query(self, name: str) -> Iterator[dict[str, Any]]:
-        changes = self.transactions.get(name, {})
-        if changes is not None:
+        for changes in self.transactions.get(name, [{}]):
             record = {"order_no": f"N{name[1:]}", "amount": "10.00", "currency": "EUR"}
             shown = {"payment_status": "3000", "query_result": "1", **record, **changes}
             yield {"transaction_id": name, **shown}
@@ -41,7 +41,7 @@ class Books:
     def _search(self, name: str) -> Iterator[dict[str, Any]]:
         for number, changes in enumerate(self.refunds.get(name, ())):
             usual = {"currency": "EUR", "refund_amount": "1.00", "refund_status": "1"}
-            reference = {"refund_reference_id": f"{name}-{number:02d}"}
+            reference = {"refund_reference_id": f"{name}-{number:02d}", "order_no": f"N{name[1:]}"}
             yield {"transaction_id": name, **usual, **reference, **changes}
 
 

@@ -110,7 +110,6 @@ def is_right(body: bytes) -> bool:
         (faults.WrongContentType("text/css"), "text/css", is_right),
         (faults.ByteOrderMark(), "", lambda b: b[:3] == b"\xef\xbb\xbf" and is_right(b[3:])),
         (faults.GzipReply(), "gzip", lambda b: is_right(gzip.decompress(b))),
-        (faults.Drip(100, 0.0), "", is_right),
     ],
 )
 async def test_the_effect_is_done_and_the_reply_is_another(

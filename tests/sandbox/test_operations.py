@@ -1,14 +1,25 @@
-"""What the merchant asks for, written by hand from the interface, and what the books say then."""
+"""What the merchant asks for, written by hand from the interface, and what the books say then.
 
+At the end, its settings, and `gateway-async sandbox`, as a user starts it.
+"""
+
+import csv
+import os
 import re
+import signal
+import subprocess
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway_async.cli import app, main
+from gateway_async.cli.settings import read_settings
 from gateway_async.errors import ConfigurationError
-from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction
+from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction, faults
 from tests.sandbox.conftest import CARD, DIRECT, PAYOUT, Merchant, item, merchant_of
+from tests.support import nursery
 from tests.support.interface_fields import FIELDS
 
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
@@ -208,3 +219,60 @@ def test_a_wrong_setting_is_named_at_once() -> None:
         with pytest.raises(ConfigurationError, match=rf"^\w+\.{name}: ") as refusal:
             Sandbox(**{name: value})
         assert "a secret" not in str(refusal.value)
+
+
+def exported(said: str) -> dict[str, str]:
+    """Return what the `export` lines set, as a shell reads them."""
+    shell = ("/bin/sh", "-c", f"{said}\nexec env -0")
+    done = subprocess.run(shell, env={}, check=True, capture_output=True, text=True)  # noqa: S603  # ours
+    return dict(line.split("=", 1) for line in done.stdout.split("\0") if line)
+
+
+@pytest.mark.slow
+async def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(
+    tmp_path: Path,
+) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")}
+    orders, out = tmp_path / "orders.csv", tmp_path / "out.csv"
+    line = ("sandbox", "--port", "0", "--orders", "3", "--orders-csv", str(orders))
+    serving = await nursery.start(main, line, env=kept)
+    try:
+        said = await serving.stdout.readuntil(b"export GATEWAY_CONFIG")  # the last line
+        said += await serving.stdout.readline()
+        assert all(line.startswith(b"export GATEWAY_") for line in said.splitlines())
+        variables = {**exported(said.decode()), "XDG_STATE_HOME": str(tmp_path)}
+        assert read_settings({}, variables).dialect == Sandbox().dialect
+        configured = tmp_path / variables["GATEWAY_CONFIG"]
+        refund = ("refund", str(orders), "--yes", "--out", str(out))
+        done = await nursery.start(main, refund, env={**kept, **variables})
+        _, why = await done.communicate()
+        assert done.returncode == 0, why
+        assert not (tmp_path / "gateway-async").exists()  # the journal of real jobs
+    finally:
+        serving.send_signal(signal.SIGINT)
+    stdout, stderr = await serving.communicate()
+    assert (serving.returncode, stdout) == (0, b"")
+    listening = rb"sandbox listening on http://127\.0\.0\.1:\d+; in a second terminal, run:\n"
+    assert re.fullmatch(listening, stderr)
+    with out.open(encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    assert [row["order_no"] for row in rows] == [f"S0000000{number}" for number in (1, 2, 3)]
+    assert {(row["status"], row["amount"], row["refund_amount"]) for row in rows} == {
+        ("succeeded", "10.00", "2.50")  # so that `--again` can be tried
+    }
+    assert not configured.exists()
+
+
+def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, added = list[Sandbox](), list[object]()
+
+    async def begin(sandbox: Sandbox) -> None:
+        made.append(sandbox)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sandbox, "__aenter__", begin)
+    monkeypatch.setattr(faults.Faults, "add", lambda _, *given: added.append(given))
+    app.run(["sandbox", "--drop-reply", "0.01", "--latency", "50ms", "--port", "8801"])
+    assert added == [("*", faults.Latency(0.05)), ("*", faults.DropReply(probability=0.01))]
+    (one,) = made
+    assert one.port == 8801

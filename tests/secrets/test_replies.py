@@ -145,15 +145,15 @@ async def test_no_secret_of_a_reply_is_kept(net: Dragnet, change: str, name: str
 
 
 @pytest.mark.parametrize(
-    ("is_lost", "limiter"),
+    ("count", "is_lost", "limiter"),
     [
-        (False, Limiter(leave=raising(LookupError("broke"), at=2))),  # behind the refund
-        (True, Limiter(enter=raising(LookupError("broke"), at=6))),  # within the first look
-        (True, Limiter(enter=raising(LookupError("broke"), at=9))),  # at the third
+        (2, False, Limiter(leave=raising(LookupError("broke"), at=2))),  # behind the refund
+        (100, True, Limiter(enter=raising(LookupError("broke"), at=6))),  # within the first look
+        (2, True, Limiter(enter=raising(LookupError("broke"), at=7))),  # at the third
     ],
 )
 async def test_an_error_behind_a_reply_shows_no_card_that_it_quotes(
-    net: Dragnet, is_lost: bool, limiter: Limiter
+    net: Dragnet, count: int, is_lost: bool, limiter: Limiter
 ) -> None:
     """Such as a limiter's, whose frames hold what was read so far."""
 
@@ -165,10 +165,10 @@ async def test_an_error_behind_a_reply_shows_no_card_that_it_quotes(
     client = _client(
         quote,
         limiter=limiter,
-        policy=BatchPolicy(concurrency=1),
+        policy=BatchPolicy(concurrency=1, chunk_size=count // 2),
         recovery=RecoveryPolicy(record_baseline=True, settle_seconds=0),
     )
-    batch = client.refund(refunds(100))
+    batch = client.refund(refunds(count))
     with pytest.raises(LookupError) as caught:
         await client.recover(await batch)
     net.catch("raised", beyond_tests(caught.value))

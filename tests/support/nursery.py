@@ -11,6 +11,7 @@ import fcntl
 import io
 import multiprocessing
 import os
+import runpy
 import signal
 import sys
 import termios
@@ -48,6 +49,10 @@ class Forked:
         return self._end.result() if self._end.done() else None
 
     @property
+    def stdout(self) -> asyncio.StreamReader:
+        return self._output[0]
+
+    @property
     def stderr(self) -> asyncio.StreamReader:
         return self._output[1]
 
@@ -80,7 +85,7 @@ async def _ended(process: Any) -> int:
 
 
 async def start(
-    function: Callable[[], None],
+    function: Callable[[], object],
     arguments: Sequence[str] = (),
     *,
     env: Mapping[str, str],
@@ -102,7 +107,7 @@ async def start(
 
 def start_with(
     files: tuple[int, int, int],
-    function: Callable[[], None],
+    function: Callable[[], object],
     arguments: Sequence[str],
     *,
     env: Mapping[str, str],
@@ -114,6 +119,12 @@ def start_with(
     process = _FORKING.Process(target=_run, args=given)
     process.start()
     return Forked(process, output)
+
+
+def run_file() -> None:
+    """Run the Python file that the first argument names, as `python` does."""
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 async def _reader(number: int) -> asyncio.StreamReader:
@@ -141,7 +152,7 @@ def _detached(file: Any) -> int:
 
 def _run(
     files: Sequence[int],
-    function: Callable[[], None],
+    function: Callable[[], object],
     arguments: Sequence[str],
     env: Mapping[str, str],
     cwd: Path,

@@ -9,7 +9,7 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from tests.support.slow import missing
+from tests.support.processes import missing
 
 _SERVER = "postgresql://postgres@127.0.0.1:5432/postgres"
 

@@ -12,7 +12,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import pytest
 
 from gateway_async import GatewayClient, HmacSigner
 from tests.support.orders import client_at
@@ -38,6 +40,13 @@ def read_start() -> dict[str, Any]:
 
 def client_from(start: dict[str, Any]) -> GatewayClient:
     return client_at(start["base_url"], signer=HmacSigner(start["secret"]), **start["client"])
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip the test that runs now, or fail it in CI, where nothing may be missing."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 Done = subprocess.CompletedProcess[str]

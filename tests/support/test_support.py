@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, Books, Told, Wrong, judge
-from tests.support.slow import missing
+from tests.support.processes import missing
 
 
 @pytest.mark.parametrize(("ci", "outcome"), [("true", pytest.fail), ("", pytest.skip)])

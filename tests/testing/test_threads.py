@@ -4,10 +4,12 @@ Refunds, recovery and jobs by the fixtures are shown by the suites of the page.
 """
 
 import asyncio
+import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +18,11 @@ from gateway_async import ConfigurationError, Dialect, DirectPayment, GatewayCli
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.faults import DropReply, LateNotification
 from gateway_async.testing import sandbox_client, threaded_sandbox
+from tests.support import nursery
 from tests.support.orders import CARD, PAYMENT, seeded
 from tests.support.processes import ROOT
 
-pytest_plugins = ["gateway_async.testing", "pytester"]
+pytest_plugins = ["gateway_async.testing"]
 
 
 def test_the_books_are_read_from_here_while_others_write(gateway_sandbox: Sandbox) -> None:
@@ -97,25 +100,24 @@ class TestSettings:
 
 PAGE = (ROOT / "docs" / "how-to" / "testing.md").read_text()
 SUITES = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
+STRICT = """[pytest]
+asyncio_mode = strict
+asyncio_default_fixture_loop_scope = function
+filterwarnings = error
+"""
 
 
 @pytest.mark.slow
-def test_pytest_asyncio_in_strict_mode_anyio_and_django(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pytest_asyncio_in_strict_mode_anyio_and_django(tmp_path: Path) -> None:
     """What pytest-asyncio does in its auto mode, the tests beside this one show.
 
     They end long before the usual `settle_seconds`, a minute, so recovery waits for nothing.
     """
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each takes its time to load
-    pytester.makepyfile(**{name.removesuffix(".py"): text for name, text in SUITES.items()})
-    pytester.makeini(
-        """
-        [pytest]
-        asyncio_mode = strict
-        asyncio_default_fixture_loop_scope = function
-        filterwarnings = error
-        """
-    )
-    done = pytester.runpytest_subprocess("-p", "asyncio", "-p", "anyio", "-q", timeout=50)
-    done.assert_outcomes(passed=9)
+    for name, text in SUITES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pytest.ini").write_text(STRICT)
+    env = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # each takes its time to load
+    options = ("-p", "pytest_asyncio.plugin", "-p", "anyio.pytest_plugin", "-q")
+    process = await nursery.start(pytest.main, options, env=env, cwd=tmp_path)
+    output = b"".join(await process.communicate())
+    assert re.search(rb"^9 passed in ", output, re.MULTILINE), output.decode()

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import aio_pika
 
-from tests.support.processes import Process
-from tests.support.slow import missing
+from tests.support.processes import Process, missing
 
 _SERVER = "amqp://guest:guest@127.0.0.1:5672/"
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
