@@ -115,12 +115,8 @@ NO_ADDRESSES = (
 )
 NO_PROXIES = (
     *("", "proxy.example:3128", "socks5://me:pa55@proxy.example:1080", 3128),
-    *(
-        "http://me:pa55@proxy.example:abc",
-        "http://[pa55",
-        "http://proxy.example?pa55",
-        "http://x#pa55",
-    ),
+    *("http://me:pa55@proxy.example:abc", "http://[pa55"),
+    *("http://proxy.example?pa55", "http://x#pa55"),
 )
 ENVIRONMENT = {"trust_env": True}
 REFUSED: list[dict[str, Any]] = [
@@ -203,17 +199,13 @@ def test_a_wrong_policy_or_job_of_a_call_is_refused(client: Callable[..., Gatewa
             assert "job: expected Job, got dict" in refusal(method, job={})
 
 
-@pytest.mark.parametrize(
-    ("given", "concurrency", "expected"), [(2, 8, 2), (20, 8, 8), (None, 150, 150)]
-)
-async def test_no_more_requests_are_in_flight_than_connections_are_allowed(
-    given: int | None, concurrency: int, expected: int
-) -> None:
-    held, policy = HeldReplies(), BatchPolicy(concurrency=concurrency, chunk_size=1)
-    gateway = held.client(max_connections=given, policy=policy)
-    task = asyncio.create_task(gateway.refund(refunds(2 * concurrency)))
-    await settle_down()
-    assert held.most == expected
-    held.goes_on.set()
-    assert (await task).ok
-    assert held.most == expected
+async def test_no_more_requests_are_in_flight_than_connections_are_allowed() -> None:
+    for given, concurrency, expected in ((2, 8, 2), (20, 8, 8), (None, 150, 150)):
+        held, policy = HeldReplies(), BatchPolicy(concurrency=concurrency, chunk_size=1)
+        gateway = held.client(max_connections=given, policy=policy)
+        task = asyncio.create_task(gateway.refund(refunds(2 * concurrency)))
+        await settle_down()
+        assert held.most == expected
+        held.goes_on.set()
+        assert (await task).ok
+        assert held.most == expected

@@ -307,12 +307,17 @@ async def test_two_fields_never_share_a_name_on_the_wire() -> None:
     assert transport.asked == []
 
 
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
-ODD = TEXTS | st.text("%+ &=~\0\xff\xfe")
+CHARACTERS = st.characters(exclude_categories=["Cs"]) | st.sampled_from(
+    '"\\\0\x1f\x7f\u2028{}%,.+ &=~\xff\xfe'
+)
+WORDS = st.text(CHARACTERS, max_size=6)
+AMOUNTS = st.sampled_from(["1.00", "9.9", "0.50", "12", "1E+1", "1.500"]) | (
+    st.decimals("0.01", 12, places=2)
+)
 
 
 @settings(max_examples=50)
-@given(st.dictionaries(ODD.map(lambda name: f"_{name}"), ODD, max_size=5))
+@given(st.dictionaries(WORDS.map(lambda name: f"_{name}"), WORDS, max_size=5))
 async def test_a_body_holds_the_very_texts_of_the_fields(fields: dict[str, str]) -> None:
     for body in ("form", "json"):
         call = partial(GatewayClient.call, path="/v1/payout", fields=fields, body=body)
@@ -323,13 +328,6 @@ async def test_a_body_holds_the_very_texts_of_the_fields(fields: dict[str, str])
         if body == "form":
             assert asked.message.body.decode() == urlencode({**whole, **signature})
             assert parse_qs(asked.message.body.decode())["merchant_id"] == ["M1"]
-
-
-CHARACTERS = st.characters(exclude_categories=["Cs"]) | st.sampled_from('"\\\0\x1f\x7f\u2028{}%,.')
-WORDS = st.text(CHARACTERS, max_size=6)
-AMOUNTS = st.sampled_from(["1.00", "9.9", "0.50", "12", "1E+1", "1.500"]) | (
-    st.decimals("0.01", 12, places=2)
-)
 
 
 @settings(max_examples=50)
