@@ -128,6 +128,9 @@ async def test_a_refund_of_one_slice_shows_that_look_ups_of_another_are_whole(
     sandbox.faults.add("refund", Status(status=500))
     assert await jobs.run_slice("job", 2) is FINISHED
     assert statuses(await jobs.result("job")) == [SUCCEEDED] * 4 + [NOT_SENT] * 4
+    before = sandbox.requests.total()
+    assert await jobs.run_slice("job", 2) is FINISHED  # what it holds is not looked up again
+    assert sandbox.requests.total() == before
 
 
 async def test_a_queue_that_fails_loses_nothing_and_its_password_is_not_logged(
