@@ -10,7 +10,6 @@ import builtins
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeGuard
 
 import attrs
 
@@ -19,8 +18,10 @@ PACKAGE = "gateway_async"
 SEEDS = "seeds"
 """The simulation, at most a thousand seeds of it."""
 
-_COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
+_NOT_SIMPLE = (*_BLOCKS, *_DEFINITIONS)
+_PARTS = (ast.expr, ast.keyword, ast.stmt)
 _FIELDS: dict[str, dict[type[ast.AST], tuple[str, ...]]] = {
     "condition": {
         ast.If: ("test",),
@@ -66,31 +67,30 @@ class Mutant:
         Raises:
             ValueError: If the place or the part is not there, or not only once.
         """
-        path, tree, scope = self._find_place(package)
+        module, _, name = self.place.partition(":")
+        path = package.joinpath(*module.split(".")).with_suffix(".py")
+        tree = ast.parse(path.read_text() if path.is_file() else "")
+        scope = _functions(tree).get(name)
+        if scope is None or not path.is_file():
+            raise ValueError(f"{self.rule}: {self.place} is not there")
         used = [node for node in ast.walk(ast.parse(self.by)) if isinstance(node, ast.Name)]
         made = {node.id for node in used if isinstance(node.ctx, ast.Store)}
         named = {node.id for node in used} - made - {*dir(builtins)}
         if named and (strange := named - _mentioned(tree)):
             raise ValueError(f"{self.rule}: {path.name} does not know {', '.join(sorted(strange))}")
         before = ast.dump(scope)
-        slots = select(scope, self.part, {*self.names})
+        wanted = {*self.names}
+        slots = [slot for slot in _parts(scope, self.part) if wanted <= _mentioned(slot.node)]
+        exact = [slot for slot in slots if wanted == _mentioned(slot.node)]
+        slots = exact if len(exact) == 1 else slots
         if len(slots) != 1:
             found = " | ".join(ast.unparse(slot.node) for slot in slots) or "none"
-            wanted = f"{self.part} that mentions {' '.join(self.names)}"
-            raise ValueError(f"{self.rule}: {self.place} needs one {wanted}, and has: {found}")
+            needed = f"{self.part} that mentions {' '.join(self.names)}"
+            raise ValueError(f"{self.rule}: {self.place} needs one {needed}, and has: {found}")
         slots[0].replace(self.by)
         if ast.dump(scope) == before:
             raise ValueError(f"{self.rule}: {self.place} is the same without it")
         return path, tree
-
-    def _find_place(self, package: Path) -> tuple[Path, ast.Module, ast.AST]:
-        module, _, name = self.place.partition(":")
-        path = package.joinpath(*module.split(".")).with_suffix(".py")
-        tree = ast.parse(path.read_text() if path.is_file() else "")
-        functions = _functions(tree)
-        if not path.is_file() or name not in functions:
-            raise ValueError(f"{self.rule}: {self.place} is not there")
-        return path, tree, functions[name]
 
 
 @attrs.frozen
@@ -116,20 +116,13 @@ class _Slot:
             setattr(self.holder, self.field, expression)
 
 
-def select(scope: ast.AST, part: str, names: set[str]) -> list[_Slot]:
-    """Return the parts of one kind that mention the names, or the one that mentions no others."""
-    slots = [slot for slot in _parts(scope, part) if names <= _mentioned(slot.node)]
-    exact = [slot for slot in slots if names == _mentioned(slot.node)]
-    return exact if len(exact) == 1 else slots
-
-
 def _parts(scope: ast.AST, part: str) -> Iterator[_Slot]:
     """Yield everything of one kind in a function, or at the top level of a module."""
     for holder in _walk(scope):
         for field in _FIELDS[part].get(type(holder), _FIELDS[part].get(ast.AST, ())):
             held = getattr(holder, field, None)
             for position, node in enumerate(held) if isinstance(held, list) else [(None, held)]:
-                if isinstance(node, ast.expr | ast.keyword) or _is_simple(node):
+                if isinstance(node, _PARTS) and not isinstance(node, _NOT_SIMPLE):
                     yield _Slot(holder, field, position, node)
 
 
@@ -138,10 +131,6 @@ def _walk(scope: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(scope):
         if not (isinstance(scope, ast.Module) and isinstance(node, _DEFINITIONS)):
             yield from ast.walk(node)
-
-
-def _is_simple(node: object) -> TypeGuard[ast.stmt]:
-    return isinstance(node, ast.stmt) and not isinstance(node, (*_COMPOUND, *_DEFINITIONS))
 
 
 def _functions(node: ast.AST, around: str = "") -> dict[str, ast.AST]:
