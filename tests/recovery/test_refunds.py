@@ -4,7 +4,7 @@ import asyncio
 import math
 import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -40,29 +40,24 @@ from tests.support.orders import (
     seeded,
 )
 
-Skip = Callable[..., list[float]]
 BOTH = pytest.mark.parametrize("recovery", [REFERENCES, MARKER])
 """With either kind of evidence."""
 
 
-@pytest.fixture
-def skip_sleeps(monkeypatch: pytest.MonkeyPatch) -> Skip:
-    """Let recovery wait for no time, but do something in its place; the pauses are noted."""
-    sleep = asyncio.sleep
+def skip_sleeps(
+    patch: pytest.MonkeyPatch, meanwhile: Callable[[], object] = lambda: None
+) -> list[float]:
+    """Let recovery wait for no time, but do something in its place; return the pauses."""
+    sleep, slept = asyncio.sleep, list[float]()
 
-    def begin(meanwhile: Callable[[], object] = lambda: None) -> list[float]:
-        slept: list[float] = []
+    async def skip(seconds: float) -> None:
+        slept.append(seconds)
+        if seconds:
+            meanwhile()
+        await sleep(0)
 
-        async def skip(seconds: float) -> None:
-            slept.append(seconds)
-            if seconds:
-                meanwhile()
-            await sleep(0)
-
-        monkeypatch.setattr(asyncio, "sleep", skip)
-        return slept
-
-    return begin
+    patch.setattr(asyncio, "sleep", skip)
+    return slept
 
 
 class BeforeRequest(Limiter):
@@ -80,13 +75,6 @@ async def lost(sandbox: Sandbox, gateway: GatewayClient) -> BatchResult[RefundOr
     """Refund six orders, two of which the gateway never sees and does not answer."""
     sandbox.faults.add("refund", faults.ResetBeforeEffect(times=1))
     return await gateway.refund(seeded(sandbox))
-
-
-def losing(sandbox: Sandbox, first: Any, *rest: Any) -> Iterator[Any]:
-    """Yield refunds one by one; the gateway never sees those behind the first."""
-    yield first
-    sandbox.faults.add("refund", faults.ResetBeforeEffect(times=len(rest)))
-    yield from rest
 
 
 @BOTH
@@ -127,7 +115,11 @@ async def test_only_two_look_ups_that_work_and_agree_prove_an_absence(
 @BOTH
 @pytest.mark.parametrize("settle_seconds", [0, 60])
 async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
-    sandbox: Sandbox, make: Make, recovery: RecoveryPolicy, skip_sleeps: Skip, settle_seconds: int
+    sandbox: Sandbox,
+    make: Make,
+    recovery: RecoveryPolicy,
+    settle_seconds: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where it lands before the last look only."""
     before = BeforeRequest()
@@ -136,7 +128,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
     result = await gateway.refund(seeded(sandbox))
     assert len(result.unknown) == 2
     before.act(3, sandbox.land_late_effects)
-    slept = skip_sleeps(sandbox.land_late_effects)
+    slept = skip_sleeps(monkeypatch, sandbox.land_late_effects)
     recovered = await gateway.recover(result)
     assert statuses(recovered) == [SUCCEEDED] * 6
     assert {one.record.refund_amount for one in recovered if one.record} == {1}
@@ -145,7 +137,7 @@ async def test_a_refund_that_lands_after_its_reply_was_lost_is_waited_for(
 
 
 async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
-    sandbox: Sandbox, make: Make, skip_sleeps: Skip, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time
     for ended_at, step, resend_absent in (
@@ -161,8 +153,8 @@ async def test_an_end_from_which_nothing_can_be_counted_is_waited_for_from_now(
         assert unknown.sending is not None
         sending = attrs.evolve(unknown.sending, ended_at=real() + ended_at)
         other = attrs.evolve(unknown, exchange=attrs.evolve(unknown.exchange, sending=sending))
-        slept = skip_sleeps()
         with monkeypatch.context() as patch:
+            slept = skip_sleeps(patch)
             patch.setattr(time, "time", lambda step=step: real() + step)
             await gateway.recover([other, *result.succeeded])
         assert 50 < max(slept) <= 60
@@ -204,11 +196,13 @@ async def test_what_was_sent_again_has_its_own_record_and_is_not_held_back_as_al
     sandbox: Sandbox, make: Make
 ) -> None:
     one, other, twice = seeded(sandbox, 3)
-    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True))
+    before, lose = BeforeRequest(), faults.ResetBeforeEffect(times=3)
+    before.act(3, lambda: sandbox.faults.add("refund", lose))  # all behind the first
+    gateway = make(recovery=attrs.evolve(REFERENCES, resend_absent=True), limiter=before)
     policy = BatchPolicy(chunk_size=1, concurrency=1, duplicates="allow", stop_after_unknown=9)
-    orders = losing(sandbox, one, other, twice, twice)
-    recovered = await gateway.recover(await gateway.refund(orders, policy=policy))
-    assert statuses(recovered) == [SUCCEEDED] * 4
+    lost = await gateway.refund([one, other, twice, twice], policy=policy)
+    recovered = await gateway.recover(lost)
+    assert (statuses(lost)[1:], statuses(recovered)) == ([UNKNOWN] * 3, [SUCCEEDED] * 4)
     own = [outcome.record.transaction_id for outcome in recovered if outcome.record]
     assert own == [order.transaction_id for order in (one, other, twice, twice)]
     assert effects(sandbox, [one, other, twice]) == [1, 1, 2]

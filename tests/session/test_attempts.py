@@ -8,7 +8,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from typing import Any
 from unittest.mock import AsyncMock, Mock
@@ -40,7 +40,7 @@ from gateway_async import (
     Timeouts,
 )
 from gateway_async.operations import REFUND, Operation
-from tests.support.clock import VirtualLoop
+from tests.support.clock import on_virtual_time
 from tests.support.collaborators import Limiter, Verifier, raising
 from tests.support.examples import SINGLES
 from tests.support.memory import QUICK, Asked, HttpResponse, MemoryTransport, client_over
@@ -163,15 +163,6 @@ async def test_what_is_tried_again(call: str) -> None:
 # On virtual time
 
 
-def run(work: Coroutine[Any, Any, Any]) -> tuple[Any, float]:
-    """Return what it gives, and the time that passed on a clock that jumps."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        given = runner.run(work)
-        loop = runner.get_loop()
-        assert isinstance(loop, VirtualLoop)
-        return given, loop.time()
-
-
 class _Failing:
     """Fails so often in one way, then does everything; notes when it was asked."""
 
@@ -205,7 +196,7 @@ def test_pauses_are_below_a_bound_that_doubles_to_the_cap(monkeypatch: pytest.Mo
     monkeypatch.setattr(random, "uniform", uniform)
     failing = _Failing(HttpResponse(500, {}, b""), 1000)
     retry = RetryPolicy(attempts=6, first_pause_seconds=1, max_pause_seconds=5)
-    _, passed = run(_query(failing, retry=retry))
+    _, passed = on_virtual_time(_query(failing, retry=retry))
     assert drawn[:5] == [1, 2, 4, 5, 5]
     assert passed == pytest.approx(17)
     assert failing.at == pytest.approx([0, 1, 3, 7, 12, 17])
@@ -224,7 +215,7 @@ def test_a_batch_that_is_left_ends_in_a_pause(
         async with gateway.query([OrderRef(transaction_id="T1")]):
             await asyncio.sleep(10)
 
-    _, passed = run(leave())
+    _, passed = on_virtual_time(leave())
     assert passed == pytest.approx(10)
     assert failing.at == [0]
 
@@ -252,7 +243,7 @@ def test_retry_after_is_honoured_up_to_the_cap(monkeypatch: pytest.MonkeyPatch) 
         passed = {}
         for header in RETRY_AFTER:
             failing = _Failing(HttpResponse(503, {"Retry-After": header}, b""), 1)
-            _, passed[header] = run(_query(failing, retry=retry))
+            _, passed[header] = on_virtual_time(_query(failing, retry=retry))
     time.tzset()
     assert passed == pytest.approx(RETRY_AFTER)
 
@@ -285,7 +276,7 @@ def test_no_attempt_begins_after_the_time_is_over(
         "timeouts": Timeouts(total_seconds=total),
         "policy": BatchPolicy(deadline_seconds=deadline),
     }
-    result, _ = run(_query(failing, **settings))
+    result, _ = on_virtual_time(_query(failing, **settings))
     assert failing.at == pytest.approx(at)
     expected: list[Any] = [(step, pytest.approx(when)) for when in at for step in ("in", "out")]
     assert turns[: 2 * len(at)] == expected  # a pause takes no place of it

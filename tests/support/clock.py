@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import selectors
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 import pytest
 
@@ -86,3 +87,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+
+def on_virtual_time(work: Coroutine[Any, Any, Any]) -> tuple[Any, float]:
+    """Return what it gives, and the time that passed."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work), runner.get_loop().time()
