@@ -12,7 +12,7 @@ import logging
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from random import Random
 from types import FunctionType, ModuleType
@@ -20,6 +20,7 @@ from typing import Any
 
 import attrs
 import pytest
+from hypothesis import settings
 
 from gateway_async import (
     BatchPolicy,
@@ -28,11 +29,10 @@ from gateway_async import (
     Dialect,
     GatewayError,
     Outcome,
-    OutcomeStatus,
     RecoveryPolicy,
     Reply,
 )
-from tests.fuzz.conftest import times
+from tests.support.books import DECLINED, SUCCEEDED, UNKNOWN, statuses
 from tests.support.examples import SINGLES
 from tests.support.memory import (
     QUICK,
@@ -133,10 +133,11 @@ def wild(random: Random, right: HttpResponse) -> HttpResponse:
     return attrs.evolve(right, status=status, headers=headers, body=body)
 
 
-MUTATIONS = times(1250, long=25_000)
+IS_LONG = settings.get_current_profile_name() == "long"
+MUTATIONS = 25_000 if IS_LONG else 1250
 """How many mutated replies there are of each seed."""
 IN_A_BATCH = 16
-"""How many requests a batch has; every second one has a mutated reply."""
+"""How many requests a batch has; every fourth one has the usual reply, the others a mutated one."""
 SIGNATURE, WITHIN = "51gna7ure", "the list once more"
 DIALECTS = [
     *[Dialect()] * 3,
@@ -163,15 +164,15 @@ class Writer:
     # what stands around the list, in order; the list is where the value is None, and in an object
     # of its own where it is `WITHIN`
     around: dict[str, Any]
-    again: list[str]  # fields of the order that it names again at the end of each item
-    spacing: tuple[str, str]  # what stands between fields, and between a name and its value
-    ascii_only: bool  # whether it escapes all but ASCII
+    again: Sequence[str] = ()  # fields of the order that it names again at the end of each item
+    # what stands between fields, and between a name and its value
+    spacing: tuple[str, str] = (",", ":")
+    ascii_only: bool = False  # whether it escapes all but ASCII
 
     @classmethod
     def draw(cls, random: Random, operation: str) -> "Writer":
-        text = (
-            ("refund_message", "V0000:success") if operation == "refund" else ("error_message", "")
-        )
+        is_refund = operation == "refund"
+        text = ("refund_message", "V0000:success") if is_refund else ("error_message", "")
         added: list[tuple[str, Any]] = [(f"{operation}_status", "1"), text, ("reference", None)]
         added += [random.choice(SELDOM)] * (random.random() < 0.2)
         around: list[tuple[str, Any]] = [("return_status", "1"), ("return_message", "OK: [1]")]
@@ -182,47 +183,40 @@ class Writer:
         around += [("encryption_data", SIGNATURE)] * (random.random() < 0.7)
         random.shuffle(added)
         random.shuffle(around)
-        spacing = random.choice([(",", ":"), (",", ":"), (", ", ": ")])
         again = ["amount"] * (random.random() < 0.1)
+        spacing = random.choice([(",", ":"), (",", ":"), (", ", ": ")])
         return cls(dict(added), dict(around), again, spacing, random.random() < 0.1)
 
     def write(self, asked: Asked) -> bytes:
-        sent = asked.fields[str(asked.operation.list_field)]
+        list_field = str(asked.operation.list_field)
         items = [
             {
                 **one,
                 **{name: f"R{n}" if v is None else v for name, v in self.added.items()},
                 **{f"@{name}": one[name] for name in self.again},
             }
-            for n, one in enumerate(sent)
+            for n, one in enumerate(asked.fields[list_field])
         ]
-        lists = {None: items, WITHIN: {str(asked.operation.list_field): items}}
+        lists = {None: items, WITHIN: {list_field: items}}
         fields = {
             name: lists[value] if value in (None, WITHIN) else value
             for name, value in self.around.items()
         }
-        ascii_only = self.ascii_only
-        text = json.dumps(fields, separators=self.spacing, ensure_ascii=ascii_only)
+        text = json.dumps(fields, separators=self.spacing, ensure_ascii=self.ascii_only)
         return text.replace('"@', '"').encode()
 
 
 def draw_orders(random: Random, operation: str, count: int) -> list[Any]:
     """Draw orders; the names of two of them differ in little."""
-    drawn = [
+    return [
         attrs.evolve(
-            one,
+            order,
             order_no=f"N{random.randrange(7)}{number % random.choice((7, 5000))}",
             currency=random.choice(("EUR", "USD")),
             amount=Decimal(random.randrange(100, 99999)).scaleb(-2),
+            **({"refund_reason": random.choice(REASONS)} if operation == "refund" else {}),
         )
-        for number, one in enumerate(made_up(count))
-    ]
-    if operation != "refund":
-        return orders_for(operation, drawn)
-    return [
-        order
-        for one in drawn
-        for order in orders_for("refund", [one], refund_reason=random.choice(REASONS))
+        for number, order in enumerate(orders_for(operation, made_up(count)))
     ]
 
 
@@ -235,9 +229,9 @@ def seen(outcomes: Iterable[Outcome[Any, Any]], first: int = 0) -> list[Any]:
 
 def check(result: BatchResult[Any, Any], reply: bytes, operation: str) -> None:
     for outcome in result:
-        is_done = outcome.status is OutcomeStatus.SUCCEEDED
+        is_done = outcome.status is SUCCEEDED
         assert is_done == (outcome.error is None)
-        assert is_done or outcome.status in (OutcomeStatus.UNKNOWN, OutcomeStatus.DECLINED)
+        assert is_done or outcome.status in (UNKNOWN, DECLINED)
         ids = [item.get(n) for item in outcome.items for n in ("transaction_id", "order_no")]
         named = {outcome.order.transaction_id, outcome.order.order_no}
         assert not is_done or named.intersection(str(one).strip() for one in ids)
@@ -272,7 +266,7 @@ async def test_learning_changes_no_outcome(seed: int, caplog: pytest.LogCaptureF
 
 
 async def compare(random: Random, counts: Counter[str]) -> None:
-    """Mutate every second reply of a batch, and give each of them to a client of its own too."""
+    """Mutate most replies of a batch, and give each of these to a client of its own too."""
     operation = random.choice(MONEY_OPERATIONS)
     writer, dialect = Writer.draw(random, operation), random.choice(DIALECTS)
     size = random.choice((1, 2, 2, 3, 3, 4, 5, random.randint(1, 30)))
@@ -282,15 +276,16 @@ async def compare(random: Random, counts: Counter[str]) -> None:
 
     def answer(asked: Asked) -> bytes:
         usual = writer.write(asked)
-        replies.append(mutated(random, usual, NEAR) if len(replies) % 2 else usual)
+        replies.append(mutated(random, usual, NEAR) if len(replies) % 4 else usual)
         return replies[-1]
 
     client = client_over(MemoryTransport(answer), dialect=dialect, policy=policy)
     learnt = await client.batch(operation, orders)
-    left, all_fresh = iter(replies[1::2]), list[BatchResult[Any, Any]]()
+    left = iter([reply for number, reply in enumerate(replies) if number % 4])
+    all_fresh: list[BatchResult[Any, Any]] = []
     for number, reply in enumerate(replies):
         of_request = slice(number * size, (number + 1) * size)
-        if number % 2 == 0:
+        if number % 4 == 0:
             assert all(outcome.error is None for outcome in learnt[of_request])
             continue
         client = client_over(MemoryTransport(lambda _: next(left)), dialect=dialect)
@@ -353,16 +348,13 @@ async def test_a_reply_that_looks_usual_is_judged(change: Callable[[bytes, bytes
         return change(usual, replies[0])
 
     added = {"refund_status": "1", "refund_message": "V0000:success", "refund_reference_id": None}
-    writer = Writer(added, {"return_status": "1", "refund_orders": None}, [], (",", ":"), False)  # noqa: FBT003
+    writer = Writer(added, {"return_status": "1", "refund_orders": None})
     policy = BatchPolicy(concurrency=1, chunk_size=1)
     known = [{"transaction_id": second.transaction_id, "refund_reference_id": "R9"}]
     transport = MemoryTransport(listing(known, answer))
     gateway = client_over(transport, policy=policy, **ATTACKS[change])
     result = await gateway.refund([first, attrs.evolve(second, refund_reason=reason)])
-    assert [outcome.status for outcome in result] == [
-        OutcomeStatus.SUCCEEDED,
-        OutcomeStatus.UNKNOWN,
-    ]
+    assert statuses(result) == [SUCCEEDED, UNKNOWN]
 
 
 async def test_a_gateway_whose_layout_is_never_the_same_is_still_read() -> None:
@@ -375,15 +367,11 @@ async def test_a_gateway_whose_layout_is_never_the_same_is_still_read() -> None:
 # Whatever a gateway answers comes to outcomes, or to an error of ours
 
 
-ORDERS = made_up(5)
-BATCHES = (*MONEY_OPERATIONS, *LOOK_UPS)
-
-
-@pytest.mark.parametrize("name", [*BATCHES, *SINGLES])
+@pytest.mark.parametrize("name", [*MONEY_OPERATIONS, *LOOK_UPS, *SINGLES])
 async def test_a_call_gives_an_outcome_an_order_a_result_or_an_error_of_ours(name: str) -> None:
-    random, is_batch = Random(name), name in BATCHES
-    orders = orders_for(name, ORDERS) if is_batch else []
-    for _ in range(times(40)):
+    random, is_batch = Random(name), name not in SINGLES
+    orders = orders_for(name, made_up(5)) if is_batch else []
+    for _ in range(4000 if IS_LONG else 25):
         transport = MemoryTransport(rewritten(lambda _, right: wild(random, right)))
         client = client_over(transport, retry=QUICK)
         call = client.batch(name, orders) if is_batch else SINGLES[name](client)
