@@ -1,79 +1,65 @@
-"""Batches: what may be handed in, what breaks and loses nothing, and what is bounded."""
+"""Batches: what may be handed in, what breaks and loses nothing, what is bounded, results."""
 
 import asyncio
-import re
-import sys
-from collections import Counter
+import json
+import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
-from pathlib import Path
-from types import FrameType
+from datetime import date, datetime
+from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 import attrs
-import orjson
 import pytest
+from hypothesis import given, settings, strategies as st
 
-import gateway_async
 from gateway_async import (
     Batch,
+    BatchIncompleteError,
     BatchPolicy,
+    BatchResult,
     Dialect,
     DuplicateOrderError,
     InvalidOrderError,
+    NotSentError,
     OrderRef,
+    OutcomeStatus,
     RefundOrder,
+    RefundRecord,
+    RetryPolicy,
+    UnexpectedRecords,
 )
-from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter, raising
 from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over
-from tests.support.orders import awaited, made_up, orders_for, refunds
+from tests.support.orders import awaited, made_up, orders_for, refunds, reply_to
 
 TEN = BatchPolicy(concurrency=1, chunk_size=10)
 BROKEN = HttpResponse(500, {}, b"")
-PACKAGE = str(Path(gateway_async.__file__).parent)
+CHUNK = 5
 
 
-COLLECTIONS: dict[str, Callable[[list[Any]], Any]] = {
-    "list": list,
-    "set": set,
-    "dict keys": lambda orders: dict.fromkeys(orders).keys(),
-    "dict values": lambda orders: dict(enumerate(orders)).values(),
-}
-STREAMS: dict[str, Callable[[list[Any]], Any]] = {
-    "iterator": iter,
-    "map": lambda orders: map(attrs.evolve, orders),
-    "async generator": awaited,
-}
-
-
-async def read(
-    batch: Batch[Any, Any], *, streamed: bool, seen: list[Any] | None = None
-) -> list[Any]:
-    """Return the outcomes in the order of the input; what a stream yields is put into `seen`."""
+async def read(batch: Batch[Any, Any], *, streamed: bool) -> list[Any]:
+    """Return the outcomes in the order of the input."""
     if not streamed:
         return list(await batch)
-    seen = [] if seen is None else seen
     async with batch:
-        async for outcome in batch:
-            seen.append(outcome)  # to be kept when the stream breaks
-    return sorted(seen, key=lambda outcome: outcome.index)
+        return sorted([outcome async for outcome in batch], key=attrgetter("index"))
 
 
 # What may be handed in
 
 
-@pytest.mark.parametrize("kind", COLLECTIONS | STREAMS)
-async def test_every_kind_of_input_is_taken_whole(kind: str) -> None:
-    orders = refunds(120)
-    given = (COLLECTIONS | STREAMS)[kind](orders)
-    expected = list(given) if kind in COLLECTIONS else orders
+@pytest.mark.parametrize("kind", [set, iter, awaited])
+async def test_every_kind_of_input_is_taken_whole(kind: Callable[[list[Any]], Any]) -> None:
+    given = kind(orders := refunds(120))
+    expected = list(given) if kind is set else orders
     batch = client_over(MemoryTransport()).refund(given)
     outcomes = await read(batch, streamed=True)
     assert [outcome.order for outcome in outcomes] == expected
     assert statuses(outcomes) == [SUCCEEDED] * 120
-    assert batch.progress.total == (120 if kind in COLLECTIONS else None)
+    assert batch.progress.total == (120 if kind is set else None)
 
 
 @pytest.mark.parametrize(
@@ -183,27 +169,21 @@ class _Broken(str):
         raise LookupError("broke")
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("breaks", ["limiter", "judge"])
-async def test_a_failure_behind_a_request_loses_no_order(breaks: str, streamed: bool) -> None:
+async def test_a_failure_of_the_judge_loses_no_order() -> None:
+    """The simulation shows it of a limiter that fails behind the reply."""
+
     def answer(asked: Asked) -> dict[str, Any]:
         items = asked.done()["refund_orders"]
         return asked.done(refund_orders=[{**item, "currency": "eur"} for item in items])
 
-    limiter, orders, seen = Limiter(), refunds(40), list[Any]()
-    if breaks == "judge":
-        object.__setattr__(orders[15], "currency", _Broken("EUR"))
-    else:
-        limiter = Limiter(leave=raising(LookupError("broke"), at=2))
-    transport = MemoryTransport(answer)
-    batch = client_over(transport, policy=TEN, limiter=limiter).refund(orders)
+    orders = refunds(40)
+    object.__setattr__(orders[15], "currency", _Broken("EUR"))
+    batch = client_over(transport := MemoryTransport(answer), policy=TEN).refund(orders)
     with pytest.raises(LookupError, match="broke"):
-        await read(batch, streamed=streamed, seen=seen)
-    outcomes = sorted([*seen, *batch.result], key=lambda outcome: outcome.index)
-    second = UNKNOWN if breaks == "judge" else SUCCEEDED  # a limiter fails behind the reply
-    assert statuses(outcomes) == [SUCCEEDED] * 10 + [second] * 10 + [NOT_SENT] * 20
+        await batch
+    assert statuses(batch.result) == [SUCCEEDED] * 10 + [UNKNOWN] * 10 + [NOT_SENT] * 20
     assert batch.result.requests == len(transport.asked) == 2
-    assert [outcome.sending is None for outcome in outcomes] == [False] * 20 + [True] * 20
+    assert [one.sending is None for one in batch.result] == [False] * 20 + [True] * 20
 
 
 async def test_a_failure_of_one_worker_ends_another_that_waits_for_the_input() -> None:
@@ -251,7 +231,7 @@ async def test_of_a_long_text_of_the_gateway_each_order_has_the_beginning() -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "concurrency", "workers"), [(iter(refunds(5000)), 5, 5), (refunds(1), 100, 1)]
+    ("given", "concurrency", "workers"), [(iter(refunds(1000)), 5, 5), (refunds(1), 100, 1)]
 )
 async def test_a_batch_takes_no_more_tasks_than_it_has_requests_in_flight(
     given: Any, concurrency: int, workers: int
@@ -266,7 +246,7 @@ async def test_a_batch_takes_no_more_tasks_than_it_has_requests_in_flight(
 
     before = len(asyncio.all_tasks())
     gateway = client_over(MemoryTransport(handler), policy=BatchPolicy(concurrency=concurrency))
-    assert len(await read(gateway.refund(given), streamed=True)) == (5000 if workers > 1 else 1)
+    assert len(await read(gateway.refund(given), streamed=True)) == (1000 if workers > 1 else 1)
     assert most <= before + 1 + workers
 
 
@@ -310,9 +290,6 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
     gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy)
     result = await gateway.capture(orders)
     assert (result.requests, len(result.unknown), len(result.not_sent)) == (3, 30, 70)
-    async with gateway.capture(orders) as batch:
-        streamed = [outcome async for outcome in batch]
-    assert Counter(statuses(streamed)) == {UNKNOWN: 30, NOT_SENT: 70}
     assert "capture sends nothing more" in caplog.text
     caplog.clear()
     assert len((await gateway.capture(orders[:25])).unknown) == 25
@@ -322,66 +299,6 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
     certain = Dialect(nothing_done_return_statuses=frozenset({"9"}))
     gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy, dialect=certain)
     assert len((await gateway.capture(orders)).declined) == 100
-
-
-async def calls_of_a_second_batch(answer: Callable[[Asked], Any], count: int) -> int:
-    """Count the calls that our code makes for refunds; the first batch compiles, and learns."""
-    heard = 0
-
-    def hear(frame: FrameType, event: str, _: object) -> None:
-        nonlocal heard
-        is_ours = frame.f_code.co_filename.startswith(PACKAGE)
-        heard += is_ours and event in ("call", "c_call")
-
-    client, orders = client_over(MemoryTransport(answer)), refunds(count)
-    await client.refund(orders)
-    sys.setprofile(hear)
-    try:
-        await client.refund(orders)
-    finally:
-        sys.setprofile(None)
-    return heard
-
-
-async def test_a_reply_takes_a_time_in_proportion_to_its_size() -> None:
-    """One object of it has many values of one name, all different."""
-
-    async def calls(size: int) -> int:
-        body = b"{%s}" % b",".join(b'"a":%d' % number for number in range(size))
-        return await calls_of_a_second_batch(lambda _: body, 1)
-
-    assert 0 < await calls(4000) < 3 * await calls(2000)
-
-
-@pytest.mark.parametrize(("note", "most"), [("as usual", 5), ("\N{SNOWMAN}", 150)])
-async def test_an_order_takes_few_calls(note: str, most: int) -> None:
-    """The usual reply is recognised at a glance; another is judged item by item."""
-
-    def answer(asked: Asked) -> Any:
-        reply = asked.done()
-        for number, item in enumerate(reply["refund_orders"]):
-            item |= {"refund_reference_id": f"R{number}", "note": note}
-        return reply
-
-    assert 0 < await calls_of_a_second_batch(answer, 1000) < most * 1000
-
-
-async def test_no_pattern_grows_with_the_rest_of_a_reply(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern of a megabyte takes a second to compile, in which nothing else runs."""
-    sizes, compiled = list[int](), re.compile
-
-    def noted(pattern: Any, *flags: Any) -> Any:
-        sizes.append(len(pattern))
-        return compiled(pattern, *flags)
-
-    def answer(padding: int, asked: Asked) -> bytes:
-        return orjson.dumps(asked.done(note="x" * padding)) + b" " * padding
-
-    monkeypatch.setattr(re, "compile", noted)
-    for padding in (10, 1_000_000):
-        client = client_over(MemoryTransport(partial(answer, padding)))
-        assert (await client.refund(refunds(3))).ok
-    assert 0 < max(sizes) < 10_000
 
 
 # A batch as an object
@@ -401,13 +318,186 @@ async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
 
 
 async def test_what_a_stream_has_not_yielded_is_in_the_result_alone() -> None:
-    async with client_over(MemoryTransport()).refund(refunds(9)) as batch:
+    async with client_over(MemoryTransport()).refund(iter(refunds(2000))) as batch:
         await anext(batch)
-    assert len(batch.result) == 8
+    assert 0 < len(batch.result) == batch.progress.done - 1 < 1999
     assert [outcome async for outcome in batch] == []
+    with pytest.raises(BatchIncompleteError, match="not taken to its end") as caught:
+        batch.result.raise_for_problems()
+    assert caught.value.result is batch.result
 
 
 async def test_a_batch_that_is_not_awaited_warns() -> None:
     gateway: Any = client_over(MemoryTransport())
     with pytest.warns(RuntimeWarning, match="Batch refund new.* never awaited"):
         gateway.refund(refunds(1))
+
+
+# What a result holds, and how it is read
+
+
+async def result_of(wanted: list[OutcomeStatus], *, strangers: int = 0) -> BatchResult[Any, Any]:
+    """Return the result of orders that come to these statuses, with chunks of several at once."""
+    orders = refunds(len(wanted))
+    by_name = {order.transaction_id: one for order, one in zip(orders, wanted, strict=True)}
+    marks = {SUCCEEDED: "1", DECLINED: "0", UNKNOWN: "?"}
+
+    async def answer(asked: Asked) -> dict[str, Any]:
+        if NOT_SENT in (by_name[one] for one in asked.transactions):
+            raise NotSentError("as if the connection were refused")
+        for _ in range(int(asked.transactions[0][1:]) % 4):
+            await asyncio.sleep(0)
+        reply = asked.done()
+        for item in reply["refund_orders"]:
+            item["refund_status"] = marks[by_name[item["transaction_id"]]]
+            item["refund_message"] = "2001:no" if item["refund_status"] == "0" else ""
+        reply["refund_orders"] += [{"transaction_id": "T9"}] * strangers
+        return reply
+
+    gateway = client_over(
+        MemoryTransport(answer),
+        policy=BatchPolicy(chunk_size=CHUNK, concurrency=3, stop_after_unknown=100),
+        dialect=Dialect(declined_statuses={"0"}),
+        retry=RetryPolicy(attempts=1),
+    )
+    return await gateway.refund(orders)
+
+
+CHUNKS = st.lists(
+    st.just([NOT_SENT] * CHUNK)
+    | st.lists(st.sampled_from([SUCCEEDED, DECLINED, UNKNOWN]), min_size=CHUNK, max_size=CHUNK),
+    max_size=6,
+).map(lambda chunks: [status for chunk in chunks for status in chunk])
+
+
+def _seen(outcomes: Any) -> list[tuple[object, ...]]:
+    return [(repr(o), o.order, o.record, type(o.error), str(o.error), o.reply) for o in outcomes]
+
+
+@settings(max_examples=20)
+@given(wanted=CHUNKS, strangers=st.integers(0, 1), data=st.data())
+async def test_outcomes_are_in_input_order_read_like_a_list_and_survive_pickling(
+    wanted: list[OutcomeStatus], strangers: int, data: st.DataObject
+) -> None:
+    made = await result_of(wanted, strangers=strangers)
+    again, alone = (pickle.loads(pickle.dumps(one)) for one in (made, list(made)))  # noqa: S301  # our own
+    assert _seen(again) == _seen(alone) == _seen(made)
+    assert list(again.unexpected) == list(made.unexpected)
+    result = data.draw(st.sampled_from([made, again]))
+    assert "T000001" not in repr(result)
+    assert repr(result.succeeded) == f"<{len(result.succeeded)} succeeded>"
+    assert statuses(result) == wanted
+    assert [outcome.order for outcome in result] == refunds(len(wanted))
+    views = (result, result.succeeded, result.declined, result.unknown, result.not_sent)
+    for view in views:
+        whole = [outcome.index for outcome in view]
+        bounds = st.none() | st.integers(-50, 50)
+        steps = st.none() | st.sampled_from([-3, -1, 1, 2])
+        part = slice(data.draw(bounds), data.draw(bounds), data.draw(steps))
+        assert [outcome.index for outcome in view[part]] == whole[part]
+        at = [view[n].index for n in range(-len(whole), len(whole))]
+        assert at == [*whole, *whole]
+        assert [outcome.index for outcome in reversed(view)] == whole[::-1]
+        for beyond in (len(whole), -len(whole) - 1):
+            with pytest.raises(IndexError, match="no outcome"):
+                _ = view[beyond]
+    assert sorted(o.index for view in views[1:] for o in view) == list(range(len(result)))
+    assert result.counts == {status: wanted.count(status) for status in OutcomeStatus}
+    assert result.ok == (len(result.succeeded) == len(result) and not result.unexpected)
+
+
+@pytest.mark.parametrize(("records", "size", "kept"), [(600, 10, 1000), (1, 1_000_000, 32)])
+async def test_all_unexpected_are_counted_some_kept(records: int, size: int, kept: int) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        strangers = [{"transaction_id": "T9"}, *["x" * size] * records]
+        return reply_to("refund", [*asked.done()["refund_orders"], *strangers])
+
+    policy = BatchPolicy(chunk_size=1)
+    result = await client_over(MemoryTransport(answer), policy=policy).refund(refunds(20))
+    unexpected: UnexpectedRecords[Any] = result.unexpected
+    assert len(unexpected) == unexpected.count == 20 * (records + 1)
+    assert f"{unexpected.count} unexpected records" in repr(result)
+    assert len(list(unexpected)) == kept
+    assert sum(len(str(one)) for one in unexpected) <= 16 * 2**20
+    assert unexpected[0].transaction_id == "T9"
+    assert unexpected[1] == "x" * size
+
+
+# `BatchResult.to_dicts`: flat rows for data frames
+
+PLAIN = {str, int, Decimal, datetime, date, type(None)}
+
+
+async def looked_up(items: list[dict[str, Any]], *more: str) -> list[dict[str, Any]]:
+    """Return the rows of a look-up of these records, and of more references, 20 a request."""
+
+    def answer(asked: Asked) -> dict[str, Any]:
+        names = str(asked.fields["order_no"]).split(",")
+        return reply_to("query", [item for item in items if item["order_no"] in names])
+
+    gateway = client_over(MemoryTransport(answer), policy=BatchPolicy(chunk_size=20))
+    found = dict.fromkeys([*(item["order_no"] for item in items), *more])
+    return (await gateway.query([OrderRef(order_no=name) for name in found])).to_dicts()
+
+
+async def test_a_row_for_each_order_in_the_order_of_the_input() -> None:
+    sent = [SUCCEEDED, DECLINED, SUCCEEDED, DECLINED, UNKNOWN]
+    result = await result_of([*sent, *[NOT_SENT] * 5])
+    rows = result.to_dicts()
+    columns = ["index", "status", "error", "error_type", "error_code", "error_text"]
+    columns += [field.name for field in attrs.fields(RefundOrder)]
+    columns += [f"record_{field.name}" for field in attrs.fields(RefundRecord)]
+    assert all(list(row) == columns for row in rows)
+    assert {type(value) for row in rows for value in row.values()} <= PLAIN
+    for index, (outcome, row) in enumerate(zip(result, rows, strict=True)):
+        record, error = outcome.record, outcome.error
+        assert (row["index"], row["status"]) == (index, str(outcome.status))
+        assert row["transaction_id"] == outcome.order.transaction_id
+        assert row["error"] == (str(error) if error else None)
+        assert row["error_type"] == (type(error).__name__ if error else None)
+        assert row["record_refund_amount"] == (record.refund_amount if record else None)
+    assert (rows[1]["error_code"], rows[1]["error_text"]) == ("2001", "no")
+
+
+async def test_polars_makes_a_frame_of_a_row_for_each_record_and_rounds_no_amount() -> None:
+    polars = pytest.importorskip("polars")
+    texts = [*["3"] * 150, "2.505", "0.1", "100"]
+    items = [
+        {"order_no": f"N{number // 3}", "query_result": "1", "amount": text}
+        for number, text in enumerate(texts)
+    ]
+    rows = await looked_up(items, "none")
+    assert [row["index"] for row in rows] == [number // 3 for number in range(154)]
+    assert (rows[-1]["status"], rows[-1]["record_amount"]) == ("absent", None)
+    for frame in (polars.DataFrame(rows, infer_schema_length=None), polars.DataFrame(rows)):
+        assert frame["record_amount"].to_list() == [*map(Decimal, texts), None]
+        assert frame["order_no"].to_list() == [*(item["order_no"] for item in items), "none"]
+
+
+async def test_nested_parts_and_what_the_interface_does_not_list() -> None:
+    record = {
+        "order_no": "A-1",
+        "query_result": "1",
+        "amount": "9.90",
+        "transaction_date": "20260131120000",
+        "delivery_information": {"delivery_city": "Köln", "floor": 3},
+        "fraud_check_result": [{"check_items": "ip", "status": "ACCEPT"}],
+        "subscription_result": {"contract_name": "monthly"},
+        "card_number": "4111111111111111",
+        "risk": {"score": 7, "cvv": "123"},
+    }
+    wrong = {"order_no": "A-2", "query_result": "1", "amount": "ten"}
+    row, unreadable = await looked_up([record, wrong])
+    shown = {
+        "transaction_date": datetime(2026, 1, 31, 12),  # noqa: DTZ001  # as it came
+        "delivery_information_delivery_city": "Köln",
+        "delivery_information_extra": '{"floor": 3}',
+        "subscription_result_contract_name": "monthly",
+        "fraud_check_result": '[{"check_items": "ip", "status": "ACCEPT"}]',
+        "extra": '{"card_number": "***", "risk": {"score": 7, "cvv": "***"}}',
+        "unreadable": None,
+    }
+    assert {name: row[f"record_{name}"] for name in shown} == shown
+    assert (unreadable["record_amount"], unreadable["record_fraud_check_result"]) == (None, None)
+    assert json.loads(unreadable["record_unreadable"]) == {"amount": "ten"}
+    assert {type(value) for value in (*row.values(), *unreadable.values())} <= PLAIN
