@@ -8,9 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway_async import AlikeRefundError, BatchResult, DuplicateOrderError, Outcome
-from tests.simulation.gateway import BY_HAND, identity, key
 from tests.simulation.running import CallerError, Story
-from tests.simulation.scenario import EPOCH
+from tests.simulation.scenario import BY_HAND, EPOCH, identity, key
 from tests.support.books import ABSENT, DECLINED, ERRORS, NOT_SENT, SUCCEEDED, UNKNOWN
 from tests.support.orders import MONEY_OPERATIONS, as_sent
 

@@ -23,10 +23,12 @@ from gateway_async.errors import (
     OutcomeUnknownError,
     ReplyTooLargeError,
 )
-from tests.simulation.gateway import (
+from tests.simulation.scenario import (
     ABSENT_RESULT,
     DECLINED,
+    EPOCH,
     FAILED,
+    LONGEST_LATENCY,
     NOTHING_DONE,
     NOTHING_DONE_HTTP,
     PATHS,
@@ -34,10 +36,10 @@ from tests.simulation.gateway import (
     REPLY_LIMIT,
     Gateway,
     Item,
+    Scenario,
     key,
     wanted,
 )
-from tests.simulation.scenario import EPOCH, LONGEST_LATENCY, Scenario
 from tests.support.memory import HttpRequest, HttpResponse, SendTracker, fields_of
 from tests.support.orders import LIST_FIELDS, LOOK_UPS, reply_to
 

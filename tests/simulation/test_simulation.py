@@ -5,7 +5,7 @@ import pytest
 from tests.simulation.__main__ import run_seeds
 from tests.simulation.running import run
 
-_QUICK, _SEEDS, _AT_ONCE = 200, 1000, 100
+_QUICK, _SEEDS, _AT_ONCE = 150, 750, 150
 _STARTS = [
     pytest.param(start, marks=pytest.mark.slow if start >= _QUICK else ())
     for start in range(0, _SEEDS, _AT_ONCE)
