@@ -57,8 +57,8 @@ class Trial:
     def by_kind(self, *, read: T, money: T) -> T:
         return read if self.reads else money
 
-    def orders(self, count: int = 3, **changes: Any) -> list[Any]:
-        return seeded(self.sandbox, count, self.operation, **changes)
+    def orders(self, count: int = 3) -> list[Any]:
+        return seeded(self.sandbox, count, self.operation)
 
     def client(self, base_url: str | None = None, **settings: Any) -> GatewayClient:
         """Return a client that repeats without pauses, for whatever listens at `base_url`."""
