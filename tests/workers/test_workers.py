@@ -218,20 +218,38 @@ async def test_a_job_in_slices_runs_by_slice(jobs: Workers, sandbox: Sandbox, ur
 # What they are given: a queue, and what makes a client
 
 
-@pytest.mark.parametrize(
-    ("wrong", "name", "got"),
-    [
-        ("amqp://host/", "broker", "got str$"),
-        (None, "broker", "got NoneType$"),
-        (None, "gateway_factory", "got None"),
-        (client_at("http://127.0.0.1"), "gateway_factory", "got <GatewayClient"),
-    ],
-)
-def test_a_wrong_queue_or_client_is_refused(shop: Shop, wrong: Any, name: str, got: str) -> None:
-    right = {"broker": shop.enqueue, "gateway_factory": lambda: make_client(shop.sandbox)}
-    given: Any = {**right, "journal_url": shop.url, name: wrong}
-    with pytest.raises(ConfigurationError, match=f"^{name}: expected a .*{got}"):
-        Workers(**given)
+def _client() -> Any:
+    return client_at("http://127.0.0.1")
+
+
+async def _enqueue(*_: object) -> None: ...
+
+
+RABBIT, SERVER, FILE = "amqp://host/", "postgresql://host/database", "sqlite:////journal.db"
+WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (Workers, (RABBIT, _client, FILE), {}, "broker: expected a .*got str$"),
+    (Workers, (None, _client, FILE), {}, "broker: expected a .*got NoneType$"),
+    (Workers, (_enqueue, None, FILE), {}, "gateway_factory: expected a .*got None"),
+    (Workers, (_enqueue, _client(), FILE), {}, "gateway_factory: .*got <GatewayClient"),
+    (rabbit_broker, (RABBIT,), {"queue": ""}, "queue: expected"),
+    (rabbit_broker, (RABBIT,), {"queue": 5}, "queue: expected"),
+    (rabbit_broker, (RABBIT,), {"slices_at_once": 0}, "slices_at_once: expected"),
+    (rabbit_broker, (RABBIT,), {"slices_at_once": "9"}, "slices_at_once: expected"),
+    (shared_rate, (FILE, "M1"), {"requests": 1}, ".*aiolimiter"),
+    (shared_rate, ("mysql://host/database", "M1"), {"requests": 1}, "journal URL"),
+    (shared_rate, (SERVER, "M1"), {"requests": 0}, "requests: expected an int"),
+    (shared_rate, (SERVER, "M1"), {"requests": 1, "seconds": 0}, "seconds: expected"),
+    (shared_rate, (SERVER, "M1"), {"requests": 1, "seconds": "1"}, "seconds: expected"),
+    (shared_rate, (SERVER, "M1"), {"requests": 1, "seconds": 10**400}, "seconds: expected"),
+]
+
+
+@pytest.mark.parametrize(("make", "given", "figures", "said"), WRONG)
+def test_what_is_given_wrongly_is_refused(
+    make: Any, given: tuple[Any, ...], figures: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{said}"):
+        make(*given, **figures)
 
 
 async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sandbox) -> None:
@@ -245,36 +263,10 @@ async def test_a_broker_in_memory_runs_what_is_submitted(shop: Shop, sandbox: Sa
     assert effects(sandbox, orders) == [1] * 3
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("queue", ""), ("queue", 5), ("slices_at_once", 0), ("slices_at_once", "9")]
-)
-def test_a_broker_of_a_wrong_figure_is_not_made(name: str, value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{name}: expected"):
-        rabbit_broker("amqp://host/", **{name: value})
-
-
 async def test_a_store_that_is_away() -> None:
     with pytest.raises(JournalError, match="the shared rate 'M1' cannot be opened"):
         async with shared_rate("postgresql://me:secret@127.0.0.1:1/none", "M1", requests=1):
             pass
-
-
-@pytest.mark.parametrize(
-    ("url", "figures", "named"),
-    [
-        ("sqlite:///journal.db", {"requests": 1}, "aiolimiter"),
-        ("mysql://host/database", {"requests": 1}, "journal URL"),
-        ("postgresql://host/database", {"requests": 0}, "requests: expected an int"),
-        ("postgresql://host/database", {"requests": 1, "seconds": 0}, "seconds: expected"),
-        ("postgresql://host/database", {"requests": 1, "seconds": "1"}, "seconds: expected"),
-        ("postgresql://host/database", {"requests": 1, "seconds": 10**400}, "seconds: expected"),
-    ],
-)
-def test_a_rate_of_wrong_figures_is_not_made(
-    url: str, figures: dict[str, object], named: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=named):
-        shared_rate(url, "M1", **figures)  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.slow
