@@ -3,11 +3,12 @@
 import math
 import re
 from collections import Counter, defaultdict
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, localcontext
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import pytest
@@ -18,6 +19,7 @@ from gateway_async import (
     BankDetails,
     Beneficiary,
     Dialect,
+    GatewayError,
     InvalidOrderError,
     NotDoneError,
     NotSentError,
@@ -25,20 +27,86 @@ from gateway_async import (
     Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
+    RefundOrder,
     RefundRecord,
     RejectedError,
     TransactionRecord,
 )
-from gateway_async.report import Latencies, Report, render
-from tests.report.runs import HEAD, HOSTILE, KINDLY, LOST, hostile, night, outcomes, refund
+from gateway_async.report import Head, Latencies, Report, render
 from tests.support.orders import payout_request
 
-if TYPE_CHECKING:
-    from gateway_async import GatewayError
-
 DECLINED, UNKNOWN = OutcomeStatus.DECLINED, OutcomeStatus.UNKNOWN
-BIG = Decimal("9" * 30 + ".99")
 NOT_SENT, SUCCEEDED = OutcomeStatus.NOT_SENT, OutcomeStatus.SUCCEEDED
+BIG = Decimal("9" * 30 + ".99")
+HOSTILE = (
+    "<script>document.title='owned';alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    '"><img src=x onerror=alert(3)>',
+    "'-alert(4)-'",
+    "</style><style>*{display:none}</style>",
+    "--><!--<h1>taken over</h1>",
+    "{{7*7}} ${7*7} &lt;b&gt; &amp;",
+    "javascript:alert(5)",
+)
+KINDLY = (
+    *("Zoë & Søn", "退款已拒绝,余额不足", "رُفض الطلب — غير كافٍ"),
+    *("refus 🙅🏽‍♀️ «non»", "a\u202eb\x00c\ud800d"),
+)
+LOST = "the request was sent and its reply was lost: ServerDisconnectedError: Server disconnected"
+HEAD = Head(
+    command="refund",
+    gateway="gateway.example",
+    started_at=datetime(2026, 11, 21, 3, 0, 0, tzinfo=UTC),
+    ended_at=datetime(2026, 11, 21, 3, 4, 12, tzinfo=UTC),
+    source="refunds-2026-11-20.csv",
+    out="outcomes.csv",
+    next_lines=(("go on with", "gateway-async jobs resume november --out outcomes.csv"),),
+    requests=204,
+    retries=3,
+    unexpected=2,
+)
+
+
+def refund(number: int, **changes: Any) -> RefundOrder:
+    """Make a refund."""
+    fields: dict[str, Any] = {
+        "transaction_id": f"T{number:08d}",
+        "order_no": f"N-{number}",
+        "currency": ("EUR", "USD", "JPY")[number % 3],
+        "amount": Decimal(50),
+        "refund_amount": Decimal(number % 40 + 1) + Decimal("0.10"),
+        **changes,
+    }
+    return RefundOrder(**fields)
+
+
+def outcomes(count: int) -> Iterator[Outcome[RefundOrder, None]]:
+    """Yield outcomes: most succeed; some have what they have to say in every script."""
+    said = [*KINDLY, *HOSTILE, "insufficient balance"]
+    for number in range(count):
+        status: OutcomeStatus = SUCCEEDED
+        error: GatewayError | None = None
+        if number % 97 == 5:
+            status, error = UNKNOWN, OutcomeUnknownError(LOST)
+        elif number % 61 == 7:
+            code, text = f"1{number % 7:03d}", said[number % len(said)]
+            status = DECLINED
+            error = RejectedError(f"{code}: {text}", code=code, text=text)
+        elif number % 211 == 9:
+            status, error = NOT_SENT, NotSentError("nothing was sent: 3 in a row")
+        elif number % 307 == 11:
+            status, error = NOT_SENT, InvalidOrderError("refund_amount: too much")
+        yield Outcome(order=refund(number), index=number, status=status, error=error)
+
+
+def night(count: int = 2_000) -> Report:
+    """Return a report of refunds."""
+    report = Report("refund")
+    for outcome in outcomes(count):
+        report.see(outcome)
+    for number in range(204):
+        report.latencies.add(0.02 + (number * 37 % 100) ** 2 / 40_000, failed=number % 40 == 3)
+    return report
 
 
 class Read:
@@ -84,7 +152,7 @@ def read(report: Report, **changes: Any) -> Read:
 
 
 def seen(
-    *errors: "GatewayError | None",
+    *errors: GatewayError | None,
     status: OutcomeStatus = UNKNOWN,
     operation: str = "refund",
     job: str | None = None,
@@ -126,48 +194,37 @@ def test_the_page_is_well_formed_and_needs_nothing_else() -> None:
     assert any((value or "").startswith("default-src 'none'; ") for _, value in found.attributes)
 
 
-def total(amounts: list[Decimal]) -> Decimal:
-    with localcontext(prec=60):
-        return sum(amounts, Decimal(0))
-
-
 def test_all_is_counted_and_added_up_exactly() -> None:
-    made = [*outcomes(2000)]
+    made, currencies = [*outcomes(2000)], ["EUR", "JPY", "USD"]
     made.append(attrs.evolve(made[0], order=refund(0, amount=BIG, refund_amount=BIG)))
     report = night()
     report.see(made[-1])
     found = read(report)
-    (money,) = found.tables["money"]
-    shown = [(kind.replace("_", " "), f"{report.counts[kind]:,}") for kind in OutcomeStatus]
+    counts, errors = Counter(one.status for one in made), Counter(type(one.error) for one in made)
     bars = [(kind, count) for kind, count, _ in found.tables["bars"][0]]
-    assert bars == [one for one in shown if one[1] != "0"]
-    assert [row[0] for row in money[1:]] == ["EUR", "JPY", "USD"]
-    done: list[str] = []
-    for row in money[1:]:
-        cells = dict(zip(money[0], row, strict=True))
-        for status in [*OutcomeStatus, None]:
-            amounts = [
-                one.order.refund_amount
-                for one in made
-                if status in (one.status, None) and one.order.currency == row[0]
-            ]
-            name = "All" if status is None else status.replace("_", " ").capitalize()
-            expected = f"{total(amounts):,f}{len(amounts):,}" if amounts else ""
-            assert cells.get(name, "") == expected
-            if status is SUCCEEDED:
-                done.append(f"{row[0]}\u00a0{total(amounts):,f}")
-    (headline,) = found.texts["h1"]
-    succeeded = sum(one.status is SUCCEEDED for one in made)
-    assert headline == f"{succeeded:,} of 2,001 refunds done: {', '.join(done)}."
-    left = [text.split(" (")[0] for text in found.left()]
-    counts = [sum(one.status is status for one in made) for status in (UNKNOWN, DECLINED)]
-    invalid = sum(isinstance(one.error, InvalidOrderError) for one in made)
-    not_sent = sum(isinstance(one.error, NotSentError) for one in made)
-    assert left == [
-        f"{counts[0]} unknown",
-        f"{not_sent} not sent",
-        f"{invalid} not sent",
-        f"{counts[1]} declined",
+    kinds = [kind for kind in OutcomeStatus if counts[kind]]
+    assert bars == [(kind.replace("_", " "), f"{counts[kind]:,}") for kind in kinds]
+
+    amounts: dict[tuple[str, str], list[Decimal]] = defaultdict(list)
+    for one in made:
+        for column in (one.status.replace("_", " ").capitalize(), "All"):
+            amounts[one.order.currency, column].append(one.order.refund_amount)
+    with localcontext(prec=60):
+        totals = {key: f"{sum(each, Decimal(0)):,f}" for key, each in amounts.items()}
+    (_, *heads), *rows = found.tables["money"][0]
+    assert [row[0] for row in rows] == currencies
+    cells = {
+        (row[0], head): cell for row in rows for head, cell in zip(heads, row[1:], strict=True)
+    }
+    expected = {key: f"{totals[key]}{len(each):,}" for key, each in amounts.items()}
+    assert {key: cell for key, cell in cells.items() if cell} == expected
+    done = ", ".join(f"{one}\u00a0{totals[one, 'Succeeded']}" for one in currencies)
+    assert found.texts["h1"] == [f"{counts[SUCCEEDED]:,} of 2,001 refunds done: {done}."]
+    assert [text.split(" (")[0] for text in found.left()] == [
+        f"{errors[OutcomeUnknownError]} unknown",
+        f"{errors[NotSentError]} not sent",
+        f"{errors[InvalidOrderError]} not sent",
+        f"{errors[RejectedError]} declined",
     ]
     assert found.left()[1].endswith("): send again.")
 
@@ -195,7 +252,7 @@ def test_the_advice_is_that_of_operation_and_error(
     operation: str,
     job: str | None,
     status: OutcomeStatus,
-    error: "type[GatewayError] | None",
+    error: type[GatewayError] | None,
     advice: str,
 ) -> None:
     made = None if error is None else error("why")
@@ -207,24 +264,27 @@ def test_the_advice_is_that_of_operation_and_error(
 
 
 def test_of_a_payout_only_its_key_and_amount_are_shown() -> None:
-    account = "account-of-theirs-77"
-    beneficiary = Beneficiary(bank_details=BankDetails(account_number=account))
+    beneficiary = Beneficiary(bank_details=BankDetails(account_number="account-of-theirs-77"))
     payout = attrs.evolve(payout_request(), beneficiary=beneficiary)
-    report = Report("payout")
-    error = OutcomeUnknownError(LOST)
-    report.see(Outcome(order=payout, index=0, status=UNKNOWN, error=error))
-    payout = attrs.evolve(payout, payment_currency=None)
-    report.see(Outcome(order=payout, index=1, status=UNKNOWN, error=error))
+    report, error = Report("payout"), OutcomeUnknownError(LOST)
+    for index, order in enumerate((payout, attrs.evolve(payout, payment_currency=None))):
+        report.see(Outcome(order=order, index=index, status=UNKNOWN, error=error))
     found = read(report)
     assert [row[0] for row in found.tables["money"][0][1:]] == ["without currency", "EUR"]
     assert found.column("Order") == [payout.request_id] * 2
-    assert account not in render(report, HEAD)
+    assert "account-of-theirs" not in render(report, HEAD)
 
 
 def test_foreign_texts_are_shown_as_they_are() -> None:
+    texts, report = (*HOSTILE, *KINDLY), Report("refund")
+    for number, text in enumerate(texts):
+        order_no = texts[number - 1].replace("\ud800", "")
+        order = refund(number, order_no=order_no, transaction_id=f"T{number}")
+        error = RejectedError(text, code=text, text=text)
+        report.see(Outcome(order=order, index=number, status=DECLINED, error=error))
     names = ("command", "gateway", "source", "out", "job", "failure")
     attack: dict[str, Any] = dict(zip(names, HOSTILE, strict=False))
-    found = read(hostile(), **attack, next_lines=[*zip(HOSTILE, HOSTILE, strict=True)])
+    found = read(report, **attack, next_lines=[*zip(HOSTILE, HOSTILE, strict=True)])
     assert {"script", "img", "b", "iframe"}.isdisjoint(found.tags)
     assert found.texts["title"] == [f"{HOSTILE[0]}: 0 of 13 refunds done"]
     assert found.column("Order")[1 : len(HOSTILE) + 1] == list(HOSTILE)
@@ -316,10 +376,12 @@ def test_a_run_without_anything_to_do_says_so() -> None:
     assert "All 2 refunds done: EUR 1.10, USD 2.10." in text
     assert "Nothing is left to do." in text
     report = Report("query")
-    amounts = {"EUR": Decimal(2), "USD": Decimal("0.005")}
-    records = [TransactionRecord(currency=c, amount=one) for c, one in amounts.items()]
-    refunded = RefundRecord(currency="EUR", amount=Decimal(9), refund_amount=Decimal(1))
-    order, found = OrderRef(order_no="A"), {"status": SUCCEEDED, "record": (*records, refunded)}
+    records = (
+        TransactionRecord(currency="EUR", amount=Decimal(2)),
+        TransactionRecord(currency="USD", amount=Decimal("0.005")),
+        RefundRecord(currency="EUR", amount=Decimal(9), refund_amount=Decimal(1)),
+    )
+    order, found = OrderRef(order_no="A"), {"status": SUCCEEDED, "record": records}
     report.see(SimpleNamespace(order=order, index=0, error=None, **found))  # type: ignore[arg-type]
     assert "1 of 1 look-up found: EUR\u00a03.00, USD\u00a00.005." in read(report).text
     assert "1 of 1 refund done: EUR\u00a01.10." in read(seen(None, status=SUCCEEDED)).text
