@@ -1,31 +1,30 @@
 """The command, run as a user runs it: a process of its own, forked where all is imported."""
 
 import asyncio
-import atexit
 import csv
-import functools
 import json
 import os
+import pty
 import re
 import shlex
-import shutil
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
 from gateway_async.cli import main
-from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox import Sandbox, Transaction
 from tests.support import nursery
 from tests.support.nursery import Forked
 from tests.support.orders import COLUMNS
 
 SCRIPT = Path(sys.executable).with_name("gateway-async")
 REFUND_COLUMNS = (*COLUMNS, "refund_amount", "refund_reason")
+CTRL_C = "\x03"
+_ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @attrs.frozen
@@ -47,14 +46,8 @@ class Ended:
         return str(line)
 
 
-@functools.cache
-def home() -> Path:
-    """Return where settings are that nothing else names; recovery waits shortly."""
-    made = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, made)
-    (made / "gateway-async").mkdir()
-    (made / "gateway-async" / "config.toml").write_text("[recovery]\nsettle_seconds = 0.1\n")
-    return made
+Here = Callable[..., Ended]
+"""Runs a line within the process of the tests, to an end with this code."""
 
 
 @attrs.frozen
@@ -62,9 +55,14 @@ class Shell:
     """Runs lines in a folder of their own, where the files are that they name."""
 
     sandbox: Sandbox  # the gateway that they talk to
-    folder: Path  # the folder
+    folder: Path  # the folder; beside it, the usual settings and journal
     # variables of every line, beside those that name the sandbox
     settings: dict[str, str] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        usual = Path(f"{self.folder}-config", "gateway-async")
+        usual.mkdir(parents=True)
+        (usual / "config.toml").write_text("[recovery]\nsettle_seconds = 0.1\n")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -73,14 +71,20 @@ class Shell:
         return {
             **kept,
             "COLUMNS": "200",
-            "XDG_CONFIG_HOME": str(home()),
-            "XDG_STATE_HOME": f"{self.folder}-state",  # other tests may have like orders
+            "TERM": "xterm",
+            "XDG_CONFIG_HOME": f"{self.folder}-config",
+            "XDG_STATE_HOME": f"{self.folder}-state",
             "GATEWAY_BASE_URL": self.sandbox.base_url,
             "GATEWAY_MERCHANT_ID": self.sandbox.merchant_id,
             "GATEWAY_ACCOUNT_ID": self.sandbox.account_id,
             "GATEWAY_SECRET": self.sandbox.secret,
             **self.settings,
         }
+
+    def start_with(self, files: tuple[int, int, int], line: str) -> Forked:
+        """Start a line with three open files for its own."""
+        around = self.environment
+        return nursery.start_with(files, main, shlex.split(line), env=around, cwd=self.folder)
 
     async def start(
         self, line: str, *, stdin: str = "", env: Mapping[str, str] | None = None
@@ -112,14 +116,12 @@ class Shell:
             await asyncio.wait({ended}, timeout=0.002)
         return process, ended
 
-    async def installed(
-        self, line: str, code: int = 0, *words: str, env: Mapping[str, str] | None = None
-    ) -> Ended:
+    async def installed(self, line: str, code: int, *words: str) -> Ended:
         """Run the script that was installed, by a shell, to an end like this."""
         process = await asyncio.create_subprocess_shell(
             f"exec {sys.executable} -W error {SCRIPT} {line}",
             cwd=self.folder,
-            env={**self.environment, **(env or {})},
+            env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -143,6 +145,13 @@ class Shell:
             for i, p in enumerate(self.sandbox.seed(count, status="captured", amount="9.00"))
         ]
         return write(self.folder / name, ("customer", *REFUND_COLUMNS), rows)
+
+    def captures(self, count: int, name: str = "orders.csv") -> list[Transaction]:
+        """Write captures of payments that the sandbox then has."""
+        paid = self.sandbox.seed(count, status="authorised", amount="1.00", currency="EUR")
+        rows = [[getattr(one, column) for column in COLUMNS] for one in paid]
+        write(self.folder / name, COLUMNS, rows)
+        return paid
 
     def effects(self) -> set[int]:
         """Return how often the refunds of the file were done."""
@@ -171,3 +180,62 @@ def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[object]]) -
 def names(directory: Path) -> list[str]:
     """Return the names of the files in a directory."""
     return sorted(path.name for path in directory.iterdir())
+
+
+class Terminal:
+    """A line that has a terminal for itself: what a person sees, and may type."""
+
+    def __init__(self, shell: Shell, line: str) -> None:
+        self._shell = shell
+        self._line = line
+        self._shown = asyncio.StreamReader()
+        self._seen = b""
+
+    async def __aenter__(self) -> Self:
+        self._master, slave = pty.openpty()
+        self._process = self._shell.start_with((slave, slave, slave), self._line)
+        os.close(slave)
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._process.kill()
+        await self._process.wait()
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+
+    def _read(self) -> None:
+        try:
+            self._shown.feed_data(os.read(self._master, 65_536))
+        except OSError:  # as Linux says that nobody has the other end
+            self._shown.feed_eof()
+            asyncio.get_running_loop().remove_reader(self._master)
+
+    @property
+    def text(self) -> str:
+        """What was awaited so far, without colours and movements of the cursor."""
+        return _ESCAPES.sub(b"", self._seen).decode(errors="replace")
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._master, text.encode())
+
+    async def until(self, words: str) -> None:
+        """Wait until something is shown."""
+        while words not in self.text:
+            piece = await self._shown.read(65_536)
+            assert piece, f"{words!r} was not shown:\n{self.text}"
+            self._seen += piece
+
+    async def ended(self) -> int:
+        """Wait for the end, and return the exit code."""
+        self._seen += await self._shown.read()
+        return await self._process.wait()
+
+    async def ended_by(self, keys: str) -> int:
+        """Press keys, again where nobody was listening yet, until it ends."""
+        end = asyncio.ensure_future(self.ended())
+        while not end.done():
+            self.type(keys)
+            await asyncio.wait({end}, timeout=10)
+        return end.result()

@@ -1,11 +1,13 @@
-"""`jobs`: what a journal holds, decided on and gone on with."""
+"""`jobs`: what a journal holds, decided on and gone on with; and payouts, each made once."""
 
 import csv
 import io
 import re
+import shlex
+import uuid
 from datetime import datetime, timedelta
 
-from gateway_async.sandbox.faults import ResetBeforeEffect, Status
+from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect, Status
 from tests.cli.running import Ended, Shell, names, write
 from tests.journal.tables import Tables
 
@@ -41,7 +43,6 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
         return await shell(f"jobs {line} {CONFIGURED}", code, *words)
 
     head = rf"job night of {AT}: refund at {re.escape(shell.sandbox.base_url)}\n"
-    assert re.fullmatch(rf"{head}  10 succeeded, 50 held\n", (await jobs("list")).stdout)
     row = shell.rows("orders.csv")[7]
     shown = await jobs(
         *("show night", 0, "\n  10 succeeded (EUR 10.00), 50 held (EUR 50.00)\n"),
@@ -58,9 +59,10 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert facts.pop("in_doubt_count") == 50
     assert facts.pop("in_doubt")[7]["transaction_id"] == row["transaction_id"]
     assert (await jobs("list --json")).facts == [facts]
-    ahead = await shell.installed(f"jobs list {CONFIGURED}", env={"TZ": "UTC-5"})
+    ahead = (await shell(f"jobs list {CONFIGURED}", env={"TZ": "UTC-5"})).stdout
     at = datetime.fromisoformat(facts["created_at"]) + timedelta(hours=5)
-    assert ahead.stdout.startswith(f"job night of {at:%Y-%m-%d %H:%M}: ")
+    assert ahead.startswith(f"job night of {at:%Y-%m-%d %H:%M}: ")
+    assert re.fullmatch(rf"{head}  10 succeeded, 50 held\n", ahead)
 
     config = (shell.folder / "config.toml").read_text() + "resend_absent = true\n"
     (shell.folder / "resending.toml").write_text(config)
@@ -92,47 +94,31 @@ async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell
     assert f"<bdi>{shell.sandbox.base_url.partition('//')[2]}</bdi>" in report
     assert "gateway.example" not in report
     requests = shell.sandbox.requests["refund"]
-    for words in ("held.csv", "held.csv --job other", "out.csv"):
+    for words in ("held.csv --job other", "out.csv"):
         line = f"refund {words} --yes --out o.csv {CONFIGURED}"
         await shell(line, 2, "column in_job: this order is in job 'night': go on")
     assert shell.sandbox.requests["refund"] == requests
 
-    async def states() -> list[str]:
-        await shell(f"jobs outcomes night --out states.csv {CONFIGURED}", 3)
-        return [row["state"] for row in shell.rows("states.csv")]
-
-    before = ["held"] * 50 + ["succeeded"] * 10
     for words, reason in (
         ("declined 49 50 --note no", "resolve order 50, which is 'succeeded': that is final"),
-        ("declined 0 60 --note no", "job 'night' has no order 60"),
-        ("declined 3 a-b --note no", "the index of an order, from 0, and not a-b"),
-        ("declined 3 --state held --note no", "expected orders, or --state, and not both"),
-        ("succeed 3 --note no", "succeed"),
-        ("declined --note no", "expected orders, or --state, and not both"),
         ("declined --state unknown --note no", "no order is named that could be decided on"),
-        ("declined 3", "--note"),
         ("declined 3 --note ' '", "note: expected a text that says why"),
     ):
         await shell(f"jobs resolve night {words} {CONFIGURED}", 2, reason)
-    assert await states() == before
-
     forties = " ".join(map(str, range(40, 50)))
-    declined = {3, 7, 9, 11, 12, 13}
     for words, done in (
-        ("declined 3 7 9 11 12 13 --note 'not theirs'", "6 orders declined"),
+        ("succeeded 3 7 9 --note 'seen in the portal'", "3 orders succeeded"),
         (f"not_sent {forties} --note mistyped", "10 orders not_sent"),
         # a slip is taken back, as nothing was sent
         (f"succeeded {forties} --note seen", "10 orders succeeded"),
-        ("declined --state held --state unknown --note no", "34 orders declined"),
+        ("declined --state held --state unknown --note no", "37 orders declined"),
     ):
         ended = await shell(f"jobs resolve night {words} {CONFIGURED}")
         assert re.split("[;\n]", ended.stderr)[0] == f"job night: {done}"
-        if done.startswith("6"):
-            assert await states() == [
-                "declined" if index in declined else state for index, state in enumerate(before)
-            ]
     await shell(f"jobs resume night --out end.csv --yes {CONFIGURED}", 1)
-    assert shell.statuses("end.csv") == {"succeeded": 20, "declined": 40}
+    assert [row["state"] for row in shell.rows("end.csv")] == [
+        "succeeded" if index in {3, 7, 9, *range(40, 60)} else "declined" for index in range(60)
+    ]
 
 
 async def test_a_job_of_another_release_keeps_no_other_file_from_being_sent(shell: Shell) -> None:
@@ -210,3 +196,111 @@ async def test_a_job_from_standard_input_goes_on_from_its_journal(shell: Shell) 
     resumed = await shell(f"{stopped.advice('jobs resume')} --yes", 3)
     found = [row["status"] for row in csv.DictReader(io.StringIO(resumed.stdout))]
     assert (found.count("succeeded"), len(found)) == (10, 60), resumed.stderr
+
+
+# Payouts
+
+IBAN = "DE89370400440532013000"
+HEADER = (
+    *("request_id", "payment_amount", "payment_currency", "payment_date", "note"),
+    *("beneficiary.company_name", "beneficiary.bank_details.iban"),
+)
+ASKED = f"payout payouts.csv --out out.csv {KEPT}"
+LINE = f"{ASKED} --yes"
+
+
+def key(number: int) -> str:
+    return str(uuid.UUID(int=number))
+
+
+def cells(number: int) -> tuple[str, ...]:
+    return (key(number), "10.00", "EUR", "2026-11-20", f"note {number}", "Example Ltd", IBAN)
+
+
+def write_payouts(shell: Shell, *rows: tuple[str, ...]) -> None:
+    write(shell.folder / "payouts.csv", HEADER, rows)
+
+
+def paid(shell: Shell, count: int) -> list[int]:
+    """Return how often each of the first payouts was made."""
+    return [len(shell.sandbox.ledger.payouts_of(key(number))) for number in range(count)]
+
+
+async def test_a_lost_reply_is_held_for_a_person_and_never_paid_again(shell: Shell) -> None:
+    write_payouts(shell, *map(cells, range(20)))
+    shell.sandbox.faults.add("payout", DropReply(times=1))
+    line = f"{LINE} --concurrency 1000 --report n.html"
+    told = await shell(line, 3, "1 held for your decision", " OUTCOME INDEX")
+    job = shlex.split(told.advice("jobs resolve"))[2]
+    assert "go on with" not in told.stderr
+    page = (shell.folder / "n.html").read_text(encoding="utf-8")
+    assert "which have no payouts and reviews" in page
+    rows = shell.rows()
+    assert [row["note"] for row in rows] == [f"note {number}" for number in range(20)]
+    (unknown,) = [row for row in rows if row["status"] == "unknown"]
+    assert unknown["request_id"] in unknown["error"]
+    assert {row["record_status"] for row in rows if row is not unknown} == {"COMPLETED"}
+
+    again = await shell(f"{LINE} --again", 3, "goes on: 19 succeeded, 1 held")
+    show = again.advice("jobs show")
+    await shell(show, 0, f"{unknown['index']}  held  {unknown['request_id']}")
+    given = (shell.folder / "payouts.csv").read_text().splitlines(keepends=True)
+    (shell.folder / "fewer.csv").write_text("".join(given[:-1]))  # which is another job
+    fewer = f"payout fewer.csv --again --out fewer.out.csv {KEPT}"
+    for more in ("--yes", "--dry-run"):
+        await shell(
+            f"{fewer} {more}", 2, "are in doubt; decide on them first\njob payout-", "1 held"
+        )
+    await shell(f"jobs resolve {job} succeeded {unknown['index']} --note asked {KEPT}")
+    await shell(LINE)
+    assert shell.statuses() == {"succeeded": 20}
+    await shell(f"jobs outcomes {job} --out all.csv {KEPT}")
+    rows = shell.rows("all.csv")
+    assert {row["request_id"]: row["decision_note"] for row in rows if row["decision_note"]} == {
+        unknown["request_id"]: "asked"
+    }
+    assert {row["beneficiary.bank_details.iban"] for row in rows} == {IBAN}
+    assert "beneficiary" not in rows[0]
+    assert paid(shell, 20) == [1] * 20
+
+
+async def test_a_payout_of_another_job_is_not_paid_again_however_written(shell: Shell) -> None:
+    write_payouts(shell, *map(cells, range(3)))
+    await shell(ASKED, 2, "payout 3 orders, EUR 30.00 at")
+    november = f"payout-{shell.sandbox.merchant_id}-november"
+    await shell(f"{LINE} --job {november}")
+    write_payouts(shell, (key(2).upper(), *cells(2)[1:]), cells(3), cells(4))
+    planned = await shell(
+        *(f"payout payouts.csv --dry-run --again {KEPT}", 0),
+        "payout 3 orders, EUR 30.00: at least 3 requests",
+        f"  request_id {key(2).upper()}, payment_amount 10.00, payment_c",
+        "beneficiary.bank_details.iban ***",
+    )
+    assert IBAN not in planned.stdout
+    refused = f"its order 0 has the request_id {key(2).upper()!r}, which stands in job {november!r}"
+    await shell(f"{LINE} --job december", 2, f"{refused}, and may be")
+    listed = (await shell(f"jobs list {KEPT}")).stdout  # what was refused left no job
+    await shell(f"jobs show nihgt {KEPT}", 2, "the journal has no job 'nihgt'")
+    assert (listed.count("payout-"), "december" in listed) == (1, False)
+    assert paid(shell, 5) == [1, 1, 1, 0, 0]
+    dead = await shell(f"{LINE} --again", 3, env={"GATEWAY_PROXY": "http://127.0.0.1:9"})
+    go_on = dead.advice("jobs resume")
+    await shell(f"{go_on} --yes")
+    assert paid(shell, 5) == [1, 1, 2, 1, 1]
+    other = "GB82WEST12345698765432"
+    write_payouts(shell, cells(0), (*cells(1)[:-1], other), cells(2))
+    await shell(f"{LINE} --job {november}", 2, "differs in beneficiary; nothing was changed")
+
+
+async def test_a_wrong_secret_and_a_dead_gateway_are_told_as_they_are(shell: Shell) -> None:
+    write_payouts(shell, *map(cells, range(2)))
+    unclear, wrong = "2 x unknown: for example, ask the gateway", {"GATEWAY_SECRET": "wrong"}
+    await shell(f"{LINE} --job unclear", 3, unclear, env=wrong)
+    write_payouts(shell, *map(cells, range(2, 4)))
+    dialect = '[dialect]\npayout_declined_statuses = ["FAILED"]\n'
+    (shell.folder / "config.toml").write_text(dialect)
+    line = f"{LINE} --config config.toml --merchant-id M1"
+    await shell(line, 1, "2 x declined: code UNKNOWN: ", env=wrong)
+    dead = f"{LINE} --again --base-url http://127.0.0.1:9 --concurrency 1"
+    await shell(dead, 3, "; 0 requests sent, 6 attempts repeated; ")
+    assert paid(shell, 4) == [0] * 4

@@ -4,7 +4,6 @@ import json
 import random
 import re
 import signal
-import stat
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
@@ -46,32 +45,23 @@ async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell:
     rewrite(shell, [dict([*row.items()][::-1]) for row in longer], "turned.csv")
     lines = [json.dumps({**row, "customer": {"number": n}}) for n, row in enumerate(given)]
     text = "\n".join(lines).replace('"refund_amount": "1.00"', '"refund_amount": 1.000')
-    (shell.folder / "orders.jsonl").write_text(text)
     done = "is done: 120 succeeded; nothing is sent"
-    for name, out in (("orders.csv", "out.csv"), ("turned.csv", "out.csv")):
-        await shell(f"refund {name} --out {out} {KEPT}", 0, done)  # no question is asked
-        assert shell.statuses() == {"succeeded": 120}
-    await shell.installed(f"refund orders.jsonl --out out.jsonl {KEPT}", 0, done)
+    await shell(f"refund turned.csv --out out.csv {KEPT}", 0, done)  # no question is asked
+    assert shell.statuses() == {"succeeded": 120}
     piped = await shell(f"refund - --out - {KEPT}", 0, done, stdin=text)
-    assert [json.loads(line)["status"] for line in piped.stdout.splitlines()] == ["succeeded"] * 120
+    (shell.folder / "out.jsonl").write_text(piped.stdout)
     await shell("search-refunds out.jsonl --out found.jsonl")
-    outs, founds = (
-        (shell.folder / name).read_text().splitlines() for name in ("out.jsonl", "found.jsonl")
-    )
+    outs = piped.stdout.splitlines()
+    founds = (shell.folder / "found.jsonl").read_text().splitlines()
     for row, out, found in zip(given, map(json.loads, outs), map(json.loads, founds), strict=True):
         assert {**out, "order_no": row["order_no"], "status": "succeeded", "error": None} == out
         assert found["record_refund_amount"] == "1.00"
     assert '"customer.number":59,"transaction_id":' in outs[59]
     assert '"refund_amount":1.000,' in outs[59]
-    (shell.folder / "orders.jsonl").write_text(text.replace("EUR", "", 1))
-    line = f"refund orders.jsonl --yes --out out.jsonl {KEPT}"
-    await shell.installed(line, 2, "line 1, column currency: empty")
     assert (sandbox.requests["refund"], shell.effects()) == (requests, {1})
 
 
-async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own(
-    shell: Shell,
-) -> None:
+async def test_rows_in_another_order_are_the_same_job_and_keep_their_order(shell: Shell) -> None:
     shell.refunds(60)
     rows = shell.rows("orders.csv")
     twins = [{**rows[52], "customer": "twin"}, {**rows[55], "refund_amount": "2.00"}, rows[58]]
@@ -83,10 +73,12 @@ async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own
     line = f"--duplicates serialize --yes {KEPT}"
     await shell(f"refund orders.csv --out out.csv {line} {STOPPING}", 3)
     assert shell.statuses() == {"unknown": 50, "not_sent": 13}
+    (job,) = {row["in_job"] for row in shell.rows()}
     await shell(f"refund turned.csv --out done.csv {line} --report page.html", 3)
     done = shell.rows("done.csv")
     assert [{name: row[name] for name in rows[0]} for row in done] == turned
     assert Counter(row["state"] for row in done) == {"held": 50, "succeeded": 13}
+    assert {row["in_job"] for row in done} == {job}
     paid = Counter(row["transaction_id"] for row in done if row["status"] == "succeeded")
     assert paid == Counter(row["transaction_id"] for row in rows[50:])
     assert all(shell.sandbox.ledger.effects("refund", one) == count for one, count in paid.items())
@@ -94,7 +86,6 @@ async def test_rows_in_another_order_are_the_same_job_with_outcomes_of_their_own
     for row in done:
         for name in ("transaction_id", "refund_amount"):
             assert rows[int(row["index"])][name] == row[name]
-    assert len((await shell(f"jobs list {KEPT}")).stdout.splitlines()) == 2  # of one job
 
 
 async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: Shell) -> None:
@@ -103,13 +94,8 @@ async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: She
     pace = f"--rate 50 --deadline 90s {STOPPING}"
     stopped = await shell(f"{LINE} --again --yes {pace}", 3, "go on with:\n  gateway-async jobs ")
     line = stopped.advice("jobs resume refund-.*")  # at the same pace
-    kept = (
-        "--rate 50.0",
-        "--deadline 90.000000s",
-        *(f"--{one}" for one in STOPPING[2:].split(" --")),
-    )
-    assert [one for one in kept if one not in line] == []
-    await shell(line, 2, "there is no terminal to confirm it at")
+    for option in ("--rate 50.0", "--deadline 90.000000s", *STOPPING.split(" -")):
+        assert option in line
     await shell(f"{LINE} --again --yes")  # not again: it was not done
     asked = "has 60 succeeded): refund 60 orders, EUR 60.00 at"
     await shell(f"{LINE} --again", 2, "AGAIN, as new job refund-", asked)
@@ -123,11 +109,9 @@ async def test_a_job_is_made_again_only_where_asked_for_and_once_done(shell: She
     assert re.search(made, plain.stderr)
     assert {row["in_job"].endswith("-again-2") for row in shell.rows()} == {True}
     assert shell.effects() == {2}
-    await shell(f"{LINE} --again --yes --job night", 2, "under another --job")
 
 
-@pytest.mark.parametrize("named", [False, True])
-async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named: bool) -> None:
+async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell) -> None:
     shell.refunds(60)
     shell.sandbox.clock = lambda: datetime.now(UTC) - timedelta(hours=5)  # it has no zone
     await shell(f"{LINE} --yes")
@@ -136,15 +120,16 @@ async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell, named:
     assert shell.effects() == {1, 2}
     (job,) = {row["in_job"] for row in shell.rows()}
     copy = (shell.folder / "jobs.db").read_bytes()
-    go_on = f"jobs resume {job} --out out.csv --yes {KEPT}" if named else f"{LINE} --yes"
-    await shell(go_on, 3)
+    again, by_name = f"{LINE} --yes", f"jobs resume {job} --out out.csv --yes {KEPT}"
+    await shell(again, 3)
     assert shell.statuses() == {"succeeded": 50, "not_sent": 10}
     await shell(f"jobs resolve {job} not_sent --state held --note again {KEPT}")
-    await shell(go_on)
+    await shell(by_name)
     assert shell.effects() == {2}
-    (shell.folder / "jobs.db").write_bytes(copy)
-    await shell(go_on, 3)
-    assert shell.effects() == {2}
+    for line in (again, by_name):
+        (shell.folder / "jobs.db").write_bytes(copy)
+        await shell(line, 3)
+        assert shell.effects() == {2}
 
 
 async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell) -> None:
@@ -163,69 +148,46 @@ async def test_the_same_orders_under_another_name_are_held_as_alike(shell: Shell
         ("refund orders.csv --account-id A2", "not this client's: its account_id is 'A1', not 'A2"),
     ):
         await shell(f"{words} --yes --out o.csv --job '{name}' {KEPT}", 2, difference)
-    for count in (2, 3, 4):  # a job has no outcomes of another file
+    for count, more in ((2, ""), (4, "--deadline 0.001s")):  # a job has no outcomes of another file
         shell.refunds(count)
         before, there = shell.sandbox.requests["refund"], names(shell.folder)
-        for more in ("", "--deadline 0.001s"):  # which is over before the orders are compared
-            differing = await shell(
-                *(f"{LINE} --yes --job '{name}' {more}", 2),
-                f"gateway-async: job {name!r} exists already: its order 0 ",
-                "differs in transaction_id, order_no; nothing",
-            )
-            assert "goes on" not in differing.stderr
-            assert (shell.sandbox.requests["refund"], names(shell.folder)) == (before, there)
+        differing = await shell(
+            *(f"{LINE} --yes --job '{name}' {more}", 2),
+            f"gateway-async: job {name!r} exists already: its order 0 ",
+            "differs in transaction_id, order_no; nothing",
+        )
+        assert "goes on" not in differing.stderr
+        assert (shell.sandbox.requests["refund"], names(shell.folder)) == (before, there)
 
 
 async def test_captures_cancels_and_reviews(shell: Shell) -> None:
     payments = shell.sandbox.seed(3, status="authorised")
-    for command, one in zip(("capture", "cancel", "review"), payments, strict=True):
+    for command, one in zip(("cancel", "review", "capture"), payments, strict=True):
         cells = (one.transaction_id, one.order_no, one.currency, one.amount, "1")
         count = 5 if command == "review" else 4
         write(shell.folder / "orders.csv", (*COLUMNS, "review_flag")[:count], [cells[:count]])
-        line = f"{command} orders.csv --out out.csv {KEPT}"
-        await shell(line)
+        await shell(f"{command} orders.csv --out out.csv {KEPT}")
         assert shell.statuses() == {"succeeded": 1}
-        await shell(f"{line} --again", 2, f"AGAIN, as new job {command}-")
         assert shell.sandbox.ledger.effects(command, one.transaction_id) == 1
+    await shell(f"capture orders.csv --out out.csv --again {KEPT}", 2, "AGAIN, as new job capture-")
 
 
-async def test_a_file_of_captures_that_grew_is_asked_about(shell: Shell) -> None:
-    """It is another job, and the one before has made some of its captures."""
-    payments = shell.sandbox.seed(3, status="authorised")
-    rows = [[getattr(one, name) for name in COLUMNS] for one in payments]
-    asked = ("has 2 orders of this file (2 succeeded)", "Give --yes to go on without being asked")
-    for count, code, words in ((2, 0, ()), (3, 2, asked)):
-        write(shell.folder / "orders.csv", COLUMNS, rows[:count])
-        await shell(f"capture orders.csv --out out.csv {KEPT}", code, *words)
-    assert shell.sandbox.requests["capture"] == 1
-
-
-async def test_captures_that_workers_are_to_send_are_asked_about(shell: Shell) -> None:
-    (paid,) = shell.sandbox.seed(1, status="authorised")
-    write(shell.folder / "orders.csv", COLUMNS, [[getattr(paid, name) for name in COLUMNS]])
-    await shell(f"submit orders.csv --operation capture --job night {KEPT}")
-    asked = ("night of ", "has 1 order of this file (1 new)", "Give --yes to go on")
-    await shell(f"capture orders.csv --out out.csv {KEPT}", 2, *asked)
-    assert shell.sandbox.requests.total() == 0
-
-
-async def test_captures_that_another_job_made_are_asked_about_before_workers_have_them(
-    shell: Shell,
-) -> None:
+async def test_captures_of_workers_and_of_a_run_are_asked_about(shell: Shell) -> None:
+    """Whichever has them first."""
     (paid,) = shell.sandbox.seed(1, status="authorised")
     row = [*(getattr(paid, name) for name in COLUMNS), "Ada"]
     write(shell.folder / "orders.csv", (*COLUMNS, "customer"), [row])
-    await shell(f"capture orders.csv --out out.csv {KEPT}")
-    submit = f"submit orders.csv --operation capture --job night {KEPT}"
-    asked = (
-        "has 1 order of this file (1 succeeded)",
-        "not sent: 'customer'",
-        "Give --yes to go on",
-    )
-    await shell(submit, 2, *asked)
-    await shell(f"jobs show night {KEPT}", 2, "no job 'night'")
-    await shell(f"{submit} --yes")
-    await shell(submit)  # it has the orders already
+    capture = f"capture orders.csv --out out.csv {KEPT}"
+    submit = f"submit orders.csv --operation capture {KEPT} --job"
+    await shell(f"{submit} night")
+    asked = ("has 1 order of this file (1 new)", "not sent: 'customer'", "Give --yes to go on")
+    await shell(capture, 2, *asked)
+    assert shell.sandbox.requests.total() == 0
+    await shell(f"{capture} --yes")
+    await shell(f"{submit} later", 2, "has 1 order of this file (1 succeeded)", *asked[1:])
+    await shell(f"jobs show later {KEPT}", 2, "no job 'later'")
+    await shell(f"{submit} later --yes")
+    await shell(f"{submit} later")  # it has the orders already
 
 
 async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> None:
@@ -255,7 +217,6 @@ async def test_json_is_one_object_with_counts_job_and_files(shell: Shell) -> Non
     assert not {"orders", "counts", "amounts"} & {*differing}
     planned = (await shell("refund orders.csv --dry-run --json")).facts
     assert planned["amounts"] == {"EUR": "60.00"}
-    assert not (await shell("refund orders.csv --json --out -", 2)).stdout
     assert shell.effects() == {1}
 
 
@@ -287,18 +248,17 @@ async def test_a_refusal_is_held_until_decided_unless_the_dialect_lists_it(shell
 @pytest.mark.slow
 async def test_the_same_line_goes_on_after_a_kill(shell: Shell) -> None:
     shell.refunds(300)
-    (shell.folder / "config.toml").write_text("[recovery]\nsettle_seconds = 0.1\n")
     sandbox, tables = shell.sandbox, Tables(f"sqlite:///{shell.folder}/jobs.db")
     sandbox.faults.add("refund", Latency(seconds=0.05))
-    line = f"refund orders.csv --yes --out out.csv --config config.toml {KEPT}"
-    journal = [f"jobs.db{end}" for end in ("", "-shm", "-wal", "-journal")]
+    line = f"{LINE} --yes"
+    journal = {f"jobs.db{end}" for end in ("", "-shm", "-wal", "-journal")}
     for requests in (10, 22):  # of which each second moves money
         more = sandbox.requests.total() + requests
         process, ended = await shell.under_way(f"{line} --chunk-size 10 --concurrency 3", more)
         process.send_signal(signal.SIGKILL)
         await ended
         left = [name for name in names(shell.folder) if not name.endswith(".out.csv")]
-        assert {*left} <= {"config.toml", "orders.csv", *journal}
+        assert {*left} <= {"orders.csv"} | journal
         # The next run waits for the dead process's lease, which has little left.
         tables.end_leases_in(1)
     stderr = (await shell(line, None)).stderr
@@ -306,37 +266,6 @@ async def test_the_same_line_goes_on_after_a_kill(shell: Shell) -> None:
     for row in shell.rows():
         done = sandbox.ledger.effects("refund", row["transaction_id"])
         assert (row["status"], done) in {("succeeded", 1), ("not_sent", 0)}, stderr
-
-
-async def test_the_default_journal_is_for_its_user_alone(shell: Shell) -> None:
-    shell.refunds(1)
-    state = {"XDG_STATE_HOME": str(shell.folder / "state")}
-    await shell("refund orders.csv --yes --out -", 0, ",succeeded,", env=state)
-    journal = shell.folder / "state" / "gateway-async" / "journal.db"
-    assert stat.S_IMODE(journal.stat().st_mode) == 0o600
-    assert stat.S_IMODE(journal.parent.stat().st_mode) == 0o700
-
-
-async def test_a_report_has_a_file_of_its_own(shell: Shell) -> None:
-    orders, page = shell.refunds(1), shell.folder / "night.html"
-    page.write_text("another record")
-    before = orders.read_bytes()
-    (shell.folder / "own.toml").touch()
-    files = "--config own.toml --journal sqlite:///night.db --out out.csv"
-    line = f"refund orders.csv --job night {files} --report"
-    for place in ("night.db", "./night.db-wal", "nowhere/night.html", "./out.csv", "./own.toml"):
-        await shell(f"{line} {place} --yes", 2, place.removeprefix("./"))
-    await shell(f"{line} night.html", 2)  # it never began
-    assert names(shell.folder) == ["night.html", "orders.csv", "own.toml"]
-    assert orders.read_bytes() == before
-    (shell.folder / "secret").write_text(shell.sandbox.secret)
-    secret = {"GATEWAY_SECRET": "", "GATEWAY_SECRET_FILE": "secret"}
-    for place, env in (("secret", secret), ("own.toml", {"GATEWAY_CONFIG": "own.toml"})):
-        look_up = f"query orders.csv --out {place}"
-        await shell(look_up, 2, f"--out: {place} is the file of ", env=env)
-    assert shell.sandbox.requests["refund"] == 0
-    await shell(f"{line} night.html --yes")
-    assert "<!DOCTYPE html>" in page.read_text()
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,10 @@ import json
 import os
 import re
 import signal
-import sys
-from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from gateway_async import GatewayClient
-from gateway_async.cli import main
 from gateway_async.journal import Journal
-from gateway_async.sandbox import Transaction
 from gateway_async.sandbox.faults import (
     Drip,
     Latency,
@@ -22,14 +16,10 @@ from gateway_async.sandbox.faults import (
     ResetBeforeEffect,
     UnknownItemStatus,
 )
-from tests.cli.running import Shell, names, write
-from tests.cli.terminal import CTRL_C, Terminal
+from tests.cli.running import CTRL_C, Shell, Terminal, names
 from tests.journal.tables import MERCHANT, Tables
 from tests.report.test_page import Read
-from tests.support import nursery
 from tests.support.interruptions import until
-from tests.support.nursery import Forked
-from tests.support.orders import COLUMNS
 
 # In a terminal
 
@@ -99,7 +89,7 @@ async def test_a_bar_shows_what_became_of_orders_until_two_ctrl_c_end_it(shell: 
             *(300, signal.SIGTERM),
             "not all is done; go on with:\n  gateway-async {line}",
         ),
-        ("query orders.csv", 3000, signal.SIGINT, "with:\n  gateway-async {line}"),
+        ("query orders.csv", 2000, signal.SIGINT, "with:\n  gateway-async {line}"),
     ],
 )
 async def test_what_a_stopped_run_did_not_come_to_was_not_sent(
@@ -137,9 +127,7 @@ async def test_a_signal_while_the_file_is_read_sends_nothing(
     rows = shell.refunds(60).read_bytes()
     (there, ours), stderr = os.pipe(), shell.folder / "stderr"
     with stderr.open("wb") as errors, os.fdopen(ours, "wb", 0) as pipe:
-        line = ["refund", "-", "--yes", "--out", "out.csv"]
-        streams = (there, 1, errors.fileno())
-        process = nursery.start_with(streams, main, line, env=shell.environment, cwd=shell.folder)
+        process = shell.start_with((there, 1, errors.fileno()), "refund - --yes --out out.csv")
         os.close(there)
         for _ in range(100):  # more than a pipe holds: then it reads
             await asyncio.to_thread(pipe.write, rows)
@@ -148,24 +136,9 @@ async def test_a_signal_while_the_file_is_read_sends_nothing(
             process.send_signal(how)
             await asyncio.wait({ended}, timeout=10)
         assert ended.result() == 2
-    assert (
-        stderr.read_text() == "gateway-async: stopped; this command sent nothing to your gateway\n"
-    )
+    told = "gateway-async: stopped; this command sent nothing to your gateway\n"
+    assert stderr.read_text() == told
     assert shell.sandbox.requests.total() == 0
-
-
-async def _waiting(shell: Shell, line: str) -> tuple[Forked, Path]:
-    """Start a line; return once it says that it waits for a job, with where it says more."""
-    stderr = shell.folder / "stderr"
-    with stderr.open("wb") as errors:
-        process = nursery.start_with(
-            (0, 1, errors.fileno()), main, line.split(), env=shell.environment, cwd=shell.folder
-        )
-    ended = asyncio.ensure_future(process.wait())
-    while "waits" not in (said := stderr.read_text()):
-        assert not ended.done(), said
-        await asyncio.wait({ended}, timeout=0.01)
-    return process, stderr
 
 
 async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shell: Shell) -> None:
@@ -178,21 +151,23 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     async with Journal.open(url, lease_seconds=4) as journal:
         lease = await journal.job("night").take(MERCHANT)
         keeper = asyncio.ensure_future(lease.keep())
-        process, stderr = await _waiting(shell, line)
+        process = await shell.start(line)
+        await process.stderr.readuntil(b"waits")
         keeper.cancel()
         Tables(url).end_leases_in(3600)  # as if it were renewed, however slow this machine is
-        assert await process.wait() == 3
+        _, busy = await process.communicate()
         await lease.release()
-    busy = stderr.read_text()
-    assert "wait until that process has ended, or run the job again later" in busy
+    assert process.returncode == 3
+    assert b"wait until that process has ended, or run the job again later" in busy
     async with Journal.open(url, lease_seconds=300) as journal:
         await journal.job("night").take(MERCHANT)
         running = "running, or its process ended within seconds"
         await shell(f"jobs list --journal {url}", 0, running)
-        process, stderr = await _waiting(shell, line)
+        process = await shell.start(line)
+        await process.stderr.readuntil(b"waits")
         process.send_signal(signal.SIGINT)
-        assert await process.wait() == 2
-        assert "stopped before anything was sent" in stderr.read_text()
+        assert b"stopped before anything was sent" in (await process.communicate())[1]
+        assert process.returncode == 2
         await shell(f"jobs outcomes night --out out.csv --journal {url}", 3)
     assert shell.statuses() == {"unknown": 60}
     assert "another process may send it" in out.read_text()
@@ -210,17 +185,9 @@ async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(sh
     assert names(shell.folder) == ["orders.csv", "out.csv"]
 
 
-def captures(shell: Shell, count: int, name: str = "orders.csv") -> list[Transaction]:
-    """Write captures of payments that the sandbox then has."""
-    paid = shell.sandbox.seed(count, status="authorised", amount="1.00", currency="EUR")
-    orders = [(one.transaction_id, one.order_no, "EUR", "1.00") for one in paid]
-    write(shell.folder / name, COLUMNS, orders)
-    return paid
-
-
 async def test_a_journal_that_is_gone_is_to_be_put_back_first(shell: Shell) -> None:
     """In a new one, the same line would send each capture once more."""
-    paid = captures(shell, 100)
+    paid = shell.captures(100)
     shell.sandbox.faults.add("capture", Latency(seconds=0.3))
     line = "capture orders.csv --yes --out out.csv --concurrency 1 --journal sqlite:///j.db"
     process, ended = await shell.under_way(line)
@@ -229,68 +196,10 @@ async def test_a_journal_that_is_gone_is_to_be_put_back_first(shell: Shell) -> N
     assert process.returncode == 3
     assert "knows of no order that was sent; then go on with:" in said
     (shell.folder / "away.db").rename(shell.folder / "j.db")
+    Tables(f"sqlite:///{shell.folder}/j.db").end_leases_in(0)
     await shell(line, None)
     counts = [shell.sandbox.ledger.effects("capture", one.transaction_id) for one in paid]
     assert max(counts) == 1
-
-
-def exit_code_of(*arguments: str) -> object:
-    """Run a command in this process, which goes on to take signals."""
-    taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with pytest.raises((SystemExit, KeyboardInterrupt)) as ended:
-            main(arguments)
-    finally:
-        for number, handler in taken.items():
-            signal.signal(number, handler)
-    return getattr(ended.value, "code", ended.value)
-
-
-@pytest.mark.parametrize("loads", ["gateway_async.cli.require_extra", "cyclopts.App.parse_args"])
-def test_ctrl_c_while_a_command_is_loaded_ends_it_in_few_words(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], loads: str
-) -> None:
-    monkeypatch.setattr(loads, Mock(side_effect=KeyboardInterrupt))
-    assert exit_code_of("jobs", "list") == 2
-    assert capsys.readouterr().err == "gateway-async: stopped\n"
-
-
-def test_ctrl_c_in_submit_does_not_say_that_nothing_was_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The orders may be in the journal by then, and workers send them."""
-    write(tmp_path / "orders.csv", COLUMNS, [("T1", "O1", "EUR", "1.00")])
-    named = dict.fromkeys(("BASE_URL", "MERCHANT_ID", "ACCOUNT_ID", "SECRET"), "http://127.0.0.1:9")
-    for name, value in {**named, "JOURNAL": f"sqlite:///{tmp_path}/j.db"}.items():
-        monkeypatch.setenv(f"GATEWAY_{name}", value)
-    monkeypatch.setattr(GatewayClient, "submit", Mock(side_effect=KeyboardInterrupt))
-    line = ("submit", f"{tmp_path}/orders.csv", "--operation", "capture", "--job", "night")
-    assert exit_code_of(*line, "--yes") == 3
-    assert "nothing was sent" not in capsys.readouterr().err
-
-
-def test_a_command_that_has_a_defect_or_cannot_be_loaded(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(_: object) -> int:
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr("gateway_async.cli.app.run", fail)
-    assert exit_code_of("refund") == 3  # 1 would say that orders were declined
-    assert capsys.readouterr().err.endswith("RuntimeError: a defect\n")
-    monkeypatch.delitem(sys.modules, "gateway_async.cli.app")
-    monkeypatch.setitem(sys.modules, "cyclopts", None)
-    assert exit_code_of("refund") == 2
-    told = "the command line needs cyclopts: pip install 'gateway-async[cli]'\n"
-    assert capsys.readouterr().err == f"gateway-async: {told}"
-
-
-def test_a_signal_after_the_end_leaves_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway_async.cli.app.run", lambda _: 1)
-    with monkeypatch.context() as patch:  # others flush it, too, once signals are taken again
-        patch.setattr(sys.stdout, "flush", lambda: signal.raise_signal(signal.SIGINT))
-        code = exit_code_of("refund")
-    assert code == 1
 
 
 # Streams that are closed or full
@@ -302,17 +211,24 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
     ended = await shell.installed(f"{line} >/dev/full", 3)  # a script that reads it must notice
     line = ended.advice("jobs outcomes refund-.*").strip()
     resume = line.replace("outcomes", "resume", 1).replace("outcomes.csv", "- --yes")
-    await shell.installed(f"{resume} >/dev/full", 3, "jobs outcomes")
+    early, stderr = "gateway-async: it ended early: ", shell.folder / "stderr"
+    full = os.open("/dev/full", os.O_WRONLY)
+    for again, words in (
+        (resume, "jobs outcomes"),
+        ("refund orders.csv --dry-run", early),
+        ("refund --help", early),
+    ):
+        with stderr.open("wb") as errors:
+            process = shell.start_with((0, full, errors.fileno()), again)
+        assert (await process.wait(), words in stderr.read_text()) == (3, True)
+    os.close(full)
     await shell(line)
     assert shell.statuses("outcomes.csv") == {"succeeded": 3}
-    early = "gateway-async: it ended early: "
-    for line in ("refund orders.csv --dry-run", "refund --help", "--version"):
-        await shell.installed(f"{line} >/dev/full", 3, early)
 
 
 async def test_json_has_names_and_texts_that_are_no_text_in_utf_8(shell: Shell) -> None:
     name = os.fsdecode(b"r\xfcck.csv")
-    captures(shell, 3, name)
+    shell.captures(3, name)
     shell.sandbox.faults.add("capture", UnknownItemStatus(value="7", text="E1:\x9b31m no"))
     line = f"capture {name} --yes --out o{name} --log-format json --journal sqlite:///j.db --json"
     ended = await shell(line, 3)

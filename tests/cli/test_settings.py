@@ -102,14 +102,12 @@ def test_the_usual_file_is_found_by_the_rules_of_xdg(tmp_path: Path) -> None:
     path.write_text("\ufeffrate = 7.5")  # as an editor of Windows begins it
     assert read_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}).rate == 7.5
     assert config_path(None, {}) == Path.home() / ".config" / "gateway-async" / "config.toml"
-    with pytest.raises(
-        ConfigurationError, match=r"cannot read the file of GATEWAY_CONFIG, .*missing\.toml: No"
+    for name, place, words in (
+        ("GATEWAY_CONFIG", "/nowhere.toml", "the file of GATEWAY_CONFIG, /nowhere.toml: No such"),
+        ("XDG_CONFIG_HOME", f"/{'n' * 300}", "/n*/gateway-async/config.toml: File name too long"),
     ):
-        read_settings({}, {"GATEWAY_CONFIG": str(tmp_path / "missing.toml")})
-    with pytest.raises(
-        ConfigurationError, match=r"cannot read /n*/gateway-async/config\.toml: File"
-    ):
-        read_settings({}, {"XDG_CONFIG_HOME": f"/{'n' * 300}"})
+        with pytest.raises(ConfigurationError, match=f"cannot read {words}"):
+            read_settings({}, {name: place})
 
 
 def test_every_group_of_settings_can_be_reached(write: Write) -> None:
@@ -141,9 +139,8 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
     assert read_settings({"config": path, "keyring": "own"}, both).keyring == "own"
     with pytest.raises(ConfigurationError, match="--secret-file and --keyring: the secret has "):
         read_settings({"secret_file": Path("s"), "keyring": "own"}, ENVIRONMENT)
-    assert (
-        refused("secret_file = 's'\nkeyring = 'k'", write, WHO)[:24] == "secret_file and keyring:"
-    )
+    both_in_file = refused("secret_file = 's'\nkeyring = 'k'", write, WHO)
+    assert both_in_file.startswith("secret_file and keyring:")
 
 
 # What is wrong
@@ -152,12 +149,8 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "[dialect]\ndone_status = 1",
-            "dialect: done_status: not known; did you mean done_statuse",
-        ),
+        ("[dialect]\ndone_status = 1", "dialect: done_status: not known; did you mean done_status"),
         ("merchant_id = 7", "Settings.merchant_id: expected a text without white space"),
-        ("account_id = 7", "Settings.account_id: expected a text without white space"),
         ("account_id = 'A1 '", "Settings.account_id: expected a text without white space"),
         ("[dialect]\ndone_statuses = [1]", "Dialect.done_statuses: expected texts such as"),
         ("[policy]\nconcurrency = 0", "BatchPolicy.concurrency: expected an int of 1 or more"),
@@ -194,13 +187,18 @@ def test_every_table_that_is_wrong_is_named_at_once(write: Write) -> None:
     lines = sorted(refused("\n".join(wrong), write).splitlines())
     words = ("dialect: done_status: not known; did", "hue: not known", "RetryPolicy.attempts: ")
     assert [word in line for word, line in zip(words, lines, strict=True)] == [True] * 3
-    words_of_journal = "sqlite:///j.db depends on the working directory"
-    assert words_of_journal in refused(
-        "", write, {**ENVIRONMENT, "GATEWAY_JOURNAL": "sqlite:///j.db"}
-    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("JOURNAL", "sqlite:///j.db", "sqlite:///j.db depends on the working directory"),
+        ("TRUST_ENV", "maybe", "trust_env: expected true or false"),
+    ],
+)
+def test_mistakes_in_the_environment(name: str, value: str, words: str, write: Write) -> None:
+    assert words in refused("", write, {**ENVIRONMENT, f"GATEWAY_{name}": value})
     assert read(journal="sqlite:///j.db").journal == "sqlite:///j.db"  # of the command, it is meant
-    words_of_flag = "trust_env: expected true or false"
-    assert words_of_flag in refused("", write, {**ENVIRONMENT, "GATEWAY_TRUST_ENV": "maybe"})
 
 
 # The secret
