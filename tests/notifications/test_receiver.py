@@ -304,24 +304,17 @@ async def test_an_answer_that_was_overtaken_and_forgotten_is_asked_for_again() -
 async def test_memory_is_bounded_and_what_is_forgotten_is_told_again() -> None:
     heard: list[Any] = []
     receiver = receiver_of(
-        lambda record: heard.append(record.transaction_id),
+        lambda record: heard.append(record.transaction_id or record.order_no),
         on_payout=lambda payout: heard.append(payout.request_id),
         verifier=lambda *_: True,
         remembered=2,
     )
     told = [{"transaction_id": name} for name in ("T1", "T2", "T1", "T3", "T3", "T1")]
+    told += [{"order_no": name} for name in ("A", "B", "A")]  # which have no transaction_id
     in_another_order = {"a": "1", "request_id": "P1", "encryption_data": "another"}
     for each in (*told, {"request_id": "P1", "a": "1"}, in_another_order):
         assert (await tell(receiver, each))[0] == 200
-    assert heard == ["T1", "T2", "T3", "T1", "P1"]
-
-
-async def test_a_payment_without_transaction_id_is_known_by_its_order_no() -> None:
-    heard: list[Any] = []
-    receiver = receiver_of(lambda record: heard.append(record.order_no))
-    for name in ("A", "B", "A"):
-        assert (await tell(receiver, {"order_no": name}))[0] == 200
-    assert heard == ["A", "B"]
+    assert heard == ["T1", "T2", "T3", "T1", "A", "B", "P1"]
 
 
 async def test_many_at_once_share_look_ups_and_too_many_are_sent_away() -> None:

@@ -98,6 +98,9 @@ class Dragnet(logging.Handler):
     def _show(self, label: str, value: object) -> None:
         if isinstance(value, bytes):
             value = value.decode("latin-1")
+        if type(value) is str:  # it shows itself, whatever shows it
+            self.add(label, value)
+            return
         shown = f"{value!r} {value!s} {format(value)} {pprint.pformat(value)}"
         self.add(label, f"{shown} {traverse(value, max_string=10, max_depth=3)}")
 
