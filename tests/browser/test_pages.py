@@ -47,6 +47,7 @@ from tests.support.servers import answering
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 WIDTHS = {"desk": 1280, "phone": 390}
 _HEIGHT = 800
 _PATIENCE_SECONDS = 300
@@ -61,6 +62,14 @@ class Visit:
         self.page = page
         # what a page must never do: errors, dialogs, and requests that leave this machine
         self.alarms: list[str] = []
+
+    async def keep_screenshots(self, name: str) -> None:
+        """Keep what is shown, at the width of a desk and of a phone, below build/screenshots."""
+        for device, width in WIDTHS.items():
+            await self.page.set_viewport_size({"width": width, "height": _HEIGHT})
+            await self.page.screenshot(
+                path=SCREENSHOTS / f"{name}-{device}.png", full_page=True, animations="disabled"
+            )
 
     async def fits(self) -> bool:
         """Say whether the page need not be scrolled sideways, at either width."""
@@ -135,6 +144,7 @@ def show(visit: Visit, tmp_path: Path) -> Show:
 
 async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: Show) -> None:
     visit = await show(render(night(), HEAD))
+    await visit.keep_screenshots("report")
     assert await visit.fits()  # the phone was last
     for name in ("Money", "How long the gateway took"):
         region = visit.page.get_by_role("region", name=name)
@@ -248,13 +258,18 @@ async def story(visit: Visit) -> AsyncIterator[Story]:
 
 
 async def test_double_clicks_reloads_and_back_act_once_up_to_a_refund(story: Story) -> None:
+    await story.page.goto(story.url)
+    await story.visit.keep_screenshots("shop-catalogue")
     await story.order("Oolong")
+    await story.visit.keep_screenshots("shop-order")
     await story.press("Pay 12.50 EUR", clicks=2)
     await expect(story.page.locator("h1")).to_have_text("Pay Leaf & Kettle")
+    await story.visit.keep_screenshots("payment")
     assert story.payment().amount == story.orders[story.payment().order_no].amount
     await story.page.dblclick("button[value=pay]")
     await story.expect_state("paid")
     await story.page.reload()
+    await story.visit.keep_screenshots("shop-paid")
     await story.sandbox.deliver_notifications()
     assert [one.status for one in story.sandbox.notifications] == [200]
 
@@ -263,6 +278,7 @@ async def test_double_clicks_reloads_and_back_act_once_up_to_a_refund(story: Sto
     await story.page.fill("input[name=refund_amount]", "4.20")
     await story.press("Refund", clicks=2)
     await expect(story.page.locator("dl")).to_contain_text("4.20 EUR")
+    await story.visit.keep_screenshots("shop-refunded")
     assert await story.visit.fits()
     await story.page.go_back()
     await story.page.reload()
@@ -279,6 +295,7 @@ async def test_a_shopper_who_leaves_declines_and_goes_back(story: Story) -> None
     await story.press("Pay 9.90 EUR")
     await story.page.click("button[value=leave]")
     await story.expect_state("waiting")
+    await story.visit.keep_screenshots("shop-waiting")
     await story.page.click("text=Go to the payment page")
     await story.page.click("button[value=decline]")
     await story.expect_state("declined")
@@ -286,6 +303,7 @@ async def test_a_shopper_who_leaves_declines_and_goes_back(story: Story) -> None
     await story.page.go_back()
     await expect(story.page.locator("h1")).to_have_text("Declined")
     assert await story.page.locator("button").count() == 0
+    await story.visit.keep_screenshots("declined")
 
 
 async def test_every_input_of_the_loading_page_is_what_was_sent(visit: Visit) -> None:
