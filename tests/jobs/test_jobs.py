@@ -267,7 +267,7 @@ async def test_nothing_is_sent_or_left_of_orders_with_a_wrong_one_or_a_duplicate
 
 # What a streamed job needs of memory does not grow with its orders
 
-FEW, MANY, PAGE = 250, 500, 50
+FEW, MANY, PAGE = 500, 1_000, 100
 MOST_GROWTH = 250
 """Bytes an order, at most; an order that is kept takes about 1,000."""
 
