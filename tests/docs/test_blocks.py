@@ -14,7 +14,7 @@ import logging
 import re
 import tomllib
 import types
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -132,8 +132,8 @@ class Reader:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             result = eval(code, example.namespace)  # noqa: S307  # our own page
-            if inspect.isawaitable(result):
-                self._runner.run(_awaited(result))
+            if inspect.iscoroutine(result):
+                self._runner.run(result)
         made = [one for one in example.namespace.values() if isinstance(one, GatewayClient)]
         self._made += [client for client in made if client is not self._gateway]
         self._printed = printed.getvalue()
@@ -161,10 +161,6 @@ def _is_closed(value: object) -> bool:
     if isinstance(value, Journal):
         return value._database is None
     return isinstance(value, GatewayClient) and value._transport.is_closed
-
-
-async def _awaited(one: Awaitable[Any]) -> Any:
-    return await one
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterator
-from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -26,30 +25,22 @@ def _connect() -> "psycopg.Connection[tuple[object, ...]]":
 
 
 @contextlib.contextmanager
-def postgres_url(encoding: str = "UTF8") -> Iterator[str]:
+def postgres_url(template: str = "template0") -> Iterator[str]:
     """Make a database, yield its URL, and drop it."""
-    made = "CREATE DATABASE {} TEMPLATE template0 ENCODING {} LC_COLLATE 'C' LC_CTYPE 'C'"
-    with _made(made, sql.Literal(encoding)) as url:
-        yield url
-
-
-@contextlib.contextmanager
-def copied(url: str) -> Iterator[str]:
-    """Make a copy of a database that has no session, yield its URL, and drop it."""
-    with _made("CREATE DATABASE {} TEMPLATE {}", sql.Identifier(url.rpartition("/")[2])) as copy:
-        yield copy
-
-
-@contextlib.contextmanager
-def _made(statement: LiteralString, detail: sql.Composable) -> Iterator[str]:
     name = f"gateway_test_{uuid.uuid4().hex}"
+    make = "CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8' LC_COLLATE 'C' LC_CTYPE 'C'"
     with _connect() as server:
-        server.execute(sql.SQL(statement).format(sql.Identifier(name), detail))
+        server.execute(sql.SQL(make).format(sql.Identifier(name), sql.Identifier(template)))
     try:
         yield f"{server_url().rpartition('/')[0]}/{name}"
     finally:
         with _connect() as server:
             server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def copied(url: str) -> contextlib.AbstractContextManager[str]:
+    """Make a copy of a database that has no session, to be entered for its URL."""
+    return postgres_url(url.rpartition("/")[2])
 
 
 def emptied(url: str) -> str:

@@ -9,7 +9,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,7 +20,7 @@ from tests.support.orders import client_at
 
 ROOT = Path(__file__).parents[2]
 START = "GATEWAY_TEST_START"
-_END_SECONDS, _LONGEST_SECONDS = 20.0, 600.0
+_END_SECONDS = 20.0
 
 
 def write_start(path: Path, **start: Any) -> dict[str, str]:
@@ -47,22 +46,6 @@ def missing(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-Done = subprocess.CompletedProcess[str]
-
-
-def run_python(*arguments: str | Path, cwd: Path = ROOT, **env: str) -> Done:
-    """Run this interpreter to its end, with more in its environment."""
-    return subprocess.run(  # noqa: S603  # what tests name
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_LONGEST_SECONDS,
-    )
 
 
 class Process:

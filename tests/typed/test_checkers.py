@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 import sys
 import sysconfig
 import textwrap
@@ -17,7 +18,7 @@ from sybil.document import PythonDocStringDocument
 from sybil.parsers import markdown, rest
 
 from tests.docs.test_blocks import MODULES, PAGES
-from tests.support.processes import ROOT, Done, run_python
+from tests.support.processes import ROOT
 
 HERE = Path(__file__).parent
 STRICT = "# pyright: strict, reportUnnecessaryTypeIgnoreComment=error\n"
@@ -51,8 +52,18 @@ def _nested(path: Path) -> Iterator[str]:
         yield textwrap.indent(function, "    " * depth)
 
 
-def check(where: Path, *command: str, first: str = str(Path(sys.executable).parent)) -> Done:
-    return run_python("-m", *command, cwd=where, PATH=f"{first}:{os.environ['PATH']}")
+def check(
+    where: Path, *command: str, first: Path = Path(sys.executable).parent, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a checker to its end, which finds this Python before any other."""
+    return subprocess.run(  # noqa: S603  # what tests name
+        [sys.executable, "-m", *command],
+        cwd=where,
+        env={**os.environ, "PATH": f"{first}:{os.environ['PATH']}", **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +75,7 @@ def _pyright() -> None:
 def test_mypy_accepts_the_examples(examples: Path) -> None:
     """Mypy reads our configuration, and knows what its last run over all of this has found."""
     pytest.importorskip("mypy", reason="mypy is not installed: pip install --group types")
-    done = run_python("-m", "mypy", str(examples), MYPYPATH=str(examples))
+    done = check(ROOT, "mypy", str(examples), MYPYPATH=str(examples))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -82,6 +93,6 @@ def test_every_type_is_known(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "gateway_async", packages / "gateway_async")
     (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     command = ("pyright", "--verifytypes", "gateway_async", "--ignoreexternal")
-    found = check(tmp_path, *command, first=f"{tmp_path}/venv/bin").stdout
+    found = check(tmp_path, *command, first=tmp_path / "venv" / "bin").stdout
     assert [line for line in found.splitlines() if "error: " in line] == []
     assert "Type completeness score: 100%" in found
