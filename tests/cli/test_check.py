@@ -98,7 +98,21 @@ UNREAD = dict.fromkeys(("credentials", "signature", OWN), "skipped")
 UNREACHED = {**UNREAD, "reply": "skipped", "time": "skipped"}
 NO_TLS = {**UNREACHED, "tls": "skipped"}
 BOTH_UNREAD = {**UNREACHED, "reply": "unknown"}
+WRONG_SECRET = "return_status '0'"
 HALF = "/v1/retrievalTrans is answered, /v1/retrievalRefund: the gateway answered HTTP 403"
+ADVICE = {
+    "no connection to": "host and port of base_url",
+    "certificate": "ca_file",
+    "407": "GATEWAY_PROXY",
+    "200, but the gateway refused the": "compare base_url",
+    "merchant_id: expected 'M9'": "merchant_id and account_id with what",
+    "HTTP 404": "compare base_url",
+    "HTTP 403": "ask the gateway",
+    HALF: "ask the gateway",
+    "/v1/retrievalTrans is refused": "must register",
+    WRONG_SECRET: "check the secret first: GATEWAY_SECRET, or what secret_file or keyring names.",
+}
+"""What to do about what is seen."""
 
 
 @pytest.mark.parametrize(
@@ -121,7 +135,7 @@ HALF = "/v1/retrievalTrans is answered, /v1/retrievalRefund: the gateway answere
         (Way(refused="query"), OWN, "wrong", {"reply": "wrong"}, "/v1/retrievalTrans is refused"),
         (
             *(Way("--secret-file secret"), "signature", "wrong"),
-            *({"credentials": "ask", OWN: "ask"}, "return_status '0'"),
+            *({"credentials": "ask", OWN: "ask"}, WRONG_SECRET),
         ),
     ],
 )
@@ -142,6 +156,7 @@ async def test_each_fault_on_the_way_is_seen_and_says_what_to_do(
     assert ended.code == {"ok": 0, "unknown": 3}.get(status, 1)
     assert {**statuses_of(found), line: found[line]["status"]} == {**others, line: status}
     assert seen in found[line]["seen"]
+    assert ADVICE.get(seen, "") in found[line]["advice"]
     assert bool(found[line]["advice"]) == (status != "ok")
     assert bool(proxy.lines) == bool(way.login)
     assert status == "ok" or line not in ("address", "proxy", "tls") or not shell.sandbox.requests
