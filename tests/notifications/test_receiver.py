@@ -227,7 +227,6 @@ class Scene:
         self.before: dict[int, Callable[[], Awaitable[object]]] = {0: settle_down}
         self.asked = 0
         self.heard: list[str] = []  # the states that the application was given, when it was
-        self.called = asyncio.Event()  # set when it was
         self.goes_on = asyncio.Event()  # lets its calls end
         self.error: Exception | None = None  # what its calls raise
         gateway = client_over(MemoryTransport(self._answer))
@@ -235,12 +234,6 @@ class Scene:
 
     def tell(self) -> "asyncio.Task[tuple[int, str]]":
         return asyncio.create_task(tell(self.receiver, TOLD))
-
-    async def begin(self) -> "asyncio.Task[tuple[int, str]]":
-        """Notify, until the application is called."""
-        task = self.tell()
-        await self.called.wait()
-        return task
 
     async def _answer(self, asked: Asked) -> dict[str, Any]:
         number, self.asked = self.asked, self.asked + 1
@@ -252,7 +245,6 @@ class Scene:
 
     async def _take(self, record: Any) -> None:
         self.heard.append(record.payment_status)
-        self.called.set()
         await self.goes_on.wait()
         if self.error is not None:
             raise self.error
@@ -264,7 +256,9 @@ async def test_a_repeat_waits_for_the_first_and_shares_its_success_alone(
 ) -> None:
     scene = Scene("1")
     scene.error = LookupError() if end == "raised" else None
-    first, second = await scene.begin(), scene.tell()
+    first = scene.tell()
+    await settle_down()
+    second = scene.tell()
     await settle_down()
     assert (scene.asked, scene.heard, second.done()) == (2, ["1"], False)
     if end == "cancelled":
