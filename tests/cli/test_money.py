@@ -120,7 +120,7 @@ async def test_the_rest_of_a_repeated_or_copied_job_is_held(shell: Shell) -> Non
     assert shell.effects() == {1, 2}
     (job,) = {row["in_job"] for row in shell.rows()}
     copy = (shell.folder / "jobs.db").read_bytes()
-    again, by_name = f"{LINE} --yes", f"jobs resume {job} --out out.csv --yes {KEPT}"
+    again, by_name = f"{LINE} --yes --again", f"jobs resume {job} --out out.csv --yes {KEPT}"
     await shell(again, 3)
     assert shell.statuses() == {"succeeded": 50, "not_sent": 10}
     await shell(f"jobs resolve {job} not_sent --state held --note again {KEPT}")
