@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gateway_async import ConfigurationError, Dialect, DirectPayment, GatewayClient
-from gateway_async.sandbox import Sandbox
-from gateway_async.sandbox.faults import LateNotification
+from gateway_async.sandbox import PaymentStatus, Sandbox
+from gateway_async.sandbox.faults import DropReply, LateNotification
 from gateway_async.testing import sandbox_client, threaded_sandbox
 from tests.support import nursery
 from tests.support.orders import CARD, PAYMENT, seeded
@@ -34,6 +34,20 @@ def test_the_books_are_read_from_here_while_others_write(gateway_sandbox: Sandbo
         read = [len(list(gateway_sandbox.ledger)) for _ in range(20)]
     assert len({name for some in made for name in some}) == len(gateway_sandbox.ledger) == 320
     assert read == sorted(read)
+
+
+def test_all_parts_are_there(gateway_sandbox: Sandbox, gateway_client: GatewayClient) -> None:
+    async def refund() -> bool:
+        return (await gateway_client.refund([order])).ok
+
+    (order,) = seeded(gateway_sandbox, 1)
+    gateway_sandbox.faults.add("refund", DropReply(times=1))
+    assert not asyncio.run(refund())
+    assert gateway_sandbox.requests == {"search_refunds": 1, "refund": 1}
+    assert gateway_sandbox.faults.struck == {"DropReply": 1}
+    transaction = gateway_sandbox.ledger.transaction(order.transaction_id)
+    assert transaction.status is PaymentStatus.CAPTURED
+    assert asyncio.run(gateway_sandbox.deliver_notifications()) == 0
 
 
 def test_what_is_refused_is_raised_here_and_a_closed_client_sends_nothing() -> None:
