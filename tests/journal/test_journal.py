@@ -284,6 +284,16 @@ async def test_a_transaction_is_in_one_slice(journal: Journal, tables: Tables, s
     assert not of_slice
 
 
+async def test_a_decision_makes_its_slice_due_again(journal: Journal, tables: Tables) -> None:
+    await submitted(journal, refunds(1) * 3, slice_size=3)
+    tables.run("UPDATE gateway_chunks SET state = 'held'")
+    await journal.resolve("job", 2, "not_sent", "not seen")  # it waits behind the others
+    assert await journal.claim_due(MERCHANT, 60) == [("job", 1)]
+    assert await journal.claim_due(MERCHANT, 60) == []
+    await journal.resolve("job", 0, "succeeded", "seen")
+    assert await journal.claim_due(MERCHANT, 60) == [("job", 1)]
+
+
 async def test_a_run_or_a_decision_opens_a_finished_slice(journal: Journal, tables: Tables) -> None:
     job = await submitted(journal, refunds(4), slice_size=2)
     tables.run("UPDATE gateway_chunks SET state = 'held'")

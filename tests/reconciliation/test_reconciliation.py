@@ -249,10 +249,10 @@ class _Ledger:
             self.is_closed = True
 
 
-@settings(max_examples=60)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("end", End)
+@settings(max_examples=20)
 @given(
-    end=st.sampled_from(End),
-    streamed=st.booleans(),
     entries=st.lists(ENTRIES, max_size=40),
     books=BOOKS,
     window=st.integers(1, 12),
