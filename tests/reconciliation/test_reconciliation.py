@@ -207,7 +207,7 @@ REFUNDS = records(
 )
 BOOKS = st.builds(
     Books,
-    transactions=st.dictionaries(_NAMES, st.lists(TRANSACTIONS, max_size=2), max_size=8),
+    transactions=st.dictionaries(_NAMES, st.lists(TRANSACTIONS, max_size=1), max_size=8),
     refunds=st.dictionaries(_NAMES, st.lists(REFUNDS, max_size=3), max_size=8),
 )
 
