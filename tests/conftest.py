@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import time
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
@@ -99,6 +100,16 @@ async def make(sandbox: Sandbox) -> AsyncIterator[Make]:
 @pytest.fixture
 async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
+
+
+@pytest.fixture
+def in_new_york() -> Iterator[None]:
+    """This machine is in New York."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 @pytest.fixture
