@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from enum import Enum, auto
+from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -83,31 +83,6 @@ class _Pending(Generic[T]):
     asked_at: float = attrs.field(factory=time.monotonic)
 
 
-class _Stage(Enum):
-    """How far a transaction came."""
-
-    BEGIN = auto()
-    ACTIONS = auto()
-    COMMIT = auto()
-
-
-@attrs.frozen
-class _Failed:
-    """A transaction that failed.
-
-    Attributes:
-        error: Why.
-        stage: How far it came.
-        is_lost: Whether its connection is lost, as by a server that ends what idles.
-        ended_at: When it failed.
-    """
-
-    error: Exception
-    stage: _Stage
-    is_lost: bool
-    ended_at: float = attrs.field(factory=time.monotonic)
-
-
 class Database:
     """A thread with one connection, for the actions of one event loop.
 
@@ -125,7 +100,8 @@ class Database:
         # No executor: Python ends all of them when its main thread does, before other threads.
         self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
-        self._in_vain: _Failed | None = None
+        # An error, and until when what was asked for before fails with it.
+        self._in_vain: tuple[Exception, float] | None = None
         self._thread.start()
 
     @property
@@ -211,38 +187,38 @@ class Database:
 
     def _carry_out(self, group: "Sequence[_Pending[Any]]") -> "list[Any]":
         """Carry out actions; return the value of each, or its exception."""
-        ended = self._transact(group)
-        if isinstance(ended, list):
-            return ended
-        if ended.stage is not _Stage.ACTIONS or not (ended.is_lost or len(group) > 1):
-            return [self._failure(task.what, ended) for task in group]
-        values: list[Any] = []
-        for task in group:
-            ended = self._transact([task])
-            values += ended if isinstance(ended, list) else [self._failure(task.what, ended)]
-        return values
+        ended, is_alone_better = self._transact(group)
+        if is_alone_better:
+            ended = list(chain.from_iterable(self._transact([task])[0] for task in group))
+        return ended
 
-    def _transact(self, group: "Sequence[_Pending[Any]]") -> "list[Any] | _Failed":
-        """Carry out actions in one transaction; return the value of each."""
-        if self._in_vain is not None and group[-1].asked_at <= self._in_vain.ended_at:
-            return self._in_vain
-        stage = _Stage.BEGIN
+    def _transact(self, group: "Sequence[_Pending[Any]]") -> "tuple[list[Any], bool]":
+        """Carry out actions in one transaction.
+
+        Returns:
+            The value of each, or its exception; and whether each may do better alone.
+        """
+        if self._in_vain is not None and group[-1].asked_at <= self._in_vain[1]:
+            return [self._failure(task.what, self._in_vain[0]) for task in group], False
+        has_begun = is_in_doubt = False
         try:
             self._driver = self._driver or self._engine.connect()
             self._engine.begin(self._driver)
-            stage = _Stage.ACTIONS
+            has_begun = True
             made = Transaction(self._driver, self._engine)
             values = [task.action(made) for task in group]
-            stage = _Stage.COMMIT
+            is_in_doubt = True
             self._commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
+            error.with_traceback(None)  # frames hold orders
+            if not has_begun or isinstance(error, self._engine.lock_error):
+                self._in_vain = error, time.monotonic()
+            # Such as one whose server ended it while it idled.
             is_lost = getattr(self._driver, "broken", False)
-            failed = _Failed(error.with_traceback(None), stage, is_lost)  # frames hold orders
             self._roll_back(error)
-            if stage is _Stage.BEGIN or isinstance(error, self._engine.lock_error):
-                self._in_vain = failed
-            return failed
-        return values
+            failures = [self._failure(task.what, error, is_in_doubt=is_in_doubt) for task in group]
+            return failures, not is_in_doubt and (is_lost or len(group) > 1)
+        return values, False
 
     def _roll_back(self, error: Exception) -> None:
         """Undo what an action did; a connection is used again only after an error of ours."""
@@ -261,12 +237,10 @@ class Database:
             with contextlib.suppress(self._engine.error):
                 driver.close()
 
-    def _failure(self, what: str, failed: _Failed) -> Exception:
+    def _failure(self, what: str, error: Exception, *, is_in_doubt: bool = False) -> Exception:
         """Return what the caller gets; nothing of it holds a statement or its parameters."""
-        error = failed.error
         if isinstance(error, self._engine.error):
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            is_in_doubt = failed.stage is _Stage.COMMIT
             return JournalError(f"{what}: {lines[0][:_LONGEST_TEXT]}", is_in_doubt=is_in_doubt)
         return error
 
