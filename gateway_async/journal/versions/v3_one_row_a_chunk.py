@@ -24,17 +24,11 @@ _NEW_TABLES = re.compile(r"(TABLE|ON) gateway_(chunks|slices|payout_keys) ")
 _BEFORE_SAID = "\x1e"
 _CHANGES = """
 ALTER TABLE gateway_jobs ADD COLUMN gateway TEXT NOT NULL DEFAULT '';
-INSERT INTO gateway_slices (job_id, slice, first, last, total, finished, due_at)
-SELECT job_id, slice, first, last, total, finished, due_at FROM earlier_slices;
-INSERT INTO gateway_slices (job_id, slice, first, last, total)
-SELECT id, 0, 0, total - 1, total FROM gateway_jobs WHERE slice_size = 0;
-UPDATE gateway_slices SET (epoch, owner, expires_at) = (
-    SELECT epoch, owner, expires_at FROM gateway_leases l
-    WHERE l.job_id = gateway_slices.job_id AND l.slice = gateway_slices.slice
-) WHERE EXISTS (
-    SELECT 1 FROM gateway_leases l
-    WHERE l.job_id = gateway_slices.job_id AND l.slice = gateway_slices.slice
-)"""
+INSERT INTO gateway_slices
+SELECT s.*, coalesce(epoch, 0), coalesce(owner, ''), coalesce(expires_at, 0) FROM (
+    SELECT job_id, slice, first, last, total, finished, due_at FROM earlier_slices
+    UNION ALL SELECT id, 0, 0, total - 1, total, FALSE, 0 FROM gateway_jobs WHERE slice_size = 0
+) s LEFT JOIN gateway_leases l ON l.job_id = s.job_id AND l.slice = s.slice"""
 # Of earlier rows, with the job's operation and what was noted of their requests.
 _ROWS = """
 SELECT k.*, operation, baseline, marker, alone FROM {} k
@@ -86,18 +80,9 @@ def _convert_chunks(connection: sa.Connection) -> None:
 
 def _known_of(row: "sa.Row[tuple[object, ...]]", reference: str) -> Known:
     text, _, said = row.text.partition(_BEFORE_SAID)
-    sent = ""
-    if row.alone is not None:  # it was in a request
-        note = {"references": json.loads(row.baseline or "{}"), "marker": row.marker}
-        sent = json.dumps({**note, "alone": bool(row.alone)})
-    return Known(
-        row.state,
-        code=row.code,
-        text=text,
-        said=row.said or said,
-        reference=reference,
-        proof=row.proof,
-        note=row.note,
-        ended_at=row.ended_at,
-        sent=sent,
-    )
+    kept = {name: getattr(row, name) for name in ("state", "code", "proof", "note", "ended_at")}
+    known = Known(**kept, text=text, said=row.said or said, reference=reference)
+    if row.alone is None:  # it was in no request
+        return known
+    note = {"references": json.loads(row.baseline or "{}"), "marker": row.marker}
+    return known._replace(sent=json.dumps({**note, "alone": bool(row.alone)}))

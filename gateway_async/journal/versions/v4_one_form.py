@@ -5,23 +5,18 @@ columns that nothing reads. Jobs of which an earlier release had only begun to k
 """
 
 import json
-from typing import Any
 
-import attrs
 import sqlalchemy as sa
 from alembic import op
-
-from gateway_async.journal.rows import CHUNK_COLUMNS, ChunkState
 
 revision = "4"
 down_revision = "3"
 
 _BEGUN = "SELECT id FROM gateway_jobs WHERE NOT imported"
 _UNREAD = {"jobs": ("imported",), "slices": ("tries",), "chunks": ("request", "texts")}
-_WITH_TEXTS = f"SELECT {', '.join(CHUNK_COLUMNS)}, texts FROM gateway_chunks WHERE texts <> ''"
+_WITH_TEXTS = "SELECT * FROM gateway_chunks WHERE texts <> ''"
 _WRITE = """
-UPDATE gateway_chunks SET exceptions = :exceptions, reference_list = :reference_list
-WHERE job_id = :job_id AND first = :first"""
+UPDATE gateway_chunks SET exceptions = :exceptions WHERE job_id = :job_id AND first = :first"""
 
 
 def upgrade() -> None:
@@ -36,19 +31,17 @@ def upgrade() -> None:
         for table in _UNREAD
     }
     if "texts" in columns["chunks"]:
-        for *row, texts in connection.execute(sa.text(_WITH_TEXTS)).all():
-            connection.execute(sa.text(_WRITE), _merged(row, json.loads(texts)))
+        for row in connection.execute(sa.text(_WITH_TEXTS)).mappings().all():
+            connection.execute(sa.text(_WRITE), {**row, "exceptions": _merged(row)})
     for table, names in _UNREAD.items():
         for name in columns[table].intersection(names):
             op.execute(f"ALTER TABLE gateway_{table} DROP COLUMN {name}")
 
 
-def _merged(row: list[object], texts: dict[str, Any]) -> dict[str, object]:
-    """Return the row of a chunk whose orders have these texts, but for its exceptions."""
-    chunk, exceptions = ChunkState.read(row), str(row[-1])
-    differ = {at for group in json.loads(exceptions or "[]") for at in group["at"]}
-    known = {
-        at: one if offset in differ else one._replace(**texts)
-        for offset, (at, one) in enumerate(chunk.known.items())
-    }
-    return attrs.evolve(chunk, known=known).row()
+def _merged(row: sa.RowMapping) -> str:
+    """Return the exceptions of a chunk, and among them the orders that have its texts."""
+    exceptions = json.loads(row["exceptions"] or "[]")
+    differing = {at for group in exceptions for at in group["at"]}
+    alike = [at for at in range(row["last"] - row["first"] + 1) if at not in differing]
+    known = {name: row[name] for name in ("state", "ended_at", "sent")}
+    return json.dumps([*exceptions, {"at": alike, "known": {**known, **json.loads(row["texts"])}}])
