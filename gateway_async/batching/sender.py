@@ -274,9 +274,9 @@ class Sender:
             if not self.recorder.claimed_among(named):
                 self.recorder.claim(named)
                 return Reading(*proof, judgement, references)
-        return self._judge(chunk, references, response.body, sent)
+        return self._judge(chunk, references, response.body)
 
-    def _judge(self, chunk: "Chunk", references: "References", body: bytes, sent: bytes) -> Reading:
+    def _judge(self, chunk: "Chunk", references: "References", body: bytes) -> Reading:
         """Decode and judge a reply; what an earlier refund has claimed proves none of these.
 
         It is judged twice where a success names a reference that this batch or job was given for an
@@ -300,7 +300,7 @@ class Sender:
             self.recorder.claim(named)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
-            glance.learn(reply, payload, sent, overall)
+            glance.learn(reply, payload, overall)
         return Reading(reply, overall, judgement, references)
 
     def _named(self, chunk: "Chunk", judgement: Judgement) -> dict[str, str]:

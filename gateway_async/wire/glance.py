@@ -15,6 +15,7 @@ The module is pure. It does not know what a request is, and keeps one layout of 
 gateway that writes white space between its fields, it learns nothing.
 """
 
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ _MOST_BYTES = 4096
 
 _FREE = rb'"[ !#-\[\]-~]*+"'
 _SIGNATURE = rb'"([ !#-\[\]-~]*)"'
+_NAMED = b'"%s":' % SIGNATURE_FIELD.encode()
+_UNSIGNED = _NAMED + b'""'
 
 
 @attrs.frozen
@@ -95,11 +98,7 @@ class Glance:
         return kept, layout.overall
 
     def learn(
-        self,
-        reply: bytes,
-        payload: "Mapping[str, Any]",
-        sent: bytes,
-        overall: tuple[str | None, str | None],
+        self, reply: bytes, payload: "Mapping[str, Any]", overall: tuple[str | None, str | None]
     ) -> None:
         """Learn the layout of a reply that was judged to be all of success, in our order.
 
@@ -107,58 +106,38 @@ class Glance:
             reply: The reply, as `without_signatures` returns it: with one signature at most, or
                 with white space, in which nothing is recognised.
             payload: The same decoded, no field of it named twice.
-            sent: The JSON array of the orders, as it was sent; empty where a value has a brace.
             overall: Code and text of its overall result.
         """
-        if self._learnt >= _MOST_LAYOUTS or not sent:
+        if self._learnt >= _MOST_LAYOUTS:
             return
         self._learnt += 1
-        opening = b'"%s":[' % self._list_field.encode()
-        before, found, rest = reply.partition(opening)
-        close = rest.rfind(b"}]") + 1
-        first = sent[1 : sent.find(b"}")]
-        if not (found and close and rest.startswith(first)):
-            return
-        head, end = before + opening, rest[close:]
-        added = rest[len(first) : rest.find(b"}", len(first))]
-        if len(head) + len(added) + len(end) > _MOST_BYTES:
-            return
-        tail = self._tail(added)
-        around = _loaded(head + end)
-        if tail is None or around is None or self._list_field not in around:
-            return
-        signature = {name: around[name] for name in around if name == SIGNATURE_FIELD}
+        opening, around = b'"%s":[' % self._list_field.encode(), None
+        head, end = reply.partition(opening)[0] + opening, reply[reply.rfind(b"}]") + 1 :]
+        with contextlib.suppress(orjson.JSONDecodeError):
+            around = orjson.loads(head + end)
+        signature = {SIGNATURE_FIELD: ""} if SIGNATURE_FIELD in payload else {}
         if around != {**payload, self._list_field: [], **signature}:  # the list is not at the top
             return
-        named = b'"%s":' % SIGNATURE_FIELD.encode()
-        written = named + orjson.dumps(signature.get(SIGNATURE_FIELD, ""))
+        tail = self._tail(payload[self._list_field][0])
+        if tail is None or len(head) + len(tail) + len(end) > _MOST_BYTES:
+            return
         head_pattern, end_pattern = (
-            re.compile((re.escape(named) + _SIGNATURE).join(map(re.escape, part.split(written))))
+            re.compile((re.escape(_NAMED) + _SIGNATURE).join(map(re.escape, part.split(_UNSIGNED))))
             for part in (head, end)
         )
-        self._layout = _Layout(head_pattern, tail, end_pattern, overall)
+        self._layout = _Layout(head_pattern, re.compile(tail), end_pattern, overall)
 
-    def _tail(self, text: bytes) -> re.Pattern[bytes] | None:
-        """Return the pattern of what a reply adds to an item; None unless it is plain texts."""
-        added = _loaded(b"{" + text.removeprefix(b",") + b"}")
-        if added is None or self._status_field not in added:
+    def _tail(self, item: "Mapping[str, Any]") -> bytes | None:
+        """Return the pattern of what a reply adds to an order; None unless it is plain texts."""
+        added = {name: value for name, value in item.items() if name not in self._order_fields}
+        are_last = [*item][-len(added) :] == [*added]
+        if not are_last or self._status_field not in added or SIGNATURE_FIELD in added:
             return None
-        written, pattern = b"", b""
+        pattern = b""
         for name, value in added.items():
-            may_be_sent = name in self._order_fields or name == SIGNATURE_FIELD
-            if may_be_sent or not isinstance(value, str):
+            if not isinstance(value, str):
                 return None
-            named = b",%s:" % orjson.dumps(name)
-            pair = named + orjson.dumps(value)
+            named, text = b",%s:" % orjson.dumps(name), orjson.dumps(value)
             is_literal = name == self._status_field or name in MESSAGES
-            written += pair
-            pattern += re.escape(pair) if is_literal else re.escape(named) + _FREE
-        return re.compile(pattern + rb"\}") if written == text else None
-
-
-def _loaded(text: bytes) -> Any:  # noqa: ANN401  # as JSON has it
-    """Return the JSON object that a text within braces is; None where it is none."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
+            pattern += re.escape(named) + (re.escape(text) if is_literal else _FREE)
+        return pattern + rb"\}"
