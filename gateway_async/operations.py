@@ -6,8 +6,8 @@ read-only. What a new operation needs is in `docs/explanation/design.md`, "Add a
 
 from enum import StrEnum
 from functools import cache
-from importlib import import_module
 from operator import attrgetter
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +65,8 @@ class Operation:
             operations, in the request. Without one, a request is one order, and its reply one item.
         status_field: The field of an item that carries its status.
         identity_field: The field that names an order: two of the same value are duplicates.
-        order_class: What an order, payment or payout is; by its full name, to be loaded once it is
-            needed.
+        order_class: What an order, payment or payout is; by module and name, to be loaded once it
+            is needed.
         record_class: What an item of the reply, or the result, is read as; likewise.
         echo_fields: Fields of an item that repeat the request, and must agree with it.
         result_fields: Fields of the result of a payment or payout; a reply without any of them
@@ -88,8 +88,8 @@ class Operation:
     list_field: str = ""
     status_field: str = ""
     identity_field: str = "transaction_id"
-    _order_class: str = "builtins.object"
-    _record_class: str = "builtins.object"
+    _order_class: str = "builtins:object"
+    _record_class: str = "builtins:object"
     echo_fields: tuple[str, ...] = ()
     result_fields: tuple[str, ...] = ()
     reference_field: str = ""
@@ -153,12 +153,7 @@ def identity_of(operation: Operation) -> "Callable[[Any], Any]":
     return attrgetter(operation.identity_field)
 
 
-@cache
-def _loaded(name: str) -> type[Any]:
-    module, _, name = name.rpartition(".")
-    found: type[Any] = getattr(import_module(module), name)
-    return found
-
+_loaded: "Callable[[str], type[Any]]" = cache(resolve_name)
 
 _ORDERS = "gateway_async.models.orders"
 _PAYMENTS = "gateway_async.models.payments"
@@ -171,24 +166,24 @@ PAY_DIRECT = Operation(
     path="/v1/authorise",
     body=BodyFormat.FORM,
     reply=ReplyFormat.XML,
-    order_class=f"{_PAYMENTS}.DirectPayment",
-    record_class=f"{_RECORDS}.DirectPaymentResult",
+    order_class=f"{_PAYMENTS}:DirectPayment",
+    record_class=f"{_RECORDS}:DirectPaymentResult",
     echo_fields=_ORDER_ECHO,
     result_fields=("transaction_id", "order_status", "result_info", "issuer_url"),
 )
 PAY_APM = attrs.evolve(
     PAY_DIRECT,
     name="pay_apm",
-    order_class=f"{_PAYMENTS}.ApmPayment",
-    record_class=f"{_RECORDS}.ApmPaymentResult",
+    order_class=f"{_PAYMENTS}:ApmPayment",
+    record_class=f"{_RECORDS}:ApmPaymentResult",
 )
 CHECKOUT = attrs.evolve(
     PAY_DIRECT,
     name="checkout",
     path="/v1/checkout",
     reply=ReplyFormat.PAGE,
-    order_class=f"{_PAYMENTS}.RedirectPayment",
-    record_class=f"{_RECORDS}.CheckoutPage",
+    order_class=f"{_PAYMENTS}:RedirectPayment",
+    record_class=f"{_RECORDS}:CheckoutPage",
     echo_fields=(),
 )
 QUERY = Operation(
@@ -199,8 +194,8 @@ QUERY = Operation(
     limit=100,
     list_field="orders_list",
     status_field="query_result",
-    order_class=f"{_ORDERS}.OrderRef",
-    record_class=f"{_RECORDS}.TransactionRecord",
+    order_class=f"{_ORDERS}:OrderRef",
+    record_class=f"{_RECORDS}:TransactionRecord",
     moved_fields=(),
 )
 CAPTURE = Operation(
@@ -209,8 +204,8 @@ CAPTURE = Operation(
     limit=50,
     list_field="capture_orders",
     status_field="capture_status",
-    order_class=f"{_ORDERS}.CaptureOrder",
-    record_class=f"{_RECORDS}.CaptureRecord",
+    order_class=f"{_ORDERS}:CaptureOrder",
+    record_class=f"{_RECORDS}:CaptureRecord",
     echo_fields=_ORDER_ECHO,
     recovered_by="query",
     done_state="captured",
@@ -221,8 +216,8 @@ REVIEW = Operation(
     limit=100,
     list_field="review_orders",
     status_field="review_status",
-    order_class=f"{_ORDERS}.ReviewOrder",
-    record_class=f"{_RECORDS}.ReviewRecord",
+    order_class=f"{_ORDERS}:ReviewOrder",
+    record_class=f"{_RECORDS}:ReviewRecord",
     echo_fields=(*_ORDER_ECHO, "review_flag"),
 )
 CANCEL = attrs.evolve(
@@ -231,8 +226,8 @@ CANCEL = attrs.evolve(
     path="/v1/cancel",
     list_field="cancel_orders",
     status_field="cancel_status",
-    order_class=f"{_ORDERS}.CancelOrder",
-    record_class=f"{_RECORDS}.CancelRecord",
+    order_class=f"{_ORDERS}:CancelOrder",
+    record_class=f"{_RECORDS}:CancelRecord",
     done_state="cancelled",
 )
 REFUND = Operation(
@@ -241,8 +236,8 @@ REFUND = Operation(
     limit=50,
     list_field="refund_orders",
     status_field="refund_status",
-    order_class=f"{_ORDERS}.RefundOrder",
-    record_class=f"{_RECORDS}.RefundRecord",
+    order_class=f"{_ORDERS}:RefundOrder",
+    record_class=f"{_RECORDS}:RefundRecord",
     echo_fields=(*_ORDER_ECHO, "refund_amount"),
     reference_field="refund_reference_id",
     recovered_by="search_refunds",
@@ -255,7 +250,7 @@ SEARCH_REFUNDS = attrs.evolve(
     path="/v1/retrievalRefund",
     list_field="refund_orders",
     status_field="",
-    record_class=f"{_RECORDS}.RefundRecord",
+    record_class=f"{_RECORDS}:RefundRecord",
 )
 PAYOUT = Operation(
     name="payout",
@@ -263,8 +258,8 @@ PAYOUT = Operation(
     kind=OperationClass.KEYED,
     status_field="status",
     identity_field="request_id",
-    order_class=f"{_PAYOUTS}.PayoutRequest",
-    record_class=f"{_PAYOUTS}.PayoutResult",
+    order_class=f"{_PAYOUTS}:PayoutRequest",
+    record_class=f"{_PAYOUTS}:PayoutResult",
     echo_fields=(
         "request_id",
         *("payment_currency", "payment_amount"),

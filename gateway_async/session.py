@@ -164,14 +164,6 @@ class Gate:
         """
         while (seconds := self.paused_until - self.now()) > 0 and self.stop_reason is None:
             await self.sleep(seconds)
-        self.check()
-
-    def check(self) -> None:
-        """Raise after the deadline or a stop.
-
-        Raises:
-            NotSentError: If no request may leave any more.
-        """
         if (reason := self.stop_reason) is not None:
             raise NotSentError(f"nothing was sent: {reason}")
 
@@ -533,13 +525,18 @@ class Attempts(Generic[T]):
             self._gate.pause(min(asked, session.retry.max_pause_seconds))
         try:
             value = session.decode(self._request, response, message.signature)
-            if had_sent and find_refusal is not None:
-                _check_refusal(find_refusal(value))
+            refusal = find_refusal(value) if had_sent and find_refusal is not None else None
         except GatewayError as problem:
             return _bare(problem)
         except BaseException as problem:  # noqa: BLE001  # such as Ctrl-C: its frames hold the reply
             problem.add_note(f"raised by {name_and_place(problem)}")
             raise problem.with_traceback(None) from None
+        if refusal is not None:  # it may be refused because the attempt before it was done
+            return OutcomeUnknownError(
+                f"an earlier attempt was sent and its reply lost; sent again, {refusal}",
+                code=refusal.code,
+                text=refusal.text,
+            )
         self.value = value
         return None
 
@@ -631,16 +628,6 @@ def _proved(error: GatewayError, *, sent: bool) -> GatewayError:
     if isinstance(error, (*NOTHING_SENT, EvidenceError)):
         return error
     return NotSentError(f"nothing was sent: {name} was raised before: {error}")
-
-
-def _check_refusal(refusal: RejectedError | None) -> None:
-    """Raise for a refusal that follows an attempt of which the reply was lost."""
-    if refusal is not None:
-        raise OutcomeUnknownError(
-            f"an earlier attempt was sent and its reply lost; sent again, {refusal}",
-            code=refusal.code,
-            text=refusal.text,
-        )
 
 
 def _given_up(*, sent: bool, reason: str | None = None) -> GatewayError:

@@ -139,10 +139,10 @@ class AiohttpTransport:
         self._ssl = ssl
         self._proxy = proxy
         # A tunnel gets the header when it is opened, a plain proxy with each request.
-        shown = {"Proxy-Authorization": proxy_authorization}
-        is_tunnel = base_url.lower().startswith("https:")
-        self._proxy_headers = shown if proxy_authorization and is_tunnel else None
-        self._headers = shown if proxy_authorization and not is_tunnel else {}
+        shown = {"Proxy-Authorization": proxy_authorization} if proxy_authorization else None
+        is_tunnel = base_url.startswith("https:")
+        self._proxy_headers = shown if is_tunnel else None
+        self._headers = None if is_tunnel else shown
         self._opened: dict[asyncio.AbstractEventLoop, _Opened] = {}
         self.is_closed: bool = False
 
@@ -227,8 +227,6 @@ class AiohttpTransport:
         self, opened: _Opened, path: str, payload: TrackedPayload, deadline: "Deadline"
     ) -> HttpResponse:
         """Post a body, once it is its turn, and return the response."""
-        if self._headers:
-            payload.headers.update(self._headers)
         await opened.places.acquire()
         response: aiohttp.ClientResponse | None = None
         body: bytes | None = None
@@ -260,19 +258,17 @@ class AiohttpTransport:
 
     async def _read(self, content: aiohttp.StreamReader, deadline: "Deadline") -> bytes:
         """Read a reply piece by piece, up to `max_reply_bytes`."""
-        body = await content.readany()
-        if content.at_eof() and len(body) <= self._max_reply_bytes:
-            return body
-        pieces, left = [body], self._max_reply_bytes - len(body)
-        while left >= 0 and not content.at_eof():
-            deadline.restart()
+        pieces, left = [], self._max_reply_bytes
+        while True:
             pieces.append(await content.readany())
             left -= len(pieces[-1])
-        if left < 0:
-            raise ReplyTooLargeError(
-                f"the reply is larger than max_reply_bytes={self._max_reply_bytes}"
-            )
-        return b"".join(pieces)
+            if left < 0:
+                raise ReplyTooLargeError(
+                    f"the reply is larger than max_reply_bytes={self._max_reply_bytes}"
+                )
+            if content.at_eof():
+                return b"".join(pieces)  # of one piece, no copy
+            deadline.restart()
 
     async def _open(self) -> _Opened:
         """Open a session on the running loop, or take the given one."""
@@ -302,6 +298,7 @@ class AiohttpTransport:
         async with aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
             trust_env=False,  # it was asked once, when the client was made
             proxy=self._proxy,
         ) as session:
