@@ -228,7 +228,7 @@ def plain_batch(
     async def open_run() -> "BatchRunner":
         given = GivenOrders(orders)
         span = session.instrumentation.batch(operation.name, orders, policy)
-        run = BatchRunner(session, operation, policy, span)
+        run = BatchRunner(session, operation, policy, span, given)
         recorder = Recorder(
             operation,
             session.recovery,

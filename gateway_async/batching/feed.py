@@ -99,10 +99,6 @@ class Source(Protocol):
         """
         ...
 
-    async def aclose(self) -> None:
-        """Close the input, if it was not taken to its end."""
-        ...
-
 
 class GivenOrders:
     """Orders as the caller gives them; a collection is copied, so that it stays the same.
@@ -171,7 +167,7 @@ def check_orders(orders: object, order_class: type[Any], name: str = "orders") -
 
 
 class OrderChecker:
-    """Checks the orders of one batch, each once; it remembers them where duplicates are refused.
+    """Checks the orders of one batch, each once; it remembers them while it finds duplicates.
 
     Duplicates are found by 64-bit hashes: some 70 bytes an order, however long identifiers are.
     Two different identities are taken for equal once in some 10^7 jobs of a million orders; the
@@ -181,25 +177,23 @@ class OrderChecker:
         operation: The operation.
         dialect: What the interface leaves open.
         policy: Its `duplicates`; two payouts of one `request_id` are always refused.
-        finds_duplicates: Whether duplicates are looked for here, where they are refused at all.
+
+    Attributes:
+        refuses_duplicates: Whether an order may stand in the batch only once.
     """
 
-    def __init__(
-        self,
-        operation: "Operation",
-        dialect: "Dialect",
-        policy: "BatchPolicy",
-        *,
-        finds_duplicates: bool = True,
-    ) -> None:
-        self._operation = operation
-        self._dialect = dialect
+    def __init__(self, operation: "Operation", dialect: "Dialect", policy: "BatchPolicy") -> None:
+        self.operation = operation
+        self.dialect = dialect
         self._identity = identity_of(operation)
         self._order_classes = {operation.order_class}
         self._is_payout = operation.is_keyed
         self.refuses_duplicates: bool = self._is_payout or policy.duplicates == "reject"
-        looks = finds_duplicates and self.refuses_duplicates
-        self._seen: set[int] | None = set() if looks else None
+        self._seen: set[int] | None = None
+
+    def find_duplicates(self) -> None:
+        """Remember orders from now on, and find those that come again, where they are refused."""
+        self._seen = set() if self.refuses_duplicates else None
 
     async def check_all(self, orders: "Sequence[object] | None") -> None:
         """Check a collection whole, so that one bad order means that nothing is sent.
@@ -212,6 +206,7 @@ class OrderChecker:
         """
         if orders is None:
             return
+        self.find_duplicates()
         problems: dict[int, InvalidOrderError] = {}
         for start in range(0, len(orders), _CHECKED_AT_ONCE):
             problems |= self.check_page(start, orders[start : start + _CHECKED_AT_ONCE])
@@ -224,7 +219,7 @@ class OrderChecker:
         """Return why orders side by side may not be sent, by position."""
         with suppress(InvalidOrderError):  # of all of them together; `check` finds the order
             if self.are_all_orders(orders):
-                _check_values(self._operation, orders, self._dialect)
+                _check_values(self.operation, orders, self.dialect)
                 if self.note_new(list(map(self._identity, orders))):
                     return {}
         checked = enumerate(map(self.check, orders), start)
@@ -232,7 +227,7 @@ class OrderChecker:
 
     def check(self, order: Any) -> InvalidOrderError | None:  # noqa: ANN401  # anything may come in
         """Return why an order may not be sent, or None."""
-        error = check_order(self._operation, order, self._dialect)
+        error = check_order(self.operation, order, self.dialect)
         if error is not None or self._seen is None:
             return error
         identity = self._identity(order)
@@ -240,7 +235,7 @@ class OrderChecker:
 
     def duplicate_error(self, order: Any) -> DuplicateOrderError:  # noqa: ANN401  # an order
         """Return the error of an order that stands in the batch already."""
-        kind, value = name_of(self._operation, self._identity(order))
+        kind, value = name_of(self.operation, self._identity(order))
         advice = (
             f"give each its own {kind}"
             if self._is_payout
@@ -273,28 +268,26 @@ class OrderFeed:
     `refused`, or is put into `_waiting`, of which `_fitting` names those that make the next chunk.
 
     Args:
-        operation: The operation.
-        dialect: What the interface leaves open.
-        policy: Its `chunk_size`, `concurrency` and `duplicates`.
         orders: The input.
+        checker: Checks them.
+        policy: Its `chunk_size`, `concurrency` and `duplicates`.
         marker_prefix: What the refunds' markers begin with; None if no markers are sent.
 
     Attributes:
         source: Where the orders come from.
-        checker: Checks them.
         is_broken: Whether the input raised, so that no more is taken from it.
         refused: Orders that may not be sent, each with its error.
     """
 
     def __init__(
         self,
-        operation: "Operation",
-        dialect: "Dialect",
-        policy: "BatchPolicy",
         orders: Source,
+        checker: OrderChecker,
+        policy: "BatchPolicy",
         *,
-        marker_prefix: str | None = None,
+        marker_prefix: str | None,
     ) -> None:
+        operation, dialect = checker.operation, checker.dialect
         self.source: Source = orders
         self.is_broken: bool = False
         # A source that neither waits nor reads a journal gives its orders in one step.
@@ -302,10 +295,10 @@ class OrderFeed:
         self._marker_prefix = marker_prefix
         self._operation = operation
         self._dialect = dialect
-        # What a journal has is checked again: the dialect may have changed since.
-        self.checker: OrderChecker = OrderChecker(
-            operation, dialect, policy, finds_duplicates=not orders.is_stored
-        )
+        # A journal has no duplicates. All else is checked again: the dialect may have changed.
+        self._checker = checker
+        if orders.collection is None and not orders.is_stored:
+            checker.find_duplicates()
         self._chunk_size = chunk_size_of(operation, policy)
         self._identity = identity_of(operation)
         self._is_look_up = operation.is_look_up
@@ -435,14 +428,14 @@ class OrderFeed:
         if not self._waiting and self._make_ready(indices, orders):
             return
         for index, order in zip(indices, orders, strict=True):
-            if (problem := self.checker.check(order)) is not None:
+            if (problem := self._checker.check(order)) is not None:
                 self._refuse(index, order, problem)
             else:
                 self._let_wait(index, order)
 
     def _make_ready(self, indices: "Sequence[int]", orders: "Sequence[Any]") -> bool:
         """Make orders the next chunk, if all are right and no identity occurs twice."""
-        if not self.checker.are_all_orders(orders):
+        if not self._checker.are_all_orders(orders):
             return False
         identities = set(map(self._identity, orders))
         others = self._in_flight, self._unknown
@@ -461,7 +454,7 @@ class OrderFeed:
             chunk.encoded = chunk.encode(self._operation, self._dialect, self._marker_prefix)
         except GatewayError:  # `check` finds the order
             return False
-        if not self.checker.note_new(identities):
+        if not self._checker.note_new(identities):
             return False
         self._ready = chunk
         return True

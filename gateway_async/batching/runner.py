@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from gateway_async.batching.earlier import look_up_earlier
-from gateway_async.batching.feed import OrderFeed, is_cancelled
+from gateway_async.batching.feed import OrderChecker, OrderFeed, is_cancelled
 from gateway_async.batching.results import Results
 from gateway_async.batching.sender import Recorder, Sender
 from gateway_async.errors import (
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gateway_async.batching.chunks import Chunk
-    from gateway_async.batching.feed import Source
+    from gateway_async.batching.feed import GivenOrders, Source
     from gateway_async.batching.results import BatchResult, Progress
     from gateway_async.batching.sender import References
     from gateway_async.operations import Operation
@@ -50,28 +50,15 @@ _CUT_SHORT = (
 class Work(Protocol):
     """What a batch does: a `WorkerPool` sends its orders; a job makes a pool for each round.
 
-    A `BatchRunner` calls `begin`, and makes a task of `run`. To end early, it calls `end_unsent`,
-    and after the drain time `abandon`; once the task has ended, `add_remaining`, of which a second
-    call adds nothing; and last, `aclose`.
+    A `BatchRunner` makes a task of `run`. To end early, it calls `end_unsent`, and after the drain
+    time `abandon`; once the task has ended, `add_remaining`, of which a second call adds nothing.
 
     Attributes:
-        total: How many orders there are; None where that is not known.
         is_exhausted: Whether every order of the input was taken.
     """
 
     @property
-    def total(self) -> int | None: ...  # noqa: D102  # above
-
-    @property
     def is_exhausted(self) -> bool: ...  # noqa: D102  # above
-
-    async def begin(self) -> None:
-        """Check a collection whole.
-
-        Raises:
-            InvalidOrderError: If any order of it is wrong.
-        """
-        ...
 
     async def run(self) -> None:
         """Do all of it."""
@@ -89,26 +76,27 @@ class Work(Protocol):
         """Add, once `run` has ended, the orders that have no outcome yet."""
         ...
 
-    async def aclose(self) -> None:
-        """Close the input, if it was not taken to its end."""
-        ...
-
 
 class BatchRunner:
     """A batch under way, awaited or streamed.
 
     It ends in two steps. If its task still runs, `drain`: take no more orders, end requests of
     which nothing was sent, wait for the others, and end those that are left after the drain time.
-    Then `finish`: add the orders without an outcome, make the result, and close the input.
+    Then `finish`: add the orders without an outcome, make the result, and close the input. The work
+    and the input are gone then.
 
     Args:
         session: The way to the gateway.
         operation: The operation.
         policy: Concurrency, chunk size, duplicates, time limits.
         span: Reports it to the telemetry, until the `with` block around the runner is left.
+        given: The orders as the caller gives them; None where a journal has them.
 
     Attributes:
-        work: What it does, to be set before it is started; gone at the end.
+        collection: The orders, where the caller gives a collection; else None.
+        checker: Checks the orders.
+        total: How many orders there are; None where that is not known.
+        work: What it does, to be set before it is started.
         results: The outcomes so far.
         gate: Whether requests may leave.
         changed: Set when outcomes are added or taken, or the task ends.
@@ -120,12 +108,21 @@ class BatchRunner:
     """
 
     def __init__(
-        self, session: "Session", operation: "Operation", policy: "BatchPolicy", span: "BatchSpan"
+        self,
+        session: "Session",
+        operation: "Operation",
+        policy: "BatchPolicy",
+        span: "BatchSpan",
+        given: "GivenOrders | None",
     ) -> None:
         self.session = session
         self.operation = operation
         self.policy = policy
         self.span = span
+        self.given = given
+        self.collection = None if given is None else given.collection
+        self.checker: OrderChecker = OrderChecker(operation, session.dialect, policy)
+        self.total: int | None = None if self.collection is None else len(self.collection)
         self.results: Results = Results(operation.record_class, span.settled)
         self.gate: Gate = Gate(
             deadline=asyncio.get_running_loop().time() + (policy.deadline_seconds or math.inf),
@@ -138,12 +135,11 @@ class BatchRunner:
         self.task: asyncio.Task[None]
         self.failed_in_a_row: int = 0
         self.work: Work
-        self._ended: Progress | None = None
 
     @property
     def progress(self) -> "Progress":
         """How far it has come."""
-        return self._ended or self.results.progress(self.work.total)
+        return self.results.progress(self.total)
 
     @property
     def failure(self) -> BaseException | None:
@@ -195,7 +191,7 @@ class BatchRunner:
         """
         self.streamed = streamed
         try:
-            await self.work.begin()
+            await self.checker.check_all(self.collection)
         except asyncio.CancelledError as cancelled:
             self.gate.stop(CALL_CANCELLED)
             await self.finish(cancelled)
@@ -254,9 +250,10 @@ class BatchRunner:
         if isinstance(interruption, asyncio.CancelledError):
             interruption.outcome = self.result  # type: ignore[attr-defined]  # as for a single call
         failure = self.failure  # read in any case: asyncio logs what is never retrieved
-        await self.work.aclose()
-        self._ended = self.progress
-        del self.work  # which refers to this: a result is freed when its caller drops it
+        if self.given is not None:
+            await self.given.aclose()
+        # The result alone is left, to be freed when its caller drops it: the work refers to this.
+        del self.work, self.given, self.collection, self.checker
         if error := interruption or (None if quiet else failure):
             raise error
         return self.result
@@ -281,22 +278,15 @@ class WorkerPool:
         recorder: Recorder,
         add: "Callable[[ChunkResult], None]",
     ) -> None:
-        session, prefix = run.session, recorder.marker_prefix
         self._run = run
         self._policy = policy
         self._add = add
         self._recorder = recorder
-        self._feed = OrderFeed(run.operation, session.dialect, policy, orders, marker_prefix=prefix)
+        self._feed = OrderFeed(orders, run.checker, policy, marker_prefix=recorder.marker_prefix)
         self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._workers: list[asyncio.Task[None]] = []
         self._is_ended = False
-
-    @property
-    def total(self) -> int | None:
-        """How many orders there are, where they are a collection."""
-        collection = self._feed.source.collection
-        return None if collection is None else len(collection)
 
     @property
     def is_exhausted(self) -> bool:
@@ -306,10 +296,6 @@ class WorkerPool:
     def note_unknown(self, orders: "Sequence[Any]") -> None:
         """Refuse orders of the identity of these, unless the policy allows duplicates."""
         self._feed.note_unknown(orders)
-
-    async def begin(self) -> None:
-        """Check a collection whole."""
-        await self._feed.checker.check_all(self._feed.source.collection)
 
     async def run(self) -> None:
         """Start the workers, and wait for their end; if one of them fails, drain.
@@ -322,7 +308,7 @@ class WorkerPool:
         gate, policy = run.gate, self._policy
         alarm = loop.call_at(gate.deadline, self._end_waiting) if gate.deadline < math.inf else None
         # A batch of one order, as of a web request, needs no more than one of them.
-        most = policy.concurrency if self.total is None else max(self.total, 1)
+        most = policy.concurrency if run.total is None else max(run.total, 1)
         sender = Sender(
             run.session, run.operation, gate, run.results, self._add_and_release, self._recorder
         )
@@ -366,10 +352,6 @@ class WorkerPool:
         reason = self._run.gate.stop_reason or "the batch ended before"
         for chunk in self._feed.give_up(NotSentError(f"nothing was sent: {reason}")):
             self._add(chunk)
-
-    async def aclose(self) -> None:
-        """Close the input, if it was not taken to its end."""
-        await self._feed.source.aclose()
 
     def _end_waiting(self) -> None:
         """At the deadline, end what waits for its turn or for the input."""

@@ -21,7 +21,6 @@ from gateway_async.settings import expect
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from gateway_async.operations import Operation
     from gateway_async.session import Session
     from gateway_async.settings import BatchPolicy
 
@@ -45,10 +44,10 @@ async def submit_orders(  # noqa: PLR0913  # one keyword a setting
     """
     job, operation = expect("job", job, Job), job_operation(name)
     check_batch(operation, orders, policy)
-    given = JobInput(session, operation, policy, job, orders, slice_size)
-    async with contextlib.aclosing(given.source):
-        await given.check()
-        return await given.submit()
+    given, checker = GivenOrders(orders), OrderChecker(operation, session.dialect, policy)
+    async with contextlib.aclosing(given):
+        await checker.check_all(given.collection)
+        return await JobInput(session, job, policy, checker, given, slice_size).submit()
 
 
 @attrs.frozen
@@ -57,46 +56,33 @@ class JobInput:
 
     Attributes:
         session: The way to the gateway.
-        operation: The operation.
-        policy: Its `duplicates` decides whether another job may have a payout, too.
         job: The job.
+        policy: Its `duplicates` decides whether another job may have a payout, too.
+        checker: Checks the orders; it has checked a collection whole.
         source: The orders; see `check_batch`.
         slice_size: How many orders a slice has; 0 where the job stays in one piece.
     """
 
     session: "Session"
-    operation: "Operation"
-    policy: "BatchPolicy"
     job: Job
-    source: GivenOrders = attrs.field(converter=GivenOrders)
+    policy: "BatchPolicy"
+    checker: OrderChecker
+    source: GivenOrders
     slice_size: int = 0
-    _checker: OrderChecker = attrs.field(init=False)
-
-    @_checker.default
-    def _make_checker(self) -> OrderChecker:
-        # In a stream, `submit` finds the duplicates, in a quarter of the memory.
-        is_collection = self.source.collection is not None
-        return OrderChecker(
-            self.operation, self.session.dialect, self.policy, finds_duplicates=is_collection
-        )
-
-    async def check(self) -> None:
-        """Check a collection whole.
-
-        Raises:
-            InvalidOrderError: If any order of it is wrong; nothing is stored.
-        """
-        await self._checker.check_all(self.source.collection)
 
     async def submit(self) -> int:
-        """Store the orders, or compare them; return how many. See `journal.submit`."""
-        refuses = self.source.collection is None and self._checker.refuses_duplicates
+        """Store the orders, or compare them; return how many. See `journal.submit`.
+
+        In a stream, it finds the duplicates, in a quarter of the memory of the checker.
+        """
+        operation = self.checker.operation
+        refuses = self.source.collection is None and self.checker.refuses_duplicates
         return await submit(
             self.job,
             self._pages(),
-            operation=self.operation,
+            operation=operation,
             merchant=Merchant.of(self.session.credentials, self.session.gateway),
-            chunk_size=chunk_size_of(self.operation, self.policy),
+            chunk_size=chunk_size_of(operation, self.policy),
             slice_size=self.slice_size,
             repeats=self.policy.duplicates == "allow",
             refuse=self._refuse_duplicate if refuses else None,
@@ -109,7 +95,7 @@ class JobInput:
             orders: list[Any] = []
             await source.pull(orders, _SUBMITTED_AT_ONCE)
             is_checked = source.collection is not None
-            problems = {} if is_checked else self._checker.check_page(position, orders)
+            problems = {} if is_checked else self.checker.check_page(position, orders)
             for index, error in problems.items():
                 raise _refusal(index, error)
             yield orders
@@ -117,7 +103,7 @@ class JobInput:
             await asyncio.sleep(0)
 
     def _refuse_duplicate(self, index: int, order: Any) -> Exception:  # noqa: ANN401  # an order
-        return _refusal(index, self._checker.duplicate_error(order))
+        return _refusal(index, self.checker.duplicate_error(order))
 
 
 def _refusal(index: int, error: InvalidOrderError) -> InvalidOrderError:

@@ -88,9 +88,6 @@ class NewOrders:
         span = range(self._first, ANYWHERE.stop)
         return orders.select((OrderState.NEW,), span, most=_NEW_AT_ONCE)
 
-    async def aclose(self) -> None:
-        """Do nothing: the lease is ended elsewhere."""
-
 
 class JournalRecorder(Recorder):
     """Records the chunks of one job.

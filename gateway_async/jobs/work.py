@@ -16,6 +16,7 @@ import attrs
 
 from gateway_async.batching.batch import Batch, check_batch, check_size
 from gateway_async.batching.chunks import Chunk, FailedChunk
+from gateway_async.batching.feed import GivenOrders
 from gateway_async.batching.results import BatchResult
 from gateway_async.batching.runner import BatchRunner, WorkerPool
 from gateway_async.errors import (
@@ -103,10 +104,10 @@ def job_batch(  # noqa: PLR0913  # what is sent, and how
     async def open_run() -> BatchRunner:
         known = operation or (await job.read(lambda orders: orders.codec)).operation
         check_size(known, policy)
-        given = None if orders is None else JobInput(session, known, policy, job, orders)
+        given = None if orders is None else GivenOrders(orders)
         span = session.instrumentation.batch(known.name, orders, policy, job=job.name)
-        run = BatchRunner(session, known, policy, span)
-        run.work = JobWork(run, job, given, slice_number)
+        run = BatchRunner(session, known, policy, span, given)
+        run.work = JobWork(run, job, slice_number)
         return run
 
     return Batch(name, open_run)
@@ -153,20 +154,14 @@ class JobWork:
     Args:
         run: The batch.
         job: The job.
-        given: The orders, to be stored first; None where the journal has them.
         slice_number: Which slice; 0 for all of a job that has none.
     """
 
-    def __init__(
-        self, run: BatchRunner, job: Job, given: "JobInput | None", slice_number: int
-    ) -> None:
+    def __init__(self, run: BatchRunner, job: Job, slice_number: int) -> None:
         self._run = run
         self._gate = run.gate
         self._job = job
         self._slice_number = slice_number
-        self._input = given
-        # The orders as they were handed in, where that is a collection.
-        self._collection = None if given is None else given.source.collection
         # What sends the orders that are new: another in each round.
         self._pool: WorkerPool | None = None
         self._lease: Lease
@@ -176,23 +171,13 @@ class JobWork:
         self._limit: asyncio.Timeout | None = None
 
     @property
-    def total(self) -> int | None:
-        """How many orders it has; None until its lease is taken."""
-        return self._yielded.total
-
-    @property
     def is_exhausted(self) -> bool:
         """Whether every order was yielded."""
         return self._yielded.is_complete
 
-    async def begin(self) -> None:
-        """Check a collection whole."""
-        if self._input is not None:
-            await self._input.check()
-
     def add_remaining(self) -> None:
         """Add what remains of a collection as unknown: an earlier process may have sent it."""
-        orders = self._collection
+        orders = self._run.collection
         if orders is None:
             return
         if self._yielded.total is None:  # the job was not taken
@@ -204,11 +189,6 @@ class JobWork:
             indices = [index for index in span if index not in self._yielded]
             chunk = Chunk(indices, [orders[index] for index in indices])
             self._add_final(chunk.failed(error))
-
-    async def aclose(self) -> None:
-        """Close the input, if it was not taken to its end."""
-        if self._input is not None:
-            await self._input.source.aclose()
 
     def end_unsent(self) -> None:
         """End what sends nothing: requests that were not written, waits, look-ups.
@@ -232,15 +212,17 @@ class JobWork:
 
     async def run(self) -> None:
         """Do all of it, in order."""
-        if self._input is not None:
-            submit, waits = self._input.submit(), self._input.source.waits
-            if await self._until_leaving(submit, is_timed=waits) is None:
-                if not self._run.is_leaving:
+        run = self._run
+        if run.given is not None:
+            submit = JobInput(run.session, self._job, run.policy, run.checker, run.given).submit()
+            if await self._until_leaving(submit, is_timed=run.given.waits) is None:
+                if not run.is_leaving:
                     raise NotSentError(_NOT_KEPT)
                 return
         if (lease := await self._take()) is None:
             return
         self._lease = lease
+        run.total = lease.total
         self._yielded = Yielded(lease.span, lease.total)
         lease.on_lost = self._stop
         keeper = asyncio.get_running_loop().create_task(lease.keep())
@@ -250,7 +232,7 @@ class JobWork:
             keeper.cancel()  # a renewal that it began goes before the release
             lease.on_lost = lambda: None  # nothing is left to stop, and it refers to this
             with contextlib.suppress(JournalError):  # it runs out by itself
-                await lease.release(is_serial=self._run.policy.duplicates != "allow")
+                await lease.release(is_serial=run.policy.duplicates != "allow")
         if lease.lost is not None:
             raise lease.lost
 
@@ -413,7 +395,7 @@ class JobWork:
         with contextlib.suppress(LeaseLostError):  # which is in `lost`
             await self._lease.renew()
         # A stream that is being left pulls no more orders, so what is new is none of its outcomes.
-        yields_new = self._collection is not None or not self._run.is_leaving
+        yields_new = self._run.collection is not None or not self._run.is_leaving
         reason = self._gate.stop_reason or "this run did not send it"
         default = NotSentError(f"nothing was sent: {reason}")
         for span in yielded.gaps():
