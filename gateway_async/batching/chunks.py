@@ -4,7 +4,7 @@ Outcomes are kept as the bytes of the reply, which take a third of the memory of
 The bytes are decoded, and judged again where needed, when outcomes are read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from gateway_async.operations import Operation
 
 
+_NO_REFERENCES: "Mapping[str, frozenset[str]]" = {}  # shared, since it stays with a result
+
+
 @attrs.define(eq=False, weakref_slot=False)
 class Chunk:
     """The orders of one request.
@@ -41,11 +44,14 @@ class Chunk:
         indices: Their positions in the input, ascending.
         orders: The orders.
         encoded: The orders as they go out; None if they are not encoded yet.
+        references: By transaction, the references that count as those of earlier refunds, as far
+            as they are known.
     """
 
     indices: "Sequence[int]"
     orders: "Sequence[Any]"
     encoded: EncodedChunk | None = attrs.field(default=None, repr=False)
+    references: "Mapping[str, frozenset[str]]" = _NO_REFERENCES
 
     def __len__(self) -> int:
         return len(self.orders)
@@ -58,7 +64,8 @@ class Chunk:
     def part(self, places: "Iterable[int]") -> "Chunk":
         """Return the orders at some places."""
         picked = sorted(places)
-        return Chunk([self.indices[n] for n in picked], tuple(self.orders[n] for n in picked))
+        indices, orders = [self.indices[n] for n in picked], tuple(self.orders[n] for n in picked)
+        return Chunk(indices, orders, references=self.references)
 
     def encode(
         self, operation: "Operation", dialect: "Dialect", marker_prefix: str | None

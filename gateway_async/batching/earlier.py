@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gateway_async.batching.results import BatchResult
-    from gateway_async.batching.sender import References, Sender
+    from gateway_async.batching.sender import Sender
     from gateway_async.dialect import Dialect
     from gateway_async.models.orders import OrderRef, RefundOrder
     from gateway_async.models.records import RefundRecord
@@ -27,16 +27,13 @@ if TYPE_CHECKING:
 _NOT_LOOKED_UP = "nothing was sent: its earlier refunds could not be looked up"
 
 
-async def look_up_earlier(
-    sender: "Sender", chunk: Chunk
-) -> "tuple[Chunk, References, GatewayError | None]":
+async def look_up_earlier(sender: "Sender", chunk: Chunk) -> "tuple[Chunk, GatewayError | None]":
     """Look up the earlier refunds of a chunk; what must not be sent gets its outcome.
 
     Returns:
-        The orders that may be sent; the references of their earlier refunds, as far as they are
-        known; and the gateway's error, where that is why none may be sent.
+        The orders that may be sent, with the references of their earlier refunds; and the gateway's
+        error, where that is why none may be sent.
     """
-    references: References = {}
     problem: GatewayError | None = None
     unfinished: GatewayError = NotSentError("nothing was sent: the batch ended before")
     barred = dict.fromkeys(range(len(chunk)), unfinished)
@@ -46,21 +43,21 @@ async def look_up_earlier(
         if (problem := _problem_of(result)) is not None:
             barred = dict.fromkeys(barred, NotSentError(f"{_NOT_LOOKED_UP} ({problem})"))
         else:
-            references = _known_references(result)
-            barred = await _find_barred(sender, chunk, result, references)
+            chunk.references = _known_references(result)
+            barred = await _find_barred(sender, chunk, result)
     finally:  # also if a collaborator raised
         for why in dict.fromkeys(barred.values()):
             places = [place for place, error in barred.items() if error is why]
             sender.add(chunk.part(places).failed(why))
     if not barred:
-        return chunk, references, None
+        return chunk, None
     left = chunk.part({*range(len(chunk))} - {*barred})
     unread = (why for why in barred.values() if not isinstance(why, AlikeRefundError))
-    return left, references, problem or next(unread, None)
+    return left, problem or next(unread, None)
 
 
 async def _find_barred(
-    sender: "Sender", chunk: Chunk, result: "BatchResult[OrderRef, Any]", references: "References"
+    sender: "Sender", chunk: Chunk, result: "BatchResult[OrderRef, Any]"
 ) -> dict[int, GatewayError]:
     """Return by place why orders must not be sent; in a job, hold those with an alike refund.
 
@@ -76,7 +73,7 @@ async def _find_barred(
     for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
         outcome = listed[order.transaction_id]
         alike = list_alike(order, outcome.record or (), dialect, since=since)
-        is_read = order.transaction_id in references
+        is_read = order.transaction_id in chunk.references
         if is_read and not alike:
             continue
         if made is None:  # which is rare
@@ -106,7 +103,7 @@ def _problem_of(result: "BatchResult[OrderRef, Any]") -> GatewayError | None:
     return None
 
 
-def _known_references(result: "BatchResult[OrderRef, Any]") -> "References":
+def _known_references(result: "BatchResult[OrderRef, Any]") -> dict[str, frozenset[str]]:
     """Return the refund references of each transaction that a look-up without a problem lists.
 
     A transaction that it does not list is left out: nothing is known about it. Where it also lists

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from gateway_async.batching.chunks import Chunk
     from gateway_async.batching.feed import GivenOrders, Source
     from gateway_async.batching.results import BatchResult, Progress
-    from gateway_async.batching.sender import References
     from gateway_async.operations import Operation
     from gateway_async.outcomes import ChunkResult
     from gateway_async.session import Session
@@ -283,7 +282,6 @@ class WorkerPool:
         self._add = add
         self._recorder = recorder
         self._feed = OrderFeed(orders, run.checker, policy, marker_prefix=recorder.marker_prefix)
-        self._no_references: References = {}  # shared: one a chunk would stay with its result
         self._turns = asyncio.Semaphore(_ENCODED_AT_ONCE)
         self._workers: list[asyncio.Task[None]] = []
         self._is_ended = False
@@ -373,11 +371,11 @@ class WorkerPool:
                 self._add_and_release(chunk.failed(NotSentError(f"nothing was sent: {reason}")))
                 await asyncio.sleep(0)  # let other tasks run, however long the input is
                 continue
-            references, error = self._no_references, None
+            error = None
             if self._recorder.looks_up:
-                chunk, references, error = await look_up_earlier(sender, chunk)
+                chunk, error = await look_up_earlier(sender, chunk)
             if len(chunk):
-                error = await sender.send(chunk, references)
+                error = await sender.send(chunk)
             if error is not None or self._run.failed_in_a_row:
                 self._note_result(error)
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from gateway_async.transport import HttpResponse
     from gateway_async.wire.glance import Glance
 
-    References = Mapping[str, frozenset[str]]
-
 
 SECONDS_AN_HOUR = 3600
 _DONE = status_codes([OutcomeStatus.SUCCEEDED])
@@ -65,13 +63,11 @@ class Reading:
         reply: What is kept of it.
         overall: Its overall result.
         judgement: Its judgement; None if a glance proved that every order succeeded.
-        references: By transaction, the references that count as those of earlier refunds.
     """
 
     reply: bytes = attrs.field(repr=False)
     overall: "Overall"
     judgement: Judgement | None
-    references: "References"
 
     @property
     def is_truncated(self) -> bool:
@@ -141,13 +137,8 @@ class Recorder:
         """Return which of these were claimed before."""
         return {name: one for name, one in named.items() if hash((name, one)) in self._claimed}
 
-    def intent_for(self, chunk: "Chunk", references: "References") -> Intent | None:
-        """Return the intent to send a chunk, not recorded yet; None if none is recorded.
-
-        Args:
-            chunk: The orders.
-            references: By transaction, the refund references it has already.
-        """
+    def intent_for(self, chunk: "Chunk") -> Intent | None:
+        """Return the intent to send a chunk, not recorded yet; None if none is recorded."""
         if self._sent is not None:
             self._sent.update(map(_hash_of_refund, chunk.orders))
         return None
@@ -208,22 +199,18 @@ class Sender:
     def __attrs_post_init__(self) -> None:
         self._glance = self.session.glance(self.operation)
 
-    async def send(self, chunk: "Chunk", references: "References") -> GatewayError | None:
+    async def send(self, chunk: "Chunk") -> GatewayError | None:
         """Send one chunk, and add the outcomes of its orders.
 
         `attempts.run` calls back: `_request` once, to write the request, and `_read` for each reply
         (as `Request.decode`). So the `Reading` is in `attempts.value` once it returns, or the error
         in `attempts.error`. Whatever happens, the outcomes are added in the `finally`.
 
-        Args:
-            chunk: The orders.
-            references: By transaction, the references of its earlier refunds, where known.
-
         Returns:
             The error if there was no readable reply, or one that lists none of the orders, though
             they move money.
         """
-        intent = self.recorder.intent_for(chunk, references)
+        intent = self.recorder.intent_for(chunk)
         attempts: Attempts[Reading] = Attempts(self.session, self.gate, intent)
         is_split = False
         with RequestSpan(
@@ -231,7 +218,7 @@ class Sender:
         ) as span:
             try:
                 span.begin()
-                await attempts.run(functools.partial(self._request, chunk, references))
+                await attempts.run(functools.partial(self._request, chunk))
                 reading = attempts.value
                 is_split = reading is not None and reading.is_truncated and len(chunk) > 1
             finally:  # also if a collaborator raised, or the judge has a defect
@@ -239,17 +226,17 @@ class Sender:
                 self.results.retries += max(attempts.tries - 1, 0)
                 judgement = None if attempts.value is None else attempts.value.judgement
                 if not is_split:
-                    result = self._result(chunk, attempts, references)
+                    result = self._result(chunk, attempts)
                     span.statuses = result.statuses
                     self.recorder.conclude(intent, result, judgement, self.add)
         if is_split:
-            return await self._send_halves(chunk, references)
+            return await self._send_halves(chunk)
         if attempts.value is None or judgement is None:
             return attempts.error
         self.results.add_unexpected(judgement.unexpected, len(attempts.value.reply))
         return _find_none_listed(self.operation, judgement)
 
-    def _request(self, chunk: "Chunk", references: "References") -> Request[Reading]:
+    def _request(self, chunk: "Chunk") -> Request[Reading]:
         """Write the request of a chunk."""
         if chunk.encoded is None:
             dialect = self.session.dialect
@@ -257,26 +244,26 @@ class Sender:
         return Request(
             operation=self.operation,
             fields=chunk.encoded.fields,
-            decode=functools.partial(self._read, chunk, references),
+            decode=functools.partial(self._read, chunk),
             find_refusal=_find_refusal if self.operation.is_keyed else None,
         )
 
-    def _read(self, chunk: "Chunk", references: "References", response: "HttpResponse") -> Reading:
+    def _read(self, chunk: "Chunk", response: "HttpResponse") -> Reading:
         """Prove success of every order at a glance, or else decode the reply and judge it."""
         sent, proof = b"" if chunk.encoded is None else chunk.encoded.array, None
-        if self._glance is not None and not any(references.values()):
+        if self._glance is not None and not any(chunk.references.values()):
             proof = self._glance.prove(response.body, sent, len(chunk.orders))
         if proof is not None and not self.recorder.claims:
-            return Reading(*proof, None, references)
+            return Reading(*proof, None)
         if proof is not None:
             judgement = echoed_judgement(orjson.loads(proof[0])[self.operation.list_field])
             named = self._named(chunk, judgement)
             if not self.recorder.claimed_among(named):
                 self.recorder.claim(named)
-                return Reading(*proof, judgement, references)
-        return self._judge(chunk, references, response.body)
+                return Reading(*proof, judgement)
+        return self._judge(chunk, response.body)
 
-    def _judge(self, chunk: "Chunk", references: "References", body: bytes) -> Reading:
+    def _judge(self, chunk: "Chunk", body: bytes) -> Reading:
         """Decode and judge a reply; what an earlier refund has claimed proves none of these.
 
         It is judged twice where a success names a reference that this batch or job was given for an
@@ -289,19 +276,19 @@ class Sender:
         judge_by = functools.partial(
             judge, operation, chunk.orders, payload, dialect, markers=markers
         )
-        judgement = judge_by(references)
+        judgement = judge_by(chunk.references)
         if self.recorder.claims:
             named = self._named(chunk, judgement)
             if earlier := self.recorder.claimed_among(named):
-                nothing: frozenset[str] = frozenset()
-                added = {name: references.get(name, nothing) | {earlier[name]} for name in earlier}
-                references = {**references, **added}
-                judgement = judge_by(references)
+                before, nothing = chunk.references, frozenset[str]()
+                added = {name: before.get(name, nothing) | {earlier[name]} for name in earlier}
+                chunk.references = {**before, **added}
+                judgement = judge_by(chunk.references)
             self.recorder.claim(named)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
             glance.learn(reply, payload, overall)
-        return Reading(reply, overall, judgement, references)
+        return Reading(reply, overall, judgement)
 
     def _named(self, chunk: "Chunk", judgement: Judgement) -> dict[str, str]:
         """Return the references of what succeeded, by transaction."""
@@ -314,26 +301,24 @@ class Sender:
             and (reference := identifier(items[0].get(self.operation.reference_field)))
         }
 
-    async def _send_halves(self, chunk: "Chunk", references: "References") -> GatewayError | None:
+    async def _send_halves(self, chunk: "Chunk") -> GatewayError | None:
         """Ask again in two requests, since the reply was full and may have been cut."""
         halves = list(chunk.halves())
         errors: list[GatewayError | None] = []
         try:
             while halves:
-                errors.append(await self.send(halves.pop(0), references))
+                errors.append(await self.send(halves.pop(0)))
         finally:  # also if a collaborator raised
             for half in halves:
                 self.add(half.failed(NotSentError("nothing was sent: the batch ended before")))
         return next((error for error in errors if error is not None), None)
 
-    def _result(
-        self, chunk: "Chunk", attempts: "Attempts[Reading]", references: "References"
-    ) -> AnsweredChunk | FailedChunk:
+    def _result(self, chunk: "Chunk", attempts: "Attempts[Reading]") -> AnsweredChunk | FailedChunk:
         """Return the outcomes of a chunk whose request has ended."""
         reading = attempts.value
         sending = Sending(
             ended_at=attempts.ended_at,
-            references=references if reading is None else reading.references,
+            references=chunk.references,
             marker_prefix=self.recorder.marker_prefix,
             alone=self.recorder.alone,
         )
@@ -379,7 +364,7 @@ async def look_up(
     recorder = Recorder(operation, session.recovery)
     try:
         sender = Sender(session, operation, gate, found, found.add, recorder)
-        await sender.send(Chunk(range(len(refs)), refs), {})
+        await sender.send(Chunk(range(len(refs)), refs))
     finally:
         counts.add_requests(found)
     return found.result(exhausted=True)

@@ -27,7 +27,7 @@ from gateway_async.wire.records import storable_item
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from gateway_async.batching.chunks import AnsweredChunk, Chunk
     from gateway_async.batching.judge import Judgement
@@ -127,11 +127,9 @@ class JournalRecorder(Recorder):
         while self.recordings:
             await uninterrupted(asyncio.wait({*self.recordings}))
 
-    def intent_for(
-        self, chunk: "Chunk", references: "Mapping[str, frozenset[str]]"
-    ) -> "JournalIntent":
+    def intent_for(self, chunk: "Chunk") -> "JournalIntent":
         """Return the intent to send a chunk."""
-        return JournalIntent(self, chunk.indices, noted(references, self.marker_prefix))
+        return JournalIntent(self, chunk.indices, noted(chunk.references, self.marker_prefix))
 
     def conclude(
         self,
