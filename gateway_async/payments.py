@@ -15,12 +15,7 @@ from urllib.parse import unquote
 
 import attrs
 
-from gateway_async.batching.judge import (
-    explain,
-    find_contradiction,
-    find_missing_result,
-    listed_items,
-)
+from gateway_async.batching.judge import Judge, listed_items
 from gateway_async.errors import (
     ConfigurationError,
     InvalidOrderError,
@@ -100,6 +95,7 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
     if not isinstance(sent, wanted):
         raise InvalidOrderError(f"expected {wanted.__name__}, got {type(sent).__name__}")
     dialect = session.dialect
+    judge = Judge(operation, dialect)
 
     def read(raw: HttpResponse) -> object:
         if operation.reply is ReplyFormat.PAGE:
@@ -112,10 +108,10 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
             pattern = re.compile(_BETWEEN_DIGITS.join(card))
             result = _without_card(result, pattern, mask_card(card))
         session.check_owner(result)
-        problem = find_missing_result(operation, result, dialect)
+        problem = judge.find_missing_result(result)
         if problem is not None:
             raise problem
-        contradiction = find_contradiction(operation, result, sent, dialect)
+        contradiction = judge.find_contradiction(result, sent)
         if contradiction is not None:
             raise ReplyUnreadableError(contradiction)
         return read_record(operation.record_class, result)
@@ -279,7 +275,7 @@ async def carry_out(
         if cancelled is None and failure is not None and not attempts.sent:
             raise failure  # of a collaborator
         problem = attempts.error
-        explain(problem, operation, about, session.dialect)
+        Judge(operation, session.dialect).explain(problem, about)
         if cancelled is not None:
             cancelled.outcome = problem or attempts.value  # type: ignore[attr-defined]  # a subclass would break asyncio.timeout
             cancelled.add_note(f"gateway_async: {problem or 'a reply came: see `outcome`'}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from gateway_async.batching.judge import SUCCEEDED, Judgement, echoed_judgement, judge
+from gateway_async.batching.judge import SUCCEEDED, Judge, Judgement, echoed_judgement
 from gateway_async.errors import NOTHING_SENT, GatewayError, RejectedError
 from gateway_async.models.orders import OutcomeStatus, markers_of, status_codes
 from gateway_async.outcomes import (
@@ -123,8 +123,7 @@ class AnsweredChunk:
     Attributes:
         indices: Their positions in the input, ascending.
         orders: The orders.
-        operation: The operation.
-        dialect: What the interface leaves open.
+        judge: Has judged the reply.
         reply: The reply.
         overall: The overall result in the reply.
         sending: What recovery must know of the request.
@@ -135,8 +134,7 @@ class AnsweredChunk:
 
     indices: Sequence[int]
     orders: Sequence[Any]
-    operation: "Operation"
-    _dialect: "Dialect"
+    judge: Judge
     reply: bytes = attrs.field(repr=False)
     _overall: "Overall"
     sending: Sending
@@ -147,7 +145,7 @@ class AnsweredChunk:
     @property
     def is_accepted(self) -> bool:
         """Whether the reply says that the request as a whole was accepted."""
-        return self._overall[0] in self._dialect.done_return_statuses
+        return self._overall[0] in self.judge.dialect.done_return_statuses
 
     @cached_property
     def exchange(self) -> Exchange:
@@ -159,8 +157,8 @@ class AnsweredChunk:
             received_at=datetime.fromtimestamp(self.sending.ended_at, UTC),
         )
         return Exchange(
-            record_class=self.operation.record_class,
-            many=self.operation.is_look_up,
+            record_class=self.judge.operation.record_class,
+            many=self.judge.operation.is_look_up,
             sending=self.sending,
             reply=envelope,
         )
@@ -184,14 +182,10 @@ class AnsweredChunk:
         """Read the reply once more, and judge it as before."""
         if self.is_echoed:
             return echoed_judgement(self._echoing().items)
-        return judge(
-            self.operation,
-            self.orders,
-            decode_json(self.reply),
-            self._dialect,
-            self.sending.references,
-            markers=markers_of(self.sending.marker_prefix, self.indices),
-        )
+        sending, payload = self.sending, decode_json(self.reply)
+        markers = markers_of(sending.marker_prefix, self.indices)
+        return self.judge.judge_reply(self.orders, payload, sending.references, markers)
 
     def _echoing(self) -> EchoingReply:
-        return EchoingReply(self.indices, self.reply, self.operation, is_glanced=self.is_glanced)
+        operation = self.judge.operation
+        return EchoingReply(self.indices, self.reply, operation, is_glanced=self.is_glanced)

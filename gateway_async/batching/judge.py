@@ -72,31 +72,297 @@ class Judgement:
         return status_codes([status for status, _ in self.verdicts])
 
 
-def judge(  # noqa: PLR0913  # what a reply is held against
-    operation: "Operation",
-    orders: "Sequence[Any]",
-    payload: "Item",
-    dialect: "Dialect",
-    references: "Mapping[str, Collection[str]]",
-    *,
-    markers: "Sequence[str]" = (),
-) -> Judgement:
-    """Judge a decoded reply, order by order.
+@attrs.frozen
+class Judge:
+    """Judges the replies to one operation, and keeps nothing of them.
 
-    Args:
+    Attributes:
         operation: The operation.
-        orders: The orders of the chunk; no two of the same identity.
-        payload: The reply's JSON object.
         dialect: What the interface leaves open.
-        references: By transaction, the references of its earlier refunds, where known.
-        markers: The marker of each refund, where markers were sent.
     """
-    if operation.is_look_up:
-        return _judge_look_up(operation, orders, payload, dialect)
-    if operation.is_keyed:
-        return _judge_result(operation, orders[0], payload, dialect)
-    judgement = _judge_money(operation, orders, payload, dialect, references)
-    return _without_others(judgement, markers) if markers else judgement
+
+    operation: "Operation"
+    dialect: "Dialect"
+
+    def judge_reply(
+        self,
+        orders: "Sequence[Any]",
+        payload: "Item",
+        references: "Mapping[str, Collection[str]]",
+        markers: "Sequence[str]" = (),
+    ) -> Judgement:
+        """Judge a decoded reply, order by order.
+
+        Args:
+            orders: The orders of the chunk; no two of the same identity.
+            payload: The reply's JSON object.
+            references: By transaction, the references of its earlier refunds, where known.
+            markers: The marker of each refund, where markers were sent.
+        """
+        if self.operation.is_look_up:
+            return self._judge_look_up(orders, payload)
+        if self.operation.is_keyed:
+            return self._judge_result(orders[0], payload)
+        return self._judge_money(orders, payload, references, markers)
+
+    # Captures, cancels, reviews, refunds
+
+    def _judge_money(
+        self,
+        orders: "Sequence[Any]",
+        payload: "Item",
+        references: "Mapping[str, Collection[str]]",
+        markers: "Sequence[str]",
+    ) -> Judgement:
+        operation = self.operation
+        listed = listed_items(operation, payload) or []
+        found, conflicts, unexpected = _match_by_identity(orders, listed)
+        denial = self._find_denial(payload)
+        missing = self._judge_missing(payload, denial)
+        verdicts: list[Verdict] = []
+        for position, (order, items) in enumerate(zip(orders, found, strict=True)):
+            if items and markers and _shows_another(markers[position], items[0]):
+                verdicts.append(_unreadable(_OTHERS_MARKER))
+            elif position in conflicts:
+                verdicts.append(_unreadable(_TWO_NAMES))
+            elif not items:
+                verdicts.append(missing)
+            else:
+                verdict = self._judge_items(items, order, denial)
+                before = references.get(order.transaction_id, ())
+                if (
+                    verdict is SUCCEEDED
+                    and identifier(items[0].get(operation.reference_field)) in before
+                ):
+                    verdict = _unreadable(_DONE_BEFORE)
+                verdicts.append(verdict)
+        return Judgement(
+            verdicts,
+            found,
+            unexpected,
+            all_echoed=payload.get(operation.list_field) is listed
+            and len(listed) == len(orders)
+            and all(verdict is SUCCEEDED for verdict in verdicts)
+            and all(items[0] is item for items, item in zip(found, listed, strict=True)),
+        )
+
+    def _find_denial(self, payload: "Item") -> RejectedError | None:
+        """Return the error of a reply whose overall result means that nothing was done, or None."""
+        code, text = overall_of(payload)
+        if code not in self.dialect.nothing_done_return_statuses:
+            return None
+        said = _shown_overall(payload)
+        return RejectedError(f"the gateway did nothing: {said}", code=code or "", text=text or "")
+
+    def _judge_missing(self, payload: "Item", denial: RejectedError | None) -> "Verdict":
+        """Judge an order that the reply does not list."""
+        if denial is not None:
+            return OutcomeStatus.DECLINED, denial
+        if overall_of(payload)[0] in self.dialect.done_return_statuses:
+            return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
+        said = _shown_overall(payload)
+        return _unreadable(
+            f"{_NOT_ACCEPTED}, and does not list this order: {said}; if this code means that "
+            "nothing was done, list it in Dialect.nothing_done_return_statuses"
+        )
+
+    def _judge_items(
+        self, items: "tuple[Item, ...]", order: object, denial: RejectedError | None
+    ) -> "Verdict":
+        """Judge an order by its items; `denial` is what `_find_denial` returned."""
+        first = items[0]
+        if any(item != first for item in items[1:]):
+            return _unreadable("the reply lists this order several times, and differently")
+        contradiction = self.find_contradiction(first, order)
+        if contradiction is not None:
+            return _unreadable(contradiction)
+        verdict = self._judge_status(first)
+        if verdict is SUCCEEDED and denial is not None:
+            field = self.operation.status_field
+            return _unreadable(
+                f"the reply contradicts itself: {field} {message(first.get(field))!r} means done, "
+                f"and return_status {denial.code!r}, return_message {denial.text!r} is listed in "
+                "Dialect.nothing_done_return_statuses"
+            )
+        return verdict
+
+    def _judge_status(self, item: "Item") -> "Verdict":
+        field = self.operation.status_field
+        status = message(item.get(field))
+        complaint = self._failure_message(item)
+        done, declined, fields = self._meanings()
+        if status in done and complaint is None:
+            return SUCCEEDED
+        praise = "" if complaint else self._success_message(item)
+        code, text = complaint or ("", praise)
+        shown = f", code {code}: {text}" if code else f", {text!r}" if text else ""
+        said = f"{field} {status!r}{shown}"
+        code = code or status or ""
+        if status in declined and not praise:
+            error = RejectedError(f"the gateway declined: {said}", code=code, text=text)
+            return OutcomeStatus.DECLINED, error
+        if status in self.dialect.pending_statuses:
+            pending = OutcomeUnknownError(f"the gateway is not done: {said}", code=code, text=text)
+            return OutcomeStatus.UNKNOWN, pending
+        if status in done or status in declined:
+            problem = f"{field} and text contradict each other: {said}"
+        elif status is None:
+            problem = f"the reply has no readable {field}{shown}; it should be one of {fields}"
+        else:
+            problem = (
+                f"{said}: this status has no meaning in the Dialect; ask the gateway, and for "
+                f"later replies list it in {fields}"
+            )
+        return _unreadable(problem, code=code, text=text)
+
+    def _meanings(self) -> "tuple[Collection[str], Collection[str], str]":
+        """Return the statuses of success and of refusal, and the names of their Dialect fields."""
+        dialect = self.dialect
+        if self.operation.is_keyed:
+            done, declined = dialect.payout_done_statuses, dialect.payout_declined_statuses
+            prefix = "payout_"
+        else:
+            done, declined, prefix = dialect.done_statuses, dialect.declined_statuses, ""
+        fields = f"Dialect.{prefix}done_statuses, {prefix}declined_statuses or pending_statuses"
+        return done, declined, fields
+
+    def _failure_message(self, item: "Item") -> tuple[str, str] | None:
+        """Return code and text of a message of failure; None where there is none."""
+        for field in MESSAGES:
+            value = item.get(field)
+            if value is None or value == "":
+                continue
+            said = message(value) or ("" if isinstance(value, str) else "unreadable")
+            if field == "refund_message" and said.startswith(self.dialect.done_message_prefixes):
+                continue
+            code, colon, text = said.partition(":")
+            if said and field == "failure_reason":
+                return message(item.get("failure_type")) or "", said
+            if said:
+                return (code, text.strip()) if colon and code.isalnum() else ("", said)
+        return None
+
+    def _success_message(self, item: "Item") -> str:
+        """Return a message of success; empty text where there is none."""
+        said = message(item.get("refund_message")) or ""
+        return said if said.startswith(self.dialect.done_message_prefixes) else ""
+
+    def find_contradiction(self, item: "Item", order: object) -> str | None:
+        """Name the first field in which an item contradicts what was sent, with both values."""
+        for field in self.dialect.echo_fields.get(self.operation.name, ()):
+            value = item.get(field)
+            if value is None or (isinstance(value, str) and not value.strip()):
+                continue
+            sent = getattr(order, field, None)
+            if sent is None:
+                continue
+            if not _agree(field, sent, value):
+                said = shown(value)
+                return (
+                    f"the reply contradicts the request: {field} was {sent}, the reply says {said}"
+                )
+        return None
+
+    # The result of a single payment or payout
+
+    def find_missing_result(self, result: "Item") -> RejectedError | ReplyUnreadableError | None:
+        """Return an error for a reply without a result of the payment or payout; else None."""
+        if any(result.get(name) for name in self.operation.result_fields):
+            return None
+        said = _shown_overall(result)
+        return self._find_denial(result) or ReplyUnreadableError(
+            f"the reply does not say whether it was done: {said}"
+        )
+
+    def _judge_result(self, order: object, payload: "Item") -> Judgement:
+        """Judge a payout, which has a request of its own: the reply is its one item."""
+        problem = self.find_missing_result(payload)
+        if problem is None:
+            items: tuple[Item, ...] = (payload,)
+            verdict = self._judge_items(items, order, self._find_denial(payload))
+        else:
+            is_declined = isinstance(problem, RejectedError)
+            status = OutcomeStatus.DECLINED if is_declined else OutcomeStatus.UNKNOWN
+            items, verdict = (), (status, problem)
+        self.explain(verdict[1], order)
+        return Judgement([verdict], [items], [])
+
+    def explain(self, error: GatewayError | None, sent: object) -> None:
+        """Add to the error of a payment or payout its identity, and what to do."""
+        if isinstance(error, NotSentError | OutcomeUnknownError):
+            error.order_no = getattr(sent, "order_no", None)
+            error.request_id = getattr(sent, "request_id", None)
+        if isinstance(error, OutcomeUnknownError) and sent is not None:
+            error.args = (f"{error}; {self._advice(error)}",)
+
+    def _advice(self, error: OutcomeUnknownError) -> str:
+        if not self.operation.is_keyed:
+            return (
+                f"the payment of order_no {error.order_no!r} may have been made: look it up with "
+                f"query([OrderRef(order_no={error.order_no!r})]), and {_NEVER_BLINDLY}"
+            )
+        if self.dialect.payout_deduplicates:
+            return (
+                f"the payout {error.request_id!r} may have been made: send it again with this same "
+                "request_id, on which the gateway deduplicates"
+            )
+        return (
+            f"the payout {error.request_id!r} may have been made and cannot be looked up: ask the "
+            f"gateway, and {_NEVER_BLINDLY} (unless it deduplicates on request_id: "
+            "Dialect.payout_deduplicates)"
+        )
+
+    # Look-ups
+
+    def _judge_look_up(self, refs: "Sequence[OrderRef]", payload: "Item") -> Judgement:
+        listed = listed_items(self.operation, payload)
+        kind = refs[0].kind
+        positions = {ref.value: n for n, ref in enumerate(refs)}
+        found: list[list[Item]] = [[] for _ in refs]
+        unexpected: list[object] = []
+        for item in listed or ():
+            name = identifier(item.get(kind)) if isinstance(item, dict) else None
+            position = positions.get(name or "")
+            (unexpected if position is None else found[position]).append(item)
+        missing = self._judge_unlisted(payload, listed=listed, strangers=bool(unexpected))
+        verdicts = [self._judge_records(items) if items else missing for items in found]
+        full = len(listed or ()) >= (self.operation.limit or 0)
+        # A reply that lists other orders did not select: smaller chunks would bring the same.
+        cut = full and not unexpected and any(len(items) != 1 for items in found)
+        if full:
+            verdicts = [
+                verdict if len(items) == 1 or verdict[1] else _unreadable(_MAY_LACK_RECORDS)
+                for verdict, items in zip(verdicts, found, strict=True)
+            ]
+        return Judgement(verdicts, [tuple(items) for items in found], unexpected, cut)
+
+    def _judge_unlisted(
+        self, payload: "Item", *, listed: list[Any] | None, strangers: bool
+    ) -> "Verdict":
+        """Judge an order that a look-up's reply does not list."""
+        if overall_of(payload)[0] not in self.dialect.done_return_statuses:
+            return _unreadable(f"{_NOT_ACCEPTED}: {_shown_overall(payload)}")
+        if listed is None:
+            return _unreadable("the reply has no list of records")
+        if strangers:
+            return _unreadable(f"{_NOT_LISTED}, but lists others: it did not honour the selection")
+        return _ABSENT
+
+    def _judge_records(self, items: "Sequence[Item]") -> "Verdict":
+        """Judge an order by its records; a refund record has no status of its own."""
+        field = self.operation.status_field
+        results = {message(item.get(field)) for item in items} if field else set()
+        dialect = self.dialect
+        found, absent = {*dialect.found_query_results}, {*dialect.absent_query_results}
+        if results <= found:
+            return SUCCEEDED
+        if results <= absent:
+            return _ABSENT
+        strange = results - found - absent
+        shown = ", ".join(sorted(map(repr, strange or results)))
+        if not strange:
+            return _unreadable(f"its records contradict each other: {field} is {shown}")
+        return _unreadable(f"{field} is {shown}, {_NO_MEANING}")
 
 
 def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
@@ -115,63 +381,15 @@ def listed_items(operation: "Operation", payload: "Item") -> list[Any] | None:
     return None if value else []
 
 
-# Captures, cancels, reviews, refunds
-
-
 def echoed_judgement(listed: "Sequence[Item]") -> Judgement:
     """Return the judgement of a reply in which item n is about order n, and all succeeded."""
     return Judgement([SUCCEEDED] * len(listed), list(zip(listed)), [], all_echoed=True)
 
 
-def _judge_money(
-    operation: "Operation",
-    orders: "Sequence[Any]",
-    payload: "Item",
-    dialect: "Dialect",
-    references: "Mapping[str, Collection[str]]",
-) -> Judgement:
-    listed = listed_items(operation, payload) or []
-    found, conflicts, unexpected = _match_by_identity(orders, listed)
-    denial = _find_denial(payload, dialect)
-    missing = _judge_missing(payload, denial, dialect)
-    verdicts: list[Verdict] = []
-    for position, (order, items) in enumerate(zip(orders, found, strict=True)):
-        if position in conflicts:
-            verdicts.append(_unreadable(_TWO_NAMES))
-        elif not items:
-            verdicts.append(missing)
-        else:
-            verdict = _judge_items(operation, items, order, denial, dialect)
-            before = references.get(order.transaction_id, ())
-            if (
-                verdict is SUCCEEDED
-                and identifier(items[0].get(operation.reference_field)) in before
-            ):
-                verdict = _unreadable(_DONE_BEFORE)
-            verdicts.append(verdict)
-    return Judgement(
-        verdicts,
-        found,
-        unexpected,
-        all_echoed=payload.get(operation.list_field) is listed
-        and len(listed) == len(orders)
-        and all(verdict is SUCCEEDED for verdict in verdicts)
-        and all(items[0] is item for items, item in zip(found, listed, strict=True)),
-    )
-
-
-def _without_others(judgement: Judgement, markers: "Sequence[str]") -> Judgement:
-    """Prove nothing by items that show another marker than their order was sent with."""
-    verdicts, judged = [], zip(judgement.verdicts, judgement.items, markers, strict=True)
-    for verdict, items, marker in judged:
-        reason = str(items[0].get("refund_reason")) if items else ""
-        is_others = marker not in reason and ANY_MARKER.search(reason) is not None
-        verdicts.append(_unreadable(_OTHERS_MARKER) if is_others else verdict)
-    return attrs.evolve(
-        judgement,
-        verdicts=verdicts,
-        all_echoed=judgement.all_echoed and all(verdict is SUCCEEDED for verdict in verdicts),
-    )
+def _shows_another(marker: str, item: "Item") -> bool:
+    """Return whether an item shows another marker than the one its order was sent with."""
+    reason = str(item.get("refund_reason"))
+    return marker not in reason and ANY_MARKER.search(reason) is not None
 
 
 def overall_of(payload: "Item") -> "Overall":
@@ -183,15 +401,6 @@ def overall_of(payload: "Item") -> "Overall":
 def _shown_overall(payload: "Item") -> str:
     code, text = overall_of(payload)
     return f"return_status {code or ''!r}, return_message {text or ''!r}"
-
-
-def _find_denial(payload: "Item", dialect: "Dialect") -> RejectedError | None:
-    """Return the error of a reply whose overall result means that nothing was done; else None."""
-    code, text = overall_of(payload)
-    if code not in dialect.nothing_done_return_statuses:
-        return None
-    said = _shown_overall(payload)
-    return RejectedError(f"the gateway did nothing: {said}", code=code or "", text=text or "")
 
 
 def _match_by_identity(
@@ -223,127 +432,6 @@ def _match_by_identity(
     return [tuple(items) for items in found], conflicts, unexpected
 
 
-def _judge_missing(payload: "Item", denial: RejectedError | None, dialect: "Dialect") -> "Verdict":
-    """Judge an order that the reply does not list."""
-    if denial is not None:
-        return OutcomeStatus.DECLINED, denial
-    if overall_of(payload)[0] in dialect.done_return_statuses:
-        return OutcomeStatus.UNKNOWN, ReplyUnreadableError(_NOT_LISTED)
-    said = _shown_overall(payload)
-    return _unreadable(
-        f"{_NOT_ACCEPTED}, and does not list this order: {said}; if this code means that nothing "
-        "was done, list it in Dialect.nothing_done_return_statuses"
-    )
-
-
-def _judge_items(
-    operation: "Operation",
-    items: "tuple[Item, ...]",
-    order: object,
-    denial: RejectedError | None,
-    dialect: "Dialect",
-) -> "Verdict":
-    """Judge an order by its items; `denial` is the error of a reply by which nothing was done."""
-    first = items[0]
-    if any(item != first for item in items[1:]):
-        return _unreadable("the reply lists this order several times, and differently")
-    contradiction = find_contradiction(operation, first, order, dialect)
-    if contradiction is not None:
-        return _unreadable(contradiction)
-    verdict = _judge_status(operation, first, dialect)
-    if verdict is SUCCEEDED and denial is not None:
-        field = operation.status_field
-        return _unreadable(
-            f"the reply contradicts itself: {field} {message(first.get(field))!r} means done, and "
-            f"return_status {denial.code!r}, return_message {denial.text!r} is listed in "
-            "Dialect.nothing_done_return_statuses"
-        )
-    return verdict
-
-
-def _judge_status(operation: "Operation", item: "Item", dialect: "Dialect") -> "Verdict":
-    field = operation.status_field
-    status = message(item.get(field))
-    complaint = _failure_message(item, dialect)
-    done, declined, fields = _meanings(operation, dialect)
-    if status in done and complaint is None:
-        return SUCCEEDED
-    praise = "" if complaint else _success_message(item, dialect)
-    code, text = complaint or ("", praise)
-    shown = f", code {code}: {text}" if code else f", {text!r}" if text else ""
-    said = f"{field} {status!r}{shown}"
-    code = code or status or ""
-    if status in declined and not praise:
-        error = RejectedError(f"the gateway declined: {said}", code=code, text=text)
-        return OutcomeStatus.DECLINED, error
-    if status in dialect.pending_statuses:
-        pending = OutcomeUnknownError(f"the gateway is not done: {said}", code=code, text=text)
-        return OutcomeStatus.UNKNOWN, pending
-    if status in done or status in declined:
-        problem = f"{field} and text contradict each other: {said}"
-    elif status is None:
-        problem = f"the reply has no readable {field}{shown}; it should be one of {fields}"
-    else:
-        problem = (
-            f"{said}: this status has no meaning in the Dialect; ask the gateway, and for later "
-            f"replies list it in {fields}"
-        )
-    return _unreadable(problem, code=code, text=text)
-
-
-def _meanings(
-    operation: "Operation", dialect: "Dialect"
-) -> "tuple[Collection[str], Collection[str], str]":
-    """Return the statuses of success, those of refusal, and the names of their Dialect fields."""
-    if operation.is_keyed:
-        done, declined = dialect.payout_done_statuses, dialect.payout_declined_statuses
-        prefix = "payout_"
-    else:
-        done, declined, prefix = dialect.done_statuses, dialect.declined_statuses, ""
-    fields = f"Dialect.{prefix}done_statuses, {prefix}declined_statuses or pending_statuses"
-    return done, declined, fields
-
-
-def _failure_message(item: "Item", dialect: "Dialect") -> tuple[str, str] | None:
-    """Return code and text of a message of failure; None where there is none."""
-    for field in MESSAGES:
-        value = item.get(field)
-        if value is None or value == "":
-            continue
-        said = message(value) or ("" if isinstance(value, str) else "unreadable")
-        if field == "refund_message" and said.startswith(dialect.done_message_prefixes):
-            continue
-        code, colon, text = said.partition(":")
-        if said and field == "failure_reason":
-            return message(item.get("failure_type")) or "", said
-        if said:
-            return (code, text.strip()) if colon and code.isalnum() else ("", said)
-    return None
-
-
-def _success_message(item: "Item", dialect: "Dialect") -> str:
-    """Return a message of success; empty text where there is none."""
-    said = message(item.get("refund_message")) or ""
-    return said if said.startswith(dialect.done_message_prefixes) else ""
-
-
-def find_contradiction(
-    operation: "Operation", item: "Item", order: object, dialect: "Dialect"
-) -> str | None:
-    """Name the first field in which an item contradicts what was sent, with both values."""
-    for field in dialect.echo_fields.get(operation.name, ()):
-        value = item.get(field)
-        if value is None or (isinstance(value, str) and not value.strip()):
-            continue
-        sent = getattr(order, field, None)
-        if sent is None:
-            continue
-        if not _agree(field, sent, value):
-            said = shown(value)
-            return f"the reply contradicts the request: {field} was {sent}, the reply says {said}"
-    return None
-
-
 def _agree(field: str, sent: Decimal | str, value: object) -> bool:
     if isinstance(sent, Decimal):
         try:
@@ -358,122 +446,3 @@ def _agree(field: str, sent: Decimal | str, value: object) -> bool:
 
 def _unreadable(problem: str, *, code: str = "", text: str = "") -> "Verdict":
     return OutcomeStatus.UNKNOWN, ReplyUnreadableError(problem, code=code, text=text)
-
-
-# The result of a single payment or payout
-
-
-def find_missing_result(
-    operation: "Operation", result: "Item", dialect: "Dialect"
-) -> RejectedError | ReplyUnreadableError | None:
-    """Return an error for a reply without a result of the payment or payout; else None."""
-    if any(result.get(name) for name in operation.result_fields):
-        return None
-    said = _shown_overall(result)
-    return _find_denial(result, dialect) or ReplyUnreadableError(
-        f"the reply does not say whether it was done: {said}"
-    )
-
-
-def _judge_result(
-    operation: "Operation", order: object, payload: "Item", dialect: "Dialect"
-) -> Judgement:
-    """Judge a payout, which has a request of its own: the reply is its one item."""
-    problem = find_missing_result(operation, payload, dialect)
-    if problem is None:
-        items: tuple[Item, ...] = (payload,)
-        verdict = _judge_items(operation, items, order, _find_denial(payload, dialect), dialect)
-    else:
-        is_declined = isinstance(problem, RejectedError)
-        status = OutcomeStatus.DECLINED if is_declined else OutcomeStatus.UNKNOWN
-        items, verdict = (), (status, problem)
-    explain(verdict[1], operation, order, dialect)
-    return Judgement([verdict], [items], [])
-
-
-def explain(
-    error: GatewayError | None, operation: "Operation", sent: object, dialect: "Dialect"
-) -> None:
-    """Add to the error of a payment or payout its identity, and what to do."""
-    if isinstance(error, NotSentError | OutcomeUnknownError):
-        error.order_no = getattr(sent, "order_no", None)
-        error.request_id = getattr(sent, "request_id", None)
-    if isinstance(error, OutcomeUnknownError) and sent is not None:
-        error.args = (f"{error}; {_advice(error, operation, dialect)}",)
-
-
-def _advice(error: OutcomeUnknownError, operation: "Operation", dialect: "Dialect") -> str:
-    if not operation.is_keyed:
-        return (
-            f"the payment of order_no {error.order_no!r} may have been made: look it up with "
-            f"query([OrderRef(order_no={error.order_no!r})]), and {_NEVER_BLINDLY}"
-        )
-    if dialect.payout_deduplicates:
-        return (
-            f"the payout {error.request_id!r} may have been made: send it again with this same "
-            "request_id, on which the gateway deduplicates"
-        )
-    return (
-        f"the payout {error.request_id!r} may have been made and cannot be looked up: ask the "
-        f"gateway, and {_NEVER_BLINDLY} (unless it deduplicates on request_id: "
-        "Dialect.payout_deduplicates)"
-    )
-
-
-# Look-ups
-
-
-def _judge_look_up(
-    operation: "Operation", refs: "Sequence[OrderRef]", payload: "Item", dialect: "Dialect"
-) -> Judgement:
-    listed = listed_items(operation, payload)
-    kind = refs[0].kind
-    positions = {ref.value: n for n, ref in enumerate(refs)}
-    found: list[list[Item]] = [[] for _ in refs]
-    unexpected: list[object] = []
-    for item in listed or ():
-        name = identifier(item.get(kind)) if isinstance(item, dict) else None
-        position = positions.get(name or "")
-        (unexpected if position is None else found[position]).append(item)
-    missing = _judge_unlisted(payload, dialect, listed=listed, strangers=bool(unexpected))
-    verdicts = [_judge_records(operation, items, dialect) if items else missing for items in found]
-    full = len(listed or ()) >= (operation.limit or 0)
-    # A reply that lists other orders did not select: smaller chunks would bring the same.
-    cut = full and not unexpected and any(len(items) != 1 for items in found)
-    if full:
-        verdicts = [
-            verdict if len(items) == 1 or verdict[1] else _unreadable(_MAY_LACK_RECORDS)
-            for verdict, items in zip(verdicts, found, strict=True)
-        ]
-    return Judgement(verdicts, [tuple(items) for items in found], unexpected, cut)
-
-
-def _judge_unlisted(
-    payload: "Item", dialect: "Dialect", *, listed: list[Any] | None, strangers: bool
-) -> "Verdict":
-    """Judge an order that a look-up's reply does not list."""
-    if overall_of(payload)[0] not in dialect.done_return_statuses:
-        return _unreadable(f"{_NOT_ACCEPTED}: {_shown_overall(payload)}")
-    if listed is None:
-        return _unreadable("the reply has no list of records")
-    if strangers:
-        return _unreadable(f"{_NOT_LISTED}, but lists others: it did not honour the selection")
-    return _ABSENT
-
-
-def _judge_records(
-    operation: "Operation", items: "Sequence[Item]", dialect: "Dialect"
-) -> "Verdict":
-    """Judge an order by its records; a refund record has no status of its own."""
-    field = operation.status_field
-    results = {message(item.get(field)) for item in items} if field else set()
-    found, absent = {*dialect.found_query_results}, {*dialect.absent_query_results}
-    if results <= found:
-        return SUCCEEDED
-    if results <= absent:
-        return _ABSENT
-    strange = results - found - absent
-    shown = ", ".join(sorted(map(repr, strange or results)))
-    if not strange:
-        return _unreadable(f"its records contradict each other: {field} is {shown}")
-    return _unreadable(f"{field} is {shown}, {_NO_MEANING}")

@@ -13,14 +13,7 @@ import attrs
 import orjson
 
 from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
-from gateway_async.batching.judge import (
-    SUCCEEDED,
-    Judgement,
-    echoed_judgement,
-    explain,
-    judge,
-    overall_of,
-)
+from gateway_async.batching.judge import SUCCEEDED, Judge, Judgement, echoed_judgement, overall_of
 from gateway_async.batching.results import Results
 from gateway_async.errors import (
     NOTHING_SENT,
@@ -195,9 +188,11 @@ class Sender:
     add: "Callable[[AnsweredChunk | FailedChunk], None]"
     recorder: Recorder
     _glance: "Glance | None" = attrs.field(init=False)
+    _judge: Judge = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._glance = self.session.glance(self.operation)
+        self._judge = Judge(self.operation, self.session.dialect)
 
     async def send(self, chunk: "Chunk") -> GatewayError | None:
         """Send one chunk, and add the outcomes of its orders.
@@ -261,29 +256,26 @@ class Sender:
             if not self.recorder.claimed_among(named):
                 self.recorder.claim(named)
                 return Reading(*proof, judgement)
-        return self._judge(chunk, response.body)
+        return self._read_carefully(chunk, response.body)
 
-    def _judge(self, chunk: "Chunk", body: bytes) -> Reading:
+    def _read_carefully(self, chunk: "Chunk", body: bytes) -> Reading:
         """Decode and judge a reply; what an earlier refund has claimed proves none of these.
 
         It is judged twice where a success names a reference that this batch or job was given for an
         earlier refund: the second time, that one counts as there before, so the order is unknown.
         """
-        operation, dialect, glance = self.operation, self.session.dialect, self._glance
+        judge, glance = self._judge.judge_reply, self._glance
         reply, payload = without_signatures(body, decode_json(body))
         self.session.check_owner(payload)
         markers = markers_of(self.recorder.marker_prefix, chunk.indices)
-        judge_by = functools.partial(
-            judge, operation, chunk.orders, payload, dialect, markers=markers
-        )
-        judgement = judge_by(chunk.references)
+        judgement = judge(chunk.orders, payload, chunk.references, markers)
         if self.recorder.claims:
             named = self._named(chunk, judgement)
             if earlier := self.recorder.claimed_among(named):
                 before, nothing = chunk.references, frozenset[str]()
                 added = {name: before.get(name, nothing) | {earlier[name]} for name in earlier}
                 chunk.references = {**before, **added}
-                judgement = judge_by(chunk.references)
+                judgement = judge(chunk.orders, payload, chunk.references, markers)
             self.recorder.claim(named)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
@@ -327,8 +319,7 @@ class Sender:
             return AnsweredChunk(
                 chunk.indices,
                 chunk.orders,
-                self.operation,
-                self.session.dialect,
+                self._judge,
                 reading.reply,
                 reading.overall,
                 sending,
@@ -338,7 +329,7 @@ class Sender:
             )
         error = attempts.error or ReplyUnreadableError("the reply could not be judged")
         if self.operation.is_keyed:
-            explain(error, self.operation, chunk.orders[0], self.session.dialect)
+            self._judge.explain(error, chunk.orders[0])
         # Without a `sending`, a journal calls them new.
         return chunk.failed(error, None if isinstance(error, NOTHING_SENT) else sending)
 

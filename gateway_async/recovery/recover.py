@@ -277,7 +277,8 @@ def _judge_reply(result: BatchResult[Any, Any], control: ControlRefund | None) -
     if not isinstance(chunk, AnsweredChunk) or result.unexpected or result.unknown:
         return LookupResult()
     listed = sum(len(outcome.items) for outcome in result)  # each is about one: none is unexpected
-    if not chunk.is_accepted or listed >= (chunk.operation.limit or 0):  # full, so it may be cut
+    limit = chunk.judge.operation.limit or 0
+    if not chunk.is_accepted or listed >= limit:  # full, so it may be cut
         return LookupResult()
     if result.record_class is not RefundRecord:
         return LookupResult(complete=True)
