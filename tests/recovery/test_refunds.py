@@ -31,6 +31,7 @@ from tests.support.orders import (
     AT_ONCE,
     MARKER,
     REFERENCES,
+    RESENDING,
     Make,
     as_sent,
     made_up,
@@ -270,6 +271,7 @@ BY_STATE: dict[str, tuple[dict[str, Any], list[OutcomeStatus], str | None]] = {
     "in a state without a meaning": ({"dialect": Dialect()}, [UNKNOWN], "3000"),
     "not listed": ({"look_up": faults.EmptyLookUp()}, [UNKNOWN], None),
     "not captured": (NOT_DONE, [NOT_SENT], "4100"),
+    "not captured, and sent again": ({**NOT_DONE, "recovery": RESENDING}, [SUCCEEDED], None),
     "not captured, in a reply of failure": (
         *({**NOT_DONE, "look_up": faults.ReturnStatus(listed=None)}, [UNKNOWN]),
         "4100",
@@ -300,7 +302,8 @@ async def test_a_capture_or_cancel_is_settled_by_a_state_that_no_other_can_have_
     operation = given.get("operation", "capture")
     policy = BatchPolicy(concurrency=1, duplicates=given.get("duplicates", "reject"))
     dialect = given.get("dialect", STATES)
-    gateway = make(dialect=dialect, policy=policy)
+    recovery = given.get("recovery", AT_ONCE)
+    gateway = make(dialect=dialect, policy=policy, recovery=recovery)
     count = given.get("count", 1)
     sandbox.faults.add(operation, given.get("fault", faults.DropReply(times=count)))
     result = await gateway.batch(operation, seeded(sandbox, 1, operation) * count)
