@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import attrs
 
 from gateway_async.batching.batch import Batch, check_size, plain_batch
+from gateway_async.batching.chunks import FailedChunk
 from gateway_async.batching.feed import check_order, chunk_size_of, name_of
 from gateway_async.errors import (
     ConfigurationError,
@@ -294,11 +295,8 @@ class Coalescer:
     async def _send(self, queue: _Queue, leaving: list[_Pending]) -> None:
         operation, orders = queue.operation, [pending.order for pending in leaving]
         batch: Batch[Any, Any] = plain_batch(self._session, operation, orders, self._policy)
-        error, status = OutcomeUnknownError("it could not be read"), OutcomeStatus.UNKNOWN
-        outcomes: list[Outcome[Any, Any]] = [
-            Outcome(order=order, index=index, status=status, error=error)
-            for index, order in enumerate(orders)
-        ]
+        error = OutcomeUnknownError("it could not be read")
+        outcomes = FailedChunk(range(len(orders)), orders, error).outcomes()
         try:
             await batch
         finally:  # no defect may leave an awaiter hanging, nor one of the program's own logging

@@ -382,9 +382,7 @@ class Attempts(Generic[T]):
     tries: int = attrs.field(default=0, init=False)
     sent: int = attrs.field(default=0, init=False)
     ended_at: float = attrs.field(default=0.0, init=False)
-    _ended: list[tuple[float, int | None, GatewayError | None]] = attrs.field(
-        factory=list, init=False
-    )
+    _ended: list[tuple[float, int | None, str | None]] = attrs.field(factory=list, init=False)
     _withdrawals: int = attrs.field(default=0, init=False)
     _tracker: SendTracker | None = attrs.field(default=None, init=False)
     # In loop time: when the attempt's turn came, and when the time for all attempts is over.
@@ -402,12 +400,8 @@ class Attempts(Generic[T]):
     def history(self) -> tuple[Attempt, ...]:
         """The attempts whose turn came, the first one first."""
         return tuple(
-            Attempt(
-                seconds=seconds,
-                http_status=http_status,
-                error=None if ending is None else type(ending).__name__,
-            )
-            for seconds, http_status, ending in self._ended
+            Attempt(seconds=seconds, http_status=http_status, error=name)
+            for seconds, http_status, name in self._ended
         )
 
     async def run(self, write: "Callable[[], Request[T]]") -> None:
@@ -512,7 +506,8 @@ class Attempts(Generic[T]):
             if self._turn_came_at is not None:
                 seconds = self._gate.now() - self._turn_came_at
                 http_status = None if response is None else response.status
-                self._ended.append((seconds, http_status, ending))
+                name = None if ending is None else type(ending).__name__
+                self._ended.append((seconds, http_status, name))
             if ending is None or not had_sent or self._says_more(ending, is_sent=is_sent):
                 self._error = ending
 

@@ -238,6 +238,7 @@ def marked(reason: str, marker: str) -> str:
     return f"{marker} {reason}".rstrip()
 
 
-def reference_of(record: "RefundRecord") -> str:
+def reference_of(record: "RefundRecord | None") -> str:
     """Return the gateway's reference of a refund; "" where it is missing or blank."""
-    return (record.refund_reference_id or "").strip()
+    reference = record.refund_reference_id if record else None
+    return (reference or "").strip()

@@ -270,7 +270,7 @@ def _by_reference(
         if reference_of(record) not in {*known, ""} and unsettled.is_shown_by(record, dialect)
     }
     nameless = sum(  # other orders that were done, of which no reference is known
-        outcome.order.refund_amount == order.refund_amount and not _reference(outcome)
+        outcome.order.refund_amount == order.refund_amount and not reference_of(outcome.record)
         for outcome in transaction.succeeded
     )
     rivals = sum(rival.refund_amount == order.refund_amount for rival in transaction.rivals)
@@ -295,11 +295,6 @@ def own_marker(outcome: "Outcome[Any, Any]") -> str | None:
 def _is_marked_for_another(record: "RefundRecord", own_reason: str) -> bool:
     found = ANY_MARKER.search(record.refund_reason or "")
     return found is not None and found[0] not in own_reason  # one sent again has its own there
-
-
-def _reference(refund: "Outcome[Any, Any]") -> str:
-    """Return the gateway's reference of a refund that was done; "" where it is not known."""
-    return reference_of(refund.record) if refund.record else ""
 
 
 # Inputs: the outcomes that are given
@@ -352,7 +347,7 @@ def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> li
                 if beside is not None:
                     beside.succeeded.append(outcome)
                     if operation.allows_several:
-                        beside.claimed |= {_reference(outcome)} - {""}
+                        beside.claimed |= {reference_of(outcome.record)} - {""}
     return list(found.values())
 
 
@@ -360,7 +355,7 @@ def find_control(chunks: "Sequence[ChunkResult]") -> ControlRefund | None:
     """Find a refund that the gateway said it did, with its reference."""
     for chunk in chunks:
         for _, operation, outcome in _outcomes_of(chunk, _DONE):
-            if operation.allows_several and (reference := _reference(outcome)):
+            if operation.allows_several and (reference := reference_of(outcome.record)):
                 transaction_id = outcome.order.transaction_id
                 return ControlRefund(transaction_id, reference, own_marker(outcome))
     return None
