@@ -119,7 +119,7 @@ class BatchRunner:
         self.policy = policy
         self.span = span
         self.given = given
-        self.collection = None if given is None else given.collection
+        self.collection: tuple[object, ...] | None = None if given is None else given.collection
         self.checker: OrderChecker = OrderChecker(operation, session.dialect, policy)
         self.total: int | None = None if self.collection is None else len(self.collection)
         self.results: Results = Results(operation.record_class, span.settled)
