@@ -180,6 +180,7 @@ async def test_recovery_with_resends_may_be_repeated_and_runs_once_at_a_time(
     assert "await that call first" in str(error)
     assert isinstance(first, BatchResult)
     assert len(first.unknown) == 2
+    assert [outcome.order for outcome in first] == [outcome.order for outcome in result]
     for given in ([*result, *result.unknown], first, result):
         again = await gateway.recover(given)
         assert set(statuses(again)) == {SUCCEEDED}
