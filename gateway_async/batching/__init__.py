@@ -10,7 +10,7 @@ before the first byte of a chunk, and before its outcomes are seen; that of a ba
 Who calls whom, for an awaited batch:
 
     Batch._complete            opens the run: `plain_batch` says how, or `job_batch` for a job
-    BatchRunner.complete       checks a list, makes a task of the work, waits for it, finishes
+    BatchRunner.complete       checks a list, makes a task of the work, waits, drains, finishes
     WorkerPool.run             is the work of a batch: it starts the workers
     WorkerPool._work           is each worker, in a loop:
         OrderFeed.fill, take     pull, check and encode orders: a `Chunk`

@@ -5,7 +5,7 @@ A job is sent like any other batch. Its orders come from the journal, and a reco
 Who calls whom, for an awaited job:
 
     Batch._complete            opens the run, as `job_batch` says
-    BatchRunner.complete       checks a list, makes a task of the work, waits for it, finishes
+    BatchRunner.complete       checks a list, makes a task of the work, waits, drains, finishes
     JobWork.run                is the work of a job:
         JobInput.submit          stores the orders, or compares them with those that are stored
         Lease                    is taken, and renewed until the end
