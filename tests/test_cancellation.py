@@ -278,7 +278,7 @@ def test_a_job_that_nobody_left_does_not_keep_its_loop_from_ending(
         loop = asyncio.get_running_loop()
         loop.call_later(120, loop.stop)  # else a defect would hang
         journal = await Journal.open(f"sqlite:///{tmp_path}/journal.db").__aenter__()
-        client = client_over(MemoryTransport(), recovery=MARKER, policy=BatchPolicy(chunk_size=1))
+        client = client_over(recovery=MARKER, policy=BatchPolicy(chunk_size=1))
         batch = client.refund(refunds(120), job=journal.job("job"))
         await anext(await batch.__aenter__())
         await until(lambda: batch.progress.done >= 3)

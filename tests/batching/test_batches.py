@@ -55,7 +55,7 @@ async def read(batch: Batch[Any, Any], *, streamed: bool) -> list[Any]:
 async def test_every_kind_of_input_is_taken_whole(kind: Callable[[list[Any]], Any]) -> None:
     given = kind(orders := refunds(120))
     expected = list(given) if kind is set else orders
-    batch = client_over(MemoryTransport()).refund(given)
+    batch = client_over().refund(given)
     outcomes = await read(batch, streamed=True)
     assert [outcome.order for outcome in outcomes] == expected
     assert statuses(outcomes) == [SUCCEEDED] * 120
@@ -69,12 +69,12 @@ async def test_every_kind_of_input_is_taken_whole(kind: Callable[[list[Any]], An
 def test_what_is_no_iterable_of_orders_is_refused_at_the_call(orders: Any, named: str) -> None:
     """There is no batch then that could be dropped, and warn."""
     with pytest.raises(InvalidOrderError, match=f"RefundOrder, got {named}; put a single order"):
-        client_over(MemoryTransport()).refund(orders)
+        client_over().refund(orders)
 
 
 async def test_the_caller_may_change_the_list_afterwards() -> None:
     orders = refunds(3)
-    task = asyncio.create_task(client_over(MemoryTransport()).refund(orders))
+    task = asyncio.create_task(client_over().refund(orders))
     await asyncio.sleep(0)
     orders.clear()
     assert len(await task) == 3
@@ -111,7 +111,7 @@ async def test_bad_orders_are_not_sent_and_in_a_collection_no_others_either() ->
 
 
 async def test_the_identity_of_a_reference_is_its_kind_and_its_value() -> None:
-    gateway, first = client_over(MemoryTransport()), OrderRef(order_no="1")
+    gateway, first = client_over(), OrderRef(order_no="1")
     assert (await gateway.query([first, OrderRef(transaction_id="1")])).ok
     with pytest.raises(DuplicateOrderError):
         await gateway.query([first, first])
@@ -153,7 +153,7 @@ def _ending(error: type[BaseException]) -> Iterator[RefundOrder]:
 async def test_an_input_that_is_cancelled_from_within_is_no_end(
     orders: Callable[..., Any], raised: type[BaseException], streamed: bool
 ) -> None:
-    batch = client_over(MemoryTransport(), policy=TEN).refund(orders(raised))
+    batch = client_over(policy=TEN).refund(orders(raised))
     with pytest.raises(RuntimeError, match=f"the input raised {raised.__name__}"):
         await read(batch, streamed=streamed)
     assert not batch.result.exhausted
@@ -193,7 +193,7 @@ async def test_a_failure_of_one_worker_ends_another_that_waits_for_the_input() -
 
     policy = attrs.evolve(TEN, chunk_size=1, concurrency=2, drain_seconds=3600)
     limiter = Limiter(enter=raising(LookupError("broke")))
-    batch = client_over(MemoryTransport(), policy=policy, limiter=limiter).refund(endless())
+    batch = client_over(policy=policy, limiter=limiter).refund(endless())
     with pytest.raises(LookupError, match="broke"):
         async with asyncio.timeout(600):
             await batch
@@ -224,8 +224,8 @@ async def test_a_deadline_that_ends_every_request_ends_no_worker(
 
 async def test_of_a_long_text_of_the_gateway_each_order_has_the_beginning() -> None:
     said = "4" * 1_000_000  # of digits, in each of which a card number may begin
-    transport = MemoryTransport(lambda _: {"return_status": "7", "return_message": said})
-    for outcome in await client_over(transport).refund(refunds(50)):
+    client = client_over(lambda _: {"return_status": "7", "return_message": said})
+    for outcome in await client.refund(refunds(50)):
         assert 1_000 < len(str(outcome.error)) < 2_000
         assert said[:7] not in str(outcome.error)
 
@@ -245,7 +245,7 @@ async def test_a_batch_takes_no_more_tasks_than_it_has_requests_in_flight(
         return asked.done()
 
     before = len(asyncio.all_tasks())
-    gateway = client_over(MemoryTransport(handler), policy=BatchPolicy(concurrency=concurrency))
+    gateway = client_over(handler, policy=BatchPolicy(concurrency=concurrency))
     assert len(await read(gateway.refund(given), streamed=True)) == (1000 if workers > 1 else 1)
     assert most <= before + 1 + workers
 
@@ -262,7 +262,7 @@ async def test_a_long_input_of_which_nothing_is_sent_lets_others_run(operation: 
             await asyncio.sleep(0)
 
     policy = attrs.evolve(TEN, stop_after_unknown=1)
-    gateway = client_over(MemoryTransport(lambda _: BROKEN), policy=policy)
+    gateway = client_over(lambda _: BROKEN, policy=policy)
     counter = asyncio.create_task(count_turns())
     await gateway.batch(operation, iter(refunds(2000)))
     counter.cancel()
@@ -276,7 +276,7 @@ async def test_a_readable_reply_starts_the_count_of_those_without_one_anew() -> 
         return BROKEN if int(asked.transactions[0][1:]) % 30 else asked.done()
 
     policy = attrs.evolve(TEN, stop_after_unknown=3)
-    result = await client_over(MemoryTransport(answer), policy=policy).refund(iter(refunds(300)))
+    result = await client_over(answer, policy=policy).refund(iter(refunds(300)))
     assert (result.requests, len(result.succeeded)) == (30, 100)
 
 
@@ -287,7 +287,7 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
     refusal = {"return_status": "9", "return_message": "encryption_data does not match"}
     policy = attrs.evolve(TEN, stop_after_unknown=3)
     orders = orders_for("capture", made_up(100))
-    gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy)
+    gateway = client_over(lambda _: refusal, policy=policy)
     result = await gateway.capture(orders)
     assert (result.requests, len(result.unknown), len(result.not_sent)) == (3, 30, 70)
     assert "capture sends nothing more" in caplog.text
@@ -297,7 +297,7 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
     found = await gateway.query(orders_for("query", made_up(100)))
     assert len(found.unknown) == 100  # which leaves no order in doubt
     certain = Dialect(nothing_done_return_statuses=frozenset({"9"}))
-    gateway = client_over(MemoryTransport(lambda _: refusal), policy=policy, dialect=certain)
+    gateway = client_over(lambda _: refusal, policy=policy, dialect=certain)
     assert len((await gateway.capture(orders)).declined) == 100
 
 
@@ -305,7 +305,7 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
 
 
 async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
-    batch = client_over(MemoryTransport()).refund(refunds(1))
+    batch = client_over().refund(refunds(1))
     assert (batch.progress.done, batch.progress.requests, batch.progress.total) == (0, 0, None)
     with pytest.raises(RuntimeError, match="no result"):
         _ = batch.result
@@ -318,7 +318,7 @@ async def test_a_batch_is_used_once_and_knows_nothing_before() -> None:
 
 
 async def test_what_a_stream_has_not_yielded_is_in_the_result_alone() -> None:
-    async with client_over(MemoryTransport()).refund(iter(refunds(2000))) as batch:
+    async with client_over().refund(iter(refunds(2000))) as batch:
         await anext(batch)
     assert 0 < len(batch.result) == batch.progress.done - 1 < 1999
     assert [outcome async for outcome in batch] == []
@@ -328,7 +328,7 @@ async def test_what_a_stream_has_not_yielded_is_in_the_result_alone() -> None:
 
 
 async def test_a_batch_that_is_not_awaited_warns() -> None:
-    gateway: Any = client_over(MemoryTransport())
+    gateway: Any = client_over()
     with pytest.warns(RuntimeWarning, match="Batch refund new.* never awaited"):
         gateway.refund(refunds(1))
 
@@ -355,7 +355,7 @@ async def result_of(wanted: list[OutcomeStatus], *, strangers: int = 0) -> Batch
         return reply
 
     gateway = client_over(
-        MemoryTransport(answer),
+        answer,
         policy=BatchPolicy(chunk_size=CHUNK, concurrency=3, stop_after_unknown=100),
         dialect=Dialect(declined_statuses={"0"}),
         retry=RetryPolicy(attempts=1),
@@ -413,7 +413,7 @@ async def test_all_unexpected_are_counted_some_kept(records: int, size: int, kep
         return reply_to("refund", [*asked.done()["refund_orders"], *strangers])
 
     policy = BatchPolicy(chunk_size=1)
-    result = await client_over(MemoryTransport(answer), policy=policy).refund(refunds(20))
+    result = await client_over(answer, policy=policy).refund(refunds(20))
     unexpected: UnexpectedRecords[Any] = result.unexpected
     assert len(unexpected) == unexpected.count == 20 * (records + 1)
     assert f"{unexpected.count} unexpected records" in repr(result)
@@ -435,7 +435,7 @@ async def looked_up(items: list[dict[str, Any]], *more: str) -> list[dict[str, A
         names = str(asked.fields["order_no"]).split(",")
         return reply_to("query", [item for item in items if item["order_no"] in names])
 
-    gateway = client_over(MemoryTransport(answer), policy=BatchPolicy(chunk_size=20))
+    gateway = client_over(answer, policy=BatchPolicy(chunk_size=20))
     found = dict.fromkeys([*(item["order_no"] for item in items), *more])
     return (await gateway.query([OrderRef(order_no=name) for name in found])).to_dicts()
 

@@ -28,7 +28,7 @@ from gateway_async import (
 )
 from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter, raising
-from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over, listing
+from tests.support.memory import Asked, HttpResponse, client_over, listing
 from tests.support.orders import (
     LIST_FIELDS,
     LOOK_UPS,
@@ -51,8 +51,7 @@ async def judged(
     operation: str, orders: list[Any], items: Any, dialect: Dialect | None = None, **envelope: Any
 ) -> BatchResult[Any, Any]:
     """Return the result where every request is answered by these items."""
-    transport = MemoryTransport(lambda _: reply_to(operation, items, **envelope))
-    gateway = client_over(transport, dialect=dialect or Dialect())
+    gateway = client_over(lambda _: reply_to(operation, items, **envelope), dialect=dialect)
     return await gateway.batch(operation, orders)
 
 
@@ -207,7 +206,7 @@ async def test_each_outcome_has_the_status_and_the_envelope_of_its_request(
 
     policy = BatchPolicy(chunk_size=2, concurrency=1)
     dialect = Dialect(nothing_done_http_statuses={429})
-    gateway = client_over(MemoryTransport(answer), policy=policy, dialect=dialect)
+    gateway = client_over(answer, policy=policy, dialect=dialect)
     began, orders = datetime.now(UTC), orders_for(operation, made_up(4))
     result = await gateway.batch(operation, orders)
     async with gateway.batch(operation, orders) as batch:
@@ -256,7 +255,7 @@ async def test_a_field_that_is_sent_under_another_name_is_still_compared() -> No
         return reply
 
     dialect = Dialect(wire_names={"order_no": "merchant_order"})
-    gateway = client_over(MemoryTransport(answer), policy=TEN, dialect=dialect)
+    gateway = client_over(answer, policy=TEN, dialect=dialect)
     result = await gateway.capture(orders_for("capture", made_up(30)))
     assert [outcome.index for outcome in result.unknown] == [15]
 
@@ -277,7 +276,7 @@ async def test_a_name_on_the_wire_that_the_reply_reads_otherwise_proves_nothing(
         for order in orders_for("refund", made_up(10, first), **{field: value})
     ]
     dialect = Dialect(wire_names=names)
-    result = await client_over(MemoryTransport(), policy=TEN, dialect=dialect).refund(orders)
+    result = await client_over(policy=TEN, dialect=dialect).refund(orders)
     assert statuses(result) == [SUCCEEDED] * 10 + [UNKNOWN] * 10
 
 
@@ -287,7 +286,7 @@ async def test_a_reply_that_names_a_field_twice_and_differently_proves_nothing()
         twice = f"{status.replace('1', '2')}, {status}"
         return json.dumps(asked.done()).replace(status, twice).encode()
 
-    result = await client_over(MemoryTransport(answer), policy=TEN).refund(refunds(20))
+    result = await client_over(answer, policy=TEN).refund(refunds(20))
     assert statuses(result) == [UNKNOWN] * 20
     assert "names a field twice" in str(result[0].error)
 
@@ -297,7 +296,7 @@ async def test_a_reply_of_far_more_items_than_orders_proves_nothing() -> None:
         done = asked.done()
         return {**done, "refund_orders": [*done["refund_orders"], *[{}] * 10_000]}
 
-    result = await client_over(MemoryTransport(answer), policy=TEN).refund(refunds(1))
+    result = await client_over(answer, policy=TEN).refund(refunds(1))
     assert statuses(result) == [UNKNOWN]
     assert "the reply lists 10001 items" in str(result[0].error)
 
@@ -345,7 +344,7 @@ async def test_a_full_reply_is_asked_again_in_halves_until_one_order_alone_fills
         found = [item for item in records if item["transaction_id"] in asked.transactions]
         return reply_to("query", found[:FULL])
 
-    result = await client_over(MemoryTransport(answer)).query([many, few])
+    result = await client_over(answer).query([many, few])
     assert (statuses(result), result.requests) == ([UNKNOWN, SUCCEEDED], 3)
     assert [len(outcome.items) for outcome in result] == [FULL, 2]
 
@@ -354,7 +353,7 @@ async def test_a_full_reply_of_which_the_rest_is_never_asked_for_loses_no_order(
     many, few, missing = references(3)
     records = [item_of("query", many)] * (FULL - 1) + [item_of("query", few)]
     limiter = Limiter(leave=raising(LookupError("broke")))
-    gateway = client_over(MemoryTransport(lambda _: reply_to("query", records)), limiter=limiter)
+    gateway = client_over(lambda _: reply_to("query", records), limiter=limiter)
     query = gateway.query([many, few, missing])
     with pytest.raises(LookupError, match="broke"):
         await query
@@ -405,7 +404,7 @@ async def calls_of_a_second_batch(
         is_ours = frame.f_code.co_filename.startswith(PACKAGE)
         heard += is_ours and event in ("call", "c_call")
 
-    client, orders = client_over(MemoryTransport(answer), **settings), refunds(count)
+    client, orders = client_over(answer, **settings), refunds(count)
     await client.refund(orders)
     sys.setprofile(hear)
     try:
@@ -459,6 +458,6 @@ async def test_no_pattern_grows_with_the_rest_of_a_reply(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(re, "compile", noted)
     for padding in (10, 1_000_000):
-        client = client_over(MemoryTransport(partial(answer, padding)))
+        client = client_over(partial(answer, padding))
         assert (await client.refund(refunds(3))).ok
     assert 0 < max(sizes) < 10_000

@@ -40,7 +40,7 @@ from tests.support import examples
 from tests.support.books import effects
 from tests.support.collaborators import Verifier
 from tests.support.examples import paid_by_card
-from tests.support.memory import QUICK, Asked, MemoryTransport, all_done, client_over, respon
+from tests.support.memory import QUICK, Asked, MemoryTransport, client_over, respon
 from tests.support.orders import (
     CARD,
     MONEY_OPERATIONS,
@@ -117,7 +117,7 @@ async def test_pages_list_recent_records_or_raise(sandbox: Sandbox, gateway: Gat
 
 async def test_a_reply_without_a_list_is_no_empty_page() -> None:
     reply: dict[str, Any] = {"return_status": "1"}
-    gateway = client_over(MemoryTransport(lambda _: reply))
+    gateway = client_over(lambda _: reply)
     for reply["orders_list"] in ([], None, ""):
         assert (await gateway.recent_transactions()).records == ()
     reply["orders_list"] = "[]"
@@ -248,7 +248,7 @@ async def test_an_echo_is_compared_with_the_request() -> None:
 
 async def test_what_the_gateway_adds_to_a_payout_contradicts_nothing() -> None:
     added = {"payment_amount": "21.60", "payment_currency": "USD"}
-    gateway = client_over(MemoryTransport(lambda asked: asked.done(**added)))
+    gateway = client_over(lambda asked: asked.done(**added))
     request = PayoutRequest(request_id=REQUEST_ID, source_amount=20, source_currency="EUR")
     assert (await gateway.payout(request)).payment_amount == Decimal("21.60")
 
@@ -305,8 +305,8 @@ DIALECT = Dialect(
     ],
 )
 async def test_a_payouts_end_is_not_guessed(said: dict[str, Any], status: str, words: str) -> None:
-    transport = MemoryTransport(lambda asked: {**asked.fields, **said})
-    (outcome,) = await client_over(transport, dialect=DIALECT).payouts([payout_request()])
+    client = client_over(lambda asked: {**asked.fields, **said}, dialect=DIALECT)
+    (outcome,) = await client.payouts([payout_request()])
     assert outcome.status == status
     assert words in str(outcome.error or "")
     if status == "unknown":
@@ -366,7 +366,7 @@ async def test_a_closed_client_refuses_every_call_and_sends_no_batch(sandbox: Sa
 
 
 async def test_a_batch_that_is_over_is_not_kept_until_its_deadline() -> None:
-    gateway = client_over(MemoryTransport(all_done), policy=BatchPolicy(deadline_seconds=3600))
+    gateway = client_over(policy=BatchPolicy(deadline_seconds=3600))
     orders = (order for order in refunds(3))
     kept, batch = weakref.ref(orders), gateway.refund(orders)
     result = await batch

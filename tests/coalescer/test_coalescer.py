@@ -147,7 +147,7 @@ async def test_a_request_belongs_to_no_single_awaiter() -> None:
         handler.set(order.order_no)
         await single.refund(order)
 
-    gateway = client_over(MemoryTransport(all_done), signer=sign)
+    gateway = client_over(signer=sign)
     handler.set("the opener")
     async with gateway.coalesced(policy=BatchPolicy(chunk_size=1)) as single:
         await asyncio.gather(*(handle(single, order) for order in refunds(3)))
@@ -160,13 +160,13 @@ async def test_records_nobody_asked_for_are_logged(caplog: pytest.LogCaptureFixt
         reply["refund_orders"].append({"transaction_id": "T9", "refund_status": "1"})
         return reply
 
-    async with client_over(MemoryTransport(with_another)).coalesced() as single:
+    async with client_over(with_another).coalesced() as single:
         assert (await single.refund(refunds(1)[0])).status is SUCCEEDED
     assert "the reply to a refund listed 1 records" in caplog.text
 
 
 async def test_wrong_settings_are_refused_where_they_matter() -> None:
-    gateway = client_over(MemoryTransport(all_done))
+    gateway = client_over()
     wrong: Any
     for wrong in (-1, float("nan"), float("inf"), True, "5ms", None):
         with pytest.raises(ConfigurationError, match="linger_seconds: expected a number of secon"):
@@ -230,7 +230,7 @@ async def test_nothing_is_kept_of_an_awaiter_that_gave_up(monkeypatch: pytest.Mo
         return future
 
     monkeypatch.setattr(loop, "create_future", note)
-    async with client_over(MemoryTransport()).coalesced(linger_seconds=LONG) as single:
+    async with client_over().coalesced(linger_seconds=LONG) as single:
         orders = [*references(1) * 100, *references(2)]
         patient, *others = (asyncio.create_task(single.query(order)) for order in orders)
         await settle_down()
@@ -246,7 +246,7 @@ async def test_nothing_is_kept_of_an_awaiter_that_gave_up(monkeypatch: pytest.Mo
 def test_the_second_leaves_in_time_where_the_first_is_withdrawn() -> None:
     async def work() -> None:
         one, other = refunds(2)
-        async with client_over(MemoryTransport()).coalesced(linger_seconds=2) as single:
+        async with client_over().coalesced(linger_seconds=2) as single:
             first = asyncio.create_task(single.refund(one))
             await asyncio.sleep(1)
             second = asyncio.create_task(single.refund(other))
@@ -330,7 +330,7 @@ async def test_money_that_had_left_and_was_never_sent_is_forgotten() -> None:
         await goes_on.wait()
         raise NotSentError("nothing was sent: the connection failed")
 
-    async with client_over(MemoryTransport(fail)).coalesced(linger_seconds=0) as single:
+    async with client_over(fail).coalesced(linger_seconds=0) as single:
         task = asyncio.create_task(single.refund(refunds(1)[0]))
         await settle_down()
         await _cancel(task)
@@ -351,7 +351,7 @@ async def test_an_error_reaches_no_awaiter(
     if breaks == "result":
         monkeypatch.setattr(BatchResult, "__iter__", broken)
     limiter = Limiter(enter=raising(ZeroDivisionError())) if breaks == "limiter" else None
-    async with client_over(MemoryTransport(all_done), limiter=limiter).coalesced() as single:
+    async with client_over(limiter=limiter).coalesced() as single:
         outcomes = await asyncio.gather(*(single.refund(order) for order in refunds(2)))
     expected = NOT_SENT if breaks == "limiter" else UNKNOWN
     assert [outcome.status for outcome in outcomes] == [expected] * 2

@@ -279,7 +279,7 @@ async def compare(random: Random, counts: Counter[str]) -> None:
         replies.append(mutated(random, usual, NEAR) if len(replies) % 4 else usual)
         return replies[-1]
 
-    client = client_over(MemoryTransport(answer), dialect=dialect, policy=policy)
+    client = client_over(answer, dialect=dialect, policy=policy)
     learnt = await client.batch(operation, orders)
     left = iter([reply for number, reply in enumerate(replies) if number % 4])
     all_fresh: list[BatchResult[Any, Any]] = []
@@ -288,7 +288,7 @@ async def compare(random: Random, counts: Counter[str]) -> None:
         if number % 4 == 0:
             assert all(outcome.error is None for outcome in learnt[of_request])
             continue
-        client = client_over(MemoryTransport(lambda _: next(left)), dialect=dialect)
+        client = client_over(lambda _: next(left), dialect=dialect)
         fresh = await client.batch(operation, orders[of_request])
         assert seen(learnt[of_request], of_request.start) == seen(fresh), reply
         check(fresh, reply, operation)
@@ -351,17 +351,16 @@ async def test_a_reply_that_looks_usual_is_judged(change: Callable[[bytes, bytes
     writer = Writer(added, {"return_status": "1", "refund_orders": None})
     policy = BatchPolicy(concurrency=1, chunk_size=1)
     known = [{"transaction_id": second.transaction_id, "refund_reference_id": "R9"}]
-    transport = MemoryTransport(listing(known, answer))
-    gateway = client_over(transport, policy=policy, **ATTACKS[change])
+    gateway = client_over(listing(known, answer), policy=policy, **ATTACKS[change])
     result = await gateway.refund([first, attrs.evolve(second, refund_reason=reason)])
     assert statuses(result) == [SUCCEEDED, UNKNOWN]
 
 
 async def test_a_gateway_whose_layout_is_never_the_same_is_still_read() -> None:
     number = itertools.count()
-    transport = MemoryTransport(lambda asked: asked.done(**{f"field {next(number)}": 1}))
     policy = BatchPolicy(concurrency=1, chunk_size=1)
-    assert (await client_over(transport, policy=policy).refund(refunds(200))).ok
+    client = client_over(lambda asked: asked.done(**{f"field {next(number)}": 1}), policy=policy)
+    assert (await client.refund(refunds(200))).ok
 
 
 # Whatever a gateway answers comes to outcomes, or to an error of ours

@@ -21,7 +21,7 @@ from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, statuses
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
-from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, fields_of
+from tests.support.memory import Asked, HttpRequest, client_over, fields_of
 from tests.support.orders import ONE_BY_ONE, RESENDING, refunds
 
 
@@ -186,7 +186,7 @@ async def test_neither_card_nor_secret_nor_signature_is_kept(
     journal: Journal, url: str, tables: Tables
 ) -> None:
     dialect = Dialect(declined_statuses={"0"})
-    gateway = client_over(MemoryTransport(_echoing), signer=lambda *_: SIGNATURE, dialect=dialect)
+    gateway = client_over(_echoing, signer=lambda *_: SIGNATURE, dialect=dialect)
     result = await gateway.refund(refunds(60), job=journal.job("job"))
     assert len(result.declined) == 30
     errors: list[Any] = [outcome.error for outcome in await kept(journal) if outcome.error]

@@ -189,7 +189,7 @@ async def test_what_is_declined_among_others_is_kept_as_declined(
             reply[asked.operation.list_field][1][f"{operation}_status"] = "0"
         return reply
 
-    client = client_over(MemoryTransport(answer), dialect=Dialect(declined_statuses={"0"}))
+    client = client_over(answer, dialect=Dialect(declined_statuses={"0"}))
     orders = orders_for(operation, made_up(3))
     result = await client.batch(operation, orders, job=journal.job("job"))
     told = [outcome async for outcome in journal.outcomes("job")]

@@ -22,7 +22,7 @@ from tests.jobs.conftest import Shop
 from tests.journal.tables import MERCHANT, Tables, on_a_file, submitted
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.interruptions import until
-from tests.support.memory import Asked, HttpRequest, MemoryTransport, client_over, listing
+from tests.support.memory import Asked, HttpRequest, client_over, listing
 from tests.support.orders import ONE_BY_ONE, RESENDING, refunds
 
 LEASE_SECONDS = 15.0
@@ -302,7 +302,7 @@ async def test_one_that_loses_its_lease_while_it_waits_to_look_again_ends_at_onc
         looked.set()
         return listing([])(asked)
 
-    patient = client_over(MemoryTransport(answer), recovery=RecoveryPolicy(settle_seconds=3600))
+    patient = client_over(answer, recovery=RecoveryPolicy(settle_seconds=3600))
     batch = patient.resume(journal.job("job"))
     async with asyncio.timeout(600):
         task = asyncio.create_task(batch)

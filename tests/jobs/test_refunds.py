@@ -145,7 +145,7 @@ async def test_a_refund_that_another_job_begins_to_send_during_a_look_up_proves_
         )
         return reply_to("search_refunds", [{**as_sent(order), **done}])
 
-    gateway = client_over(MemoryTransport(answer), recovery=AT_ONCE)
+    gateway = client_over(answer, recovery=AT_ONCE)
     assert statuses(await gateway.resume(journal.job("first"))) == [UNKNOWN]
 
 
@@ -197,10 +197,8 @@ async def test_what_the_evidence_fails_on_is_never_new_again(shop: Shop) -> None
 async def test_what_the_gateway_said_of_a_doubtful_refund_is_kept(journal: Journal) -> None:
     said = {"refund_status": "2", "refund_message": "V0009:in process"}
     (order,) = refunds(1)
-    transport = MemoryTransport(
-        listing([], lambda _: reply_to("refund", [{**as_sent(order), **said}]))
-    )
-    gateway, job = client_over(transport, recovery=AT_ONCE), journal.job("job")
+    answer = listing([], lambda _: reply_to("refund", [{**as_sent(order), **said}]))
+    gateway, job = client_over(answer, recovery=AT_ONCE), journal.job("job")
     for batch in (gateway.refund([order], job=job), gateway.resume(job)):
         for outcomes in (await batch, await kept(journal)):
             error: Any = outcomes[0].error
@@ -227,7 +225,7 @@ async def test_a_job_of_which_every_refund_is_listed_is_read_through_once(
     listed = [
         {**as_sent(one), "refund_reference_id": f"R{n}", **now} for n, one in enumerate(orders)
     ]
-    gateway = client_over(MemoryTransport(listing(listed)), policy=ONE_BY_ONE, recovery=AT_ONCE)
+    gateway = client_over(listing(listed), policy=ONE_BY_ONE, recovery=AT_ONCE)
     result = await gateway.refund(orders, job=journal.job("job"))
     assert len(read) == 1
     for outcome in (*result, *await kept(journal)):
@@ -248,9 +246,7 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
     """Nor in a later run, whatever its policy says, where the gateway's list lags."""
     first, other = refunds(2)
     job, policy = journal.job("job"), attrs.evolve(EACH_ALONE, duplicates=submitted)
-    gateway = client_over(
-        MemoryTransport(listing([], refund_done)), policy=EACH_ALONE, recovery=AT_ONCE
-    )
+    gateway = client_over(listing([], refund_done), policy=EACH_ALONE, recovery=AT_ONCE)
     async with gateway.refund([first, other, first], job=job, policy=policy) as batch:
         async for outcome in batch:
             assert outcome.status is SUCCEEDED
@@ -341,8 +337,7 @@ async def test_a_declined_refund_that_is_listed_holds_the_next_like_it(journal: 
         return reply_to("refund", [{**done, "refund_status": status}])
 
     dialect, given = Dialect(declined_statuses={"5"}), attrs.asdict(refunds(1)[0])
-    transport = MemoryTransport(listing(listed, answer))
-    gateway = client_over(transport, dialect=dialect, recovery=AT_ONCE)
+    gateway = client_over(listing(listed, answer), dialect=dialect, recovery=AT_ONCE)
     orders = [RefundOrder(**{**given, "order_no": name}) for name in ("A", "B")]
     result = await gateway.refund(orders, job=journal.job("job"), policy=SERIAL)
     assert statuses(result) == [DECLINED, NOT_SENT]

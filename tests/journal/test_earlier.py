@@ -256,7 +256,7 @@ async def test_what_version_3_said_of_orders_that_are_alike_is_kept(url: str) ->
 async def test_the_later_form_of_version_3_is_upgraded(tmp_path: Path) -> None:
     """It differs from today's tables by a column alone."""
     url = f"sqlite:///{tmp_path}/journal.db"
-    gateway, tables = client_over(MemoryTransport()), Tables(url)
+    gateway, tables = client_over(), Tables(url)
     async with Journal.open(url) as journal:
         assert (await gateway.refund(refunds(60), job=journal.job("done"))).ok
     tables.run("ALTER TABLE gateway_jobs ADD COLUMN imported BOOLEAN NOT NULL DEFAULT TRUE")

@@ -303,7 +303,7 @@ async def test_a_run_or_a_decision_opens_a_finished_slice(journal: Journal, tabl
     tables.end_leases()
     await journal.make_due([("job", 1), ("job", 2)])
     assert await journal.claim_due(MERCHANT, 60) == [("job", 2)]
-    await client_over(MemoryTransport()).resume(job, slice_number=2)  # all is held again
+    await client_over().resume(job, slice_number=2)  # all is held again
     await journal.resolve("job", 0, "succeeded", "seen")
     assert [each.finished for each in await journal.slices("job")] == [True, True]
     await journal.resolve("job", 3, "not_sent", "not seen")

@@ -39,7 +39,7 @@ TOLD = b"transaction_id=T000000"
 
 def receiver_of(handler: Any = print, **settings: Any) -> NotificationReceiver:
     """Return a receiver of a gateway that says that everything was done."""
-    return NotificationReceiver(client_over(MemoryTransport(all_done)), handler, **settings)
+    return NotificationReceiver(client_over(), handler, **settings)
 
 
 class Shop:
@@ -229,7 +229,7 @@ class Scene:
         self.heard: list[str] = []  # the states that the application was given, when it was
         self.goes_on = asyncio.Event()  # lets its calls end
         self.error: Exception | None = None  # what its calls raise
-        gateway = client_over(MemoryTransport(self._answer))
+        gateway = client_over(self._answer)
         self.receiver = NotificationReceiver(gateway, self._take, linger_seconds=0, **settings)
 
     def tell(self) -> "asyncio.Task[tuple[int, str]]":
@@ -395,7 +395,7 @@ def test_it_serves_several_loops_and_answers_by_dialect(caplog: pytest.LogCaptur
     heard: list[Any] = []
     named = {"transaction_id": ["theirs"]}
     dialect = Dialect(notification_answer="[accepted]", notification_fields=named)
-    gateway = client_over(MemoryTransport(), dialect=dialect)
+    gateway = client_over(dialect=dialect)
     receiver = NotificationReceiver(gateway, heard.append)
     answers = [asyncio.run(tell(receiver, {"theirs": "T000000"})) for _ in range(2)]
     assert answers == [(200, "[accepted]")] * 2

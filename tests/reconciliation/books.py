@@ -11,7 +11,7 @@ from gateway_async import RetryPolicy
 from gateway_async.reconciliation import Difference, LedgerEntry, Reconciliation, reconcile
 from gateway_async.sandbox import PaymentStatus, Sandbox
 from gateway_async.sandbox.ledger import Transaction
-from tests.support.memory import Asked, MemoryTransport, client_over
+from tests.support.memory import Asked, client_over
 from tests.support.orders import COLUMNS, reply_to
 
 
@@ -58,7 +58,7 @@ def entries(count: int) -> Iterator[LedgerEntry]:
 
 def begin(ledger: Any, answers: Any, **options: Any) -> Reconciliation:
     """Compare a ledger with what a gateway answers, whose look-ups are not repeated."""
-    gateway = client_over(MemoryTransport(answers), retry=RetryPolicy(attempts=1))
+    gateway = client_over(answers, retry=RetryPolicy(attempts=1))
     return reconcile(gateway, ledger, **options)
 
 

@@ -19,7 +19,7 @@ from gateway_async.sandbox.faults import DropReply
 from gateway_async.transport import HttpResponse
 from tests.reconciliation.books import STATES, Books, begin, entries, entry, entry_of, found, pay
 from tests.support.clock import BEYOND, Clock
-from tests.support.memory import Asked, MemoryTransport, client_over
+from tests.support.memory import Asked, client_over
 
 STATUSES = {"1": True, "9": False}
 
@@ -122,7 +122,7 @@ async def test_fields_of_records(
 ) -> None:
     books = Books({"T000001": transactions}, {"T000001": refunds})
     ledger = [entry(1, refunded=refunded, state="paid", **given)]
-    client = client_over(MemoryTransport(books), dialect=Dialect(absent_query_results={"0"}))
+    client = client_over(books, dialect=Dialect(absent_query_results={"0"}))
     result = await reconcile(client, ledger, states=STATES, refund_statuses=STATUSES)
     assert [(d.field or d.kind, d.gateway) for d in result] == expected
     named_by_ledger = {*Kind} - {Kind.UNREADABLE, Kind.SEVERAL_TRANSACTIONS}

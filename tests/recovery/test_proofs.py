@@ -120,7 +120,7 @@ async def recovered(
     """Refund, lose the reply to the last, recover, and return what became of `T1`."""
     policy = attrs.evolve(ONE_BY_ONE, duplicates="allow", stop_after_unknown=9)
     settings: dict[str, Any] = {"policy": policy, "recovery": recovery, "dialect": DECLINES}
-    gateway = client_over(MemoryTransport(books), **settings)
+    gateway = client_over(books, **settings)
     result = await gateway.refund([CONTROL, *orders])
     after = statuses(await gateway.recover(result))
     assert (result[0].status, result[-1].status, after[0]) == (SUCCEEDED, UNKNOWN, SUCCEEDED)
@@ -166,7 +166,7 @@ async def test_by_reference(name: str, sees_control: bool) -> None:
 
 
 async def test_without_a_refund_that_is_known_to_exist_no_absence_is_proved() -> None:
-    gateway = client_over(MemoryTransport(Books([[]])), recovery=AGAIN)
+    gateway = client_over(Books([[]]), recovery=AGAIN)
 
     (outcome,) = await gateway.recover(await gateway.refund([ORDER]))
 
@@ -183,7 +183,7 @@ async def test_a_refusal_that_recovery_settles_keeps_what_the_gateway_said() -> 
             return refund_done(asked, refund_status="0", refund_message="2001:no funds")
         return books(asked)
 
-    gateway = client_over(MemoryTransport(answer), policy=ONE_BY_ONE, recovery=AGAIN)
+    gateway = client_over(answer, policy=ONE_BY_ONE, recovery=AGAIN)
     result = await gateway.refund([CONTROL, ORDER])
     settled = (await gateway.recover(result))[1]
 
@@ -261,7 +261,7 @@ async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
     """The refund that is listed may be that of an outcome which was yielded."""
     books = Books([[], [], [ONE]], ["T1-01", None])
     policy = attrs.evolve(ONE_BY_ONE, duplicates="allow")
-    gateway = client_over(MemoryTransport(books), policy=policy, recovery=AGAIN)
+    gateway = client_over(books, policy=policy, recovery=AGAIN)
     async with gateway.refund([CONTROL, ORDER, ORDER]) as batch:
         yielded = [await anext(batch), await anext(batch)]
         await settle_down()  # the third is sent meanwhile
@@ -271,7 +271,7 @@ async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
 
 
 async def test_what_no_look_up_shows_stays_as_it_was() -> None:
-    gateway = client_over(MemoryTransport(lambda _: LOST), recovery=AGAIN)
+    gateway = client_over(lambda _: LOST, recovery=AGAIN)
     (review,) = await gateway.review(orders_for("review", made_up(1)))
     (payout,) = await gateway.payouts([payout_request()])
 
@@ -282,8 +282,7 @@ async def test_what_no_look_up_shows_stays_as_it_was() -> None:
 async def test_an_outcome_given_twice_is_one(duplicates: str, expected: OutcomeStatus) -> None:
     """Given without the others of its batch, it is settled where none of them is its equal."""
     policy = BatchPolicy(duplicates=duplicates)
-    transport = MemoryTransport(Books([[], [listed(1)]]))
-    gateway = client_over(transport, policy=policy, recovery=AGAIN)
+    gateway = client_over(Books([[], [listed(1)]]), policy=policy, recovery=AGAIN)
     (lost,) = await gateway.refund([ORDER])
     recovered = await gateway.recover([lost, lost])
     assert statuses(recovered) == [expected] * 2
@@ -295,8 +294,7 @@ async def test_an_outcome_given_twice_is_one(duplicates: str, expected: OutcomeS
 )
 async def test_a_reply_with_an_earlier_refund_is_no_proof(reference: str, is_new: bool) -> None:
     answer = partial(refund_done, refund_reference_id=reference)
-    transport = MemoryTransport(listing([listed(1)], answer))
-    (outcome,) = await client_over(transport, recovery=AGAIN).refund([ORDER])
+    (outcome,) = await client_over(listing([listed(1)], answer), recovery=AGAIN).refund([ORDER])
     assert outcome.status is (SUCCEEDED if is_new else UNKNOWN)
     assert is_new or "a refund that was done before" in str(outcome.error)
 
@@ -308,7 +306,7 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
     duplicates: str, recovery: RecoveryPolicy | None
 ) -> None:
     """Also where the gateway's list lags, and lacks the first refund when the second is sent."""
-    gateway = client_over(MemoryTransport(listing([], refund_done)), recovery=recovery)
+    gateway = client_over(listing([], refund_done), recovery=recovery)
     policy = attrs.evolve(ONE_BY_ONE, duplicates=duplicates)
     other = attrs.evolve(ORDER, transaction_id="T2")
     result = await gateway.refund([ORDER, other, ORDER], policy=policy)
@@ -331,8 +329,7 @@ async def test_a_reply_that_shows_another_marker_proves_nothing() -> None:
         return replies[0]
 
     for changes, expected in SHOWN:
-        transport = MemoryTransport(partial(answer, [], changes))
-        gateway = client_over(transport, recovery=MARKER, dialect=DECLINES)
+        gateway = client_over(partial(answer, [], changes), recovery=MARKER, dialect=DECLINES)
         result = await gateway.refund([ORDER, ORDER], policy=ONE_BY_ONE)
         assert statuses(result) == expected
         assert result.ok or "the marker of another refund" in str(result[1].error)
@@ -359,7 +356,7 @@ async def test_refunds_count_back_by_the_gateways_clock(hours: int, held: bool, 
     date = datetime.now(UTC) + timedelta(hours=ahead - hours)
     records = [{**ALIKE, "refund_date": f"{date:%Y%m%d%H%M%S}"}]
     dialect = Dialect(utc_offset_hours=ahead)
-    gateway = client_over(MemoryTransport(listing(records)), dialect=dialect, recovery=REFERENCES)
+    gateway = client_over(listing(records), dialect=dialect, recovery=REFERENCES)
     assert statuses(await gateway.refund([SMALL])) == [NOT_SENT if held else SUCCEEDED]
 
 
@@ -385,9 +382,8 @@ NOT_HELD: list[dict[str, Any]] = [
 
 async def test_unclear_fields_of_a_refund_count() -> None:
     for changes in (*HELD, *NOT_HELD):
-        transport = MemoryTransport(listing([{**ALIKE, **changes}]))
         dialect = Dialect(declined_statuses={"2"})
-        gateway = client_over(transport, recovery=REFERENCES, dialect=dialect)
+        gateway = client_over(listing([{**ALIKE, **changes}]), recovery=REFERENCES, dialect=dialect)
         (outcome,) = await gateway.refund([SMALL])
         assert isinstance(outcome.error, AlikeRefundError) is (changes in HELD), changes
         assert (outcome.status is SUCCEEDED) is (changes in NOT_HELD), changes
@@ -403,8 +399,7 @@ async def test_one_refund_of_this_batch_explains_one_that_is_listed(others: int)
             made.append({**item, "refund_reference_id": f"R{len(made)}"})
         return reply_to("refund", [made[-1]])
 
-    transport = MemoryTransport(listing(made, answer))
-    gateway = client_over(transport, recovery=REFERENCES, policy=ONE_BY_ONE)
+    gateway = client_over(listing(made, answer), recovery=REFERENCES, policy=ONE_BY_ONE)
     second = (await gateway.refund([ORDER, ORDER]))[1]
     assert second.status is (NOT_SENT if others else SUCCEEDED)
 
@@ -422,7 +417,7 @@ async def test_a_refund_that_was_not_made_explains_none_that_is_listed(
                 raise NotSentError("no turn")
 
     gateway = client_over(
-        MemoryTransport(listing(made, partial(refund_done, refund_status="0"))),
+        listing(made, partial(refund_done, refund_status="0")),
         recovery=REFERENCES,
         dialect=DECLINES,
         policy=ONE_BY_ONE,

@@ -329,5 +329,5 @@ async def test_a_record_whose_result_has_no_meaning_settles_no_capture() -> None
         is_query = asked.operation.name == "query"
         return reply_to("query", [{**record, "query_result": "7"}]) if is_query else b"lost"
 
-    gateway = client_over(MemoryTransport(answer), dialect=STATES, recovery=AT_ONCE)
+    gateway = client_over(answer, dialect=STATES, recovery=AT_ONCE)
     assert statuses(await gateway.recover(await gateway.capture(orders))) == [UNKNOWN]

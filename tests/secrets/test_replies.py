@@ -14,15 +14,7 @@ from gateway_async.models.values import mask_card
 from tests.support.collaborators import Limiter, raising
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.examples import CARD, SECURITY_CODE, SINGLES, direct_payment, redirect_payment
-from tests.support.memory import (
-    QUICK,
-    Asked,
-    HttpResponse,
-    MemoryTransport,
-    client_over,
-    respon,
-    rewritten,
-)
+from tests.support.memory import QUICK, Asked, HttpResponse, client_over, respon, rewritten
 from tests.support.orders import LIST_FIELDS, made_up, orders_for, refunds
 
 SIGNED = "a1b2c3d4e5f60718" * 4
@@ -111,7 +103,7 @@ def _client(rewrite: Callable[[Asked, HttpResponse], object], **settings: Any) -
         text = body if isinstance(body, str | bytes) else json.dumps(body)
         return attrs.evolve(reply, body=text.encode() if isinstance(text, str) else text)
 
-    return client_over(MemoryTransport(rewritten(respond)), retry=QUICK, **settings)
+    return client_over(rewritten(respond), retry=QUICK, **settings)
 
 
 async def _catch(net: Dragnet, client: GatewayClient, *names: str) -> None:
@@ -191,7 +183,7 @@ async def test_an_error_behind_a_cut_reply_shows_no_card_that_it_quotes(net: Dra
 async def test_a_number_that_names_an_order_is_no_card_number() -> None:
     order = {"transaction_id": "T1", "order_no": CARD, "currency": "EUR", "amount": "10.00"}
     orders = [RefundOrder(**order, refund_amount="1.00")]
-    result = await client_over(MemoryTransport()).refund(orders)
+    result = await client_over().refund(orders)
     for outcomes in (result, pickle.loads(pickle.dumps(result))):  # noqa: S301  # our own
         assert [each.record and each.record.order_no for each in outcomes] == [CARD]
 

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
+from functools import partial
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
@@ -181,7 +182,7 @@ class _Failing:
 
 
 async def _query(handler: _Failing, **settings: Any) -> Any:
-    gateway = client_over(MemoryTransport(handler), **settings)
+    gateway = client_over(handler, **settings)
     return await gateway.query([OrderRef(transaction_id="T1")])
 
 
@@ -211,7 +212,7 @@ def test_a_batch_that_is_left_ends_in_a_pause(
     retry = RetryPolicy(first_pause_seconds=pause, max_pause_seconds=25)
 
     async def leave() -> None:
-        gateway = client_over(MemoryTransport(failing), retry=retry)
+        gateway = client_over(failing, retry=retry)
         async with gateway.query([OrderRef(transaction_id="T1")]):
             await asyncio.sleep(10)
 
@@ -313,7 +314,7 @@ async def test_errors_beside_a_request_are_no_proof(error: GatewayError, at_exit
 async def test_a_payment_whose_reply_came_is_returned_whatever_its_limiter_raises() -> None:
     for error in (NotSentError(), LookupError("broke")):
         limiter = Limiter(leave=raising(error, at=1))
-        result = await client_over(MemoryTransport(), limiter=limiter).payout(payout_request())
+        result = await client_over(limiter=limiter).payout(payout_request())
         assert result.request_id == payout_request().request_id
 
 
@@ -373,8 +374,8 @@ async def test_a_signer_that_fails_means_not_sent_and_stops_at_once() -> None:
 async def test_only_signed_replies_are_verified_and_a_wrong_one_is_no_proof(answer: Any) -> None:
     for signature in (None, "", "null", "theirs"):
         signer = Verifier(answer)
-        transport = MemoryTransport(lambda asked, s=signature: asked.done(encryption_data=s))  # type: ignore[misc]  # a default
-        result = await client_over(transport, signer=signer).refund(refunds(1))
+        client = client_over(partial(Asked.done, encryption_data=signature), signer=signer)
+        result = await client.refund(refunds(1))
         assert [asked for _, asked in signer.asked] == ([signature] if signature else [])
         for fields, _ in signer.asked:
             assert json.loads(fields["refund_orders"])[0]["transaction_id"] == "T000000"
@@ -412,8 +413,8 @@ async def test_no_encoding_hides_a_signature(reply: Any, body: bytes) -> None:
 
 async def test_the_stand_in_checks_replies_only_if_asked_to() -> None:
     """That it takes the right ones, calls over HTTP show."""
-    transport = MemoryTransport(lambda asked: asked.done(encryption_data="wrong"))
     for checks, expected in ((True, OutcomeStatus.UNKNOWN), (False, OutcomeStatus.SUCCEEDED)):
         signer = HmacSigner("s3cret", check_replies=checks)
-        (outcome,) = await client_over(transport, signer=signer).refund(refunds(1))
+        client = client_over(lambda asked: asked.done(encryption_data="wrong"), signer=signer)
+        (outcome,) = await client.refund(refunds(1))
         assert outcome.status is expected

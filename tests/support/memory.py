@@ -168,13 +168,14 @@ def put_transport(gateway: GatewayClient, transport: Any) -> None:
 
 
 def client_over(
-    transport: MemoryTransport, *, signer: Any = None, **settings: Any
+    gateway: MemoryTransport | Handler = all_done, *, signer: Any = None, **settings: Any
 ) -> GatewayClient:
-    """Return a client whose requests go to the transport, and that repeats without pauses."""
+    """Return a client of a gateway in memory, or of its answers; it repeats without pauses."""
     settings.setdefault("retry", RetryPolicy(first_pause_seconds=0))
-    gateway = client_at("http://127.0.0.1:9", signer=signer, **settings)
-    put_transport(gateway, transport)
-    return gateway
+    client = client_at("http://127.0.0.1:9", signer=signer, **settings)
+    transport = gateway if isinstance(gateway, MemoryTransport) else MemoryTransport(gateway)
+    put_transport(client, transport)
+    return client
 
 
 class HeldReplies:

@@ -280,12 +280,12 @@ async def test_the_turn_of_a_request_is_below_it_and_not_in_its_duration(
 
     settings: dict[str, Any] = {"limiter": Limiter(enter=wait), "timeouts": PATIENT}
     telemetry = recorder.telemetry
-    await client_over(MemoryTransport(answer), telemetry=telemetry, **settings).refund(refunds(1))
+    await client_over(answer, telemetry=telemetry, **settings).refund(refunds(1))
     assert [line.split()[0] for line in recorder.tree()] == ["refund", "refund", "waited"]
     assert 40 <= recorder.points("request.duration")[()].sum < 500
     settings["limiter"] = Limiter(enter=raising(LookupError("broke")))
     with pytest.raises(LookupError):
-        await client_over(MemoryTransport(), telemetry=telemetry, **settings).recent_refunds()
+        await client_over(telemetry=telemetry, **settings).recent_refunds()
     expected = "search_refunds attempts=1 sent=0 type=NotSentError ! NotSentError"
     assert recorder.tree()[-1] == expected
 
@@ -373,8 +373,8 @@ class _Full(logging.Handler):
 async def test_a_log_that_breaks_hides_no_outcome(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_lost: bool
 ) -> None:
-    transport = MemoryTransport(lambda asked: b"lost" if is_lost else asked.done())
-    client, log = client_over(transport, policy=POLICY), logging.getLogger("gateway_async")
+    client = client_over(lambda asked: b"lost" if is_lost else asked.done(), policy=POLICY)
+    log = logging.getLogger("gateway_async")
     monkeypatch.setattr(log, "handlers", [_Full()])
     caplog.set_level(logging.DEBUG, log.name)
     with pytest.raises(OutcomeUnknownError) if is_lost else nullcontext():

@@ -21,7 +21,7 @@ from gateway_async import (
 )
 from gateway_async.wire.records import _reader
 from tests.support.collaborators import Verifier
-from tests.support.memory import Asked, HttpResponse, MemoryTransport, client_over, respon
+from tests.support.memory import Asked, HttpResponse, client_over, respon
 from tests.support.orders import PAYMENT, direct_payment, payout_request, refunds
 
 SECRET = "5ecret"
@@ -30,7 +30,7 @@ SECRET = "5ecret"
 
 def replying(body: bytes, content_type: str, **settings: Any) -> GatewayClient:
     headers = {"Content-Type": content_type} if content_type else {}
-    return client_over(MemoryTransport(lambda _: HttpResponse(200, headers, body)), **settings)
+    return client_over(lambda _: HttpResponse(200, headers, body), **settings)
 
 
 async def read(body: bytes, form: str = "json", content_type: str = "") -> Any:
@@ -148,7 +148,7 @@ async def test_a_reply_is_read_in_the_charset_that_only_its_header_names() -> No
         text = json.dumps(asked.done(return_message=said), ensure_ascii=False)
         return HttpResponse(200, {"Content-Type": f"a/b;charset={charset}"}, text.encode(charset))
 
-    (outcome,) = await client_over(MemoryTransport(answer)).refund(refunds(1))
+    (outcome,) = await client_over(answer).refund(refunds(1))
     assert outcome.reply is not None
     assert outcome.reply.return_message == said
     for text in ("<?xml version='1.0' encoding='utf8'?><a/>", "<?xml version='1.0'?><a>ä</a>"):
@@ -225,7 +225,7 @@ TRANSACTION: dict[str, Any] = {
 
 async def records_of(*items: object) -> tuple[TransactionRecord, ...]:
     reply = {"return_status": "1", "orders_list": items}
-    return (await client_over(MemoryTransport(lambda _: reply)).recent_transactions()).records
+    return (await client_over(lambda _: reply).recent_transactions()).records
 
 
 async def transaction_of(item: object) -> TransactionRecord:
@@ -318,7 +318,7 @@ async def test_a_direct_payment_result_comes_from_texts_and_shows_six_and_four_d
     reasons = {"name": "ip", "status": "ok"}
     said: dict[str, Any] = {"order_status": "1", "amount": "12.50", "risk_reasons": reasons}
     said |= {"encryption_data": "signed"}
-    gateway = client_over(MemoryTransport(lambda _: respon(said)))
+    gateway = client_over(lambda _: respon(said))
     for said["card"], shown in CARDS.items():
         record = await gateway.pay_direct(direct_payment())
         assert record.card == shown
@@ -342,7 +342,7 @@ async def test_a_payout_result_repeats_the_request() -> None:
             "person_documents": [{"labels": each} for each in labels],
         },
     }
-    record = await client_over(MemoryTransport(lambda _: fields)).payout(payout_request())
+    record = await client_over(lambda _: fields).payout(payout_request())
     assert record.payment_date == date(2024, 1, 31)
     assert record.created_at == datetime(2024, 1, 31, 8, tzinfo=UTC)
     assert record.fee_amount == Decimal("1.25")

@@ -254,7 +254,7 @@ async def test_amounts_have_the_places_of_their_currency() -> None:
 
 
 async def test_too_precise_amounts_are_refused() -> None:
-    gateway = client_over(MemoryTransport())
+    gateway = client_over()
     for amount in ("9.999", "1E+99", "1E-99"):
         expected = r"N1'[^.]*\)\.amount: .*2 decimal places \(EUR\)"
         with pytest.raises(InvalidOrderError, match=expected):
@@ -267,7 +267,7 @@ async def test_an_amount_goes_by_the_currency_that_belongs_to_it() -> None:
     payment = payment_of(currency="JPY", subscription=Subscription(contract_amount="10.5"))
     expected = r"RedirectPayment\(order_no='N1'\)\.Subscription\.contract_amount: 10\.5.*JPY"
     with pytest.raises(InvalidOrderError, match=expected):
-        await client_over(MemoryTransport(), dialect=PLACES).checkout(payment)
+        await client_over(dialect=PLACES).checkout(payment)
     request = PayoutRequest(
         request_id=REQUEST_ID,
         payment_amount=100,
@@ -277,7 +277,7 @@ async def test_an_amount_goes_by_the_currency_that_belongs_to_it() -> None:
     )
     fields = (await sent(lambda gateway: gateway.payout(request), dialect=PLACES)).fields
     assert (fields["payment_amount"], fields["source_amount"]) == ("100", "1.50")
-    (outcome,) = await client_over(MemoryTransport()).payouts(
+    (outcome,) = await client_over().payouts(
         iter([attrs.evolve(request, payment_currency=None, payment_amount="1.005")])
     )
     said = "payment_amount: 1.005 cannot be written with 2 decimal places (no currency)"
