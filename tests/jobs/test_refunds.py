@@ -231,7 +231,10 @@ async def test_a_job_of_which_every_refund_is_listed_is_read_through_once(
     for outcome in (*result, *await kept(journal)):
         assert isinstance(outcome.error, AlikeRefundError)
         assert outcome.error.reference == f"R{outcome.index}"
-        assert outcome.error.refund_date is not None
+        date = outcome.error.refund_date
+        assert date is not None
+        said = str(outcome.error)
+        assert all(part in said for part in (f"R{outcome.index}", f"{date:%Y}", "until you decide"))
     await journal.resolve("job", [*orders[1:]], "not_sent", "made in the portal")
     assert len(read) == 2
     counts = (await journal.status("job")).counts
