@@ -35,6 +35,7 @@ from gateway_async import (
     Outcome,
     OutcomeStatus,
     OutcomeUnknownError,
+    RedirectPayment,
 )
 from gateway_async.report import Report, render
 from gateway_async.sandbox import Sandbox
@@ -309,7 +310,7 @@ async def test_a_shopper_who_leaves_declines_and_goes_back(story: Story) -> None
 async def test_every_input_of_the_loading_page_is_what_was_sent(visit: Visit) -> None:
     page, sent = visit.page, dict[str, str]()
     texts: dict[str, Any] = dict.fromkeys(WRITTEN, NASTY)
-    payment = attrs.evolve(examples.redirect_payment(), **texts)
+    payment = attrs.evolve(examples.full(RedirectPayment), **texts)
     async with Sandbox() as sandbox:
 
         def sign(operation: Operation, fields: Mapping[str, str]) -> str:

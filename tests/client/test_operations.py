@@ -36,10 +36,9 @@ from gateway_async import (
 )
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import ReturnStatus
-from tests.support import examples
 from tests.support.books import effects
 from tests.support.collaborators import Verifier
-from tests.support.examples import paid_by_card
+from tests.support.examples import full, paid_by_card
 from tests.support.memory import QUICK, Asked, MemoryTransport, client_over, respon
 from tests.support.orders import (
     CARD,
@@ -90,7 +89,7 @@ async def test_an_order_is_done_once_and_one_that_the_gateway_does_not_know_decl
             for outcome in result[101:]:
                 assert isinstance(outcome.error, RejectedError)
                 assert (outcome.error.code, outcome.error.text) == (code, "unknown transaction")
-        paid_out = await gateway.payout(examples.payout_request())
+        paid_out = await gateway.payout(full(PayoutRequest))
         paid = await gateway.pay_direct(paid_by_card())
     assert paid_out.beneficiary is not None
     assert paid_out.beneficiary.person_documents[0].labels == ("passport", "front")

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from gateway_async import GatewayClient, OutcomeUnknownError
+from gateway_async import GatewayClient, OutcomeUnknownError, PayoutRequest
 from gateway_async.sandbox import Sandbox, faults
 from tests.faults.conftest import Trial
-from tests.support import examples
 from tests.support.books import SUCCEEDED, effects, statuses
 from tests.support.dragnet import Dragnet, links_of
-from tests.support.examples import paid_by_card
+from tests.support.examples import full, paid_by_card
 from tests.support.faults import ALL_UNKNOWN, LARGE, ROWS, Row
 
 
@@ -34,7 +33,7 @@ async def test_what_a_fault_leads_to(net: Dragnet, sandbox: Sandbox, row: Row) -
 async def _pay(net: Dragnet, sandbox: Sandbox, gateway: GatewayClient, row: Row) -> None:
     calls: list[tuple[Any, Any, str, str]] = [
         (gateway.pay_direct, paid_by_card(), "order_status", "1"),
-        (gateway.payout, examples.payout_request(), "status", "COMPLETED"),
+        (gateway.payout, full(PayoutRequest), "status", "COMPLETED"),
     ]
     for call, order, field, success in calls:
         came: Any = (await asyncio.gather(call(order), return_exceptions=True))[0]

@@ -30,7 +30,7 @@ ONE_BY_ONE = BatchPolicy(concurrency=1, stop_after_unknown=9)
 
 def payouts_of(count: int, **changes: Any) -> list[PayoutRequest]:
     """Return payouts; the last one has every field."""
-    full = attrs.evolve(examples.payout_request(), request_id=uuid.UUID(int=count))
+    full = attrs.evolve(examples.full(PayoutRequest), request_id=uuid.UUID(int=count))
     made = [*(payout_request(number) for number in range(1, count)), full]
     return [attrs.evolve(one, **changes) for one in made]
 

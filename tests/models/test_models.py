@@ -14,6 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import gateway_async
 from gateway_async import (
+    ApmPayment,
     Beneficiary,
     CaptureOrder,
     CartItem,
@@ -215,5 +216,5 @@ def test_items_come_out_as_they_went_in_or_are_refused(entries: list[list[str]])
 
 
 def test_what_holds_no_secret_is_pickled() -> None:
-    for request in (examples.apm_payment(), examples.payout_request()):
+    for request in (examples.full(ApmPayment), examples.full(PayoutRequest)):
         assert pickle.loads(pickle.dumps(request)) == request  # noqa: S301  # our own

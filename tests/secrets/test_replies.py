@@ -9,11 +9,19 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import BatchPolicy, Dialect, GatewayClient, RecoveryPolicy, RefundOrder
+from gateway_async import (
+    BatchPolicy,
+    Dialect,
+    DirectPayment,
+    GatewayClient,
+    RecoveryPolicy,
+    RedirectPayment,
+    RefundOrder,
+)
 from gateway_async.models.values import mask_card
 from tests.support.collaborators import Limiter, raising
 from tests.support.dragnet import Dragnet, beyond_tests
-from tests.support.examples import CARD, SECURITY_CODE, SINGLES, direct_payment, redirect_payment
+from tests.support.examples import CARD, SECURITY_CODE, SINGLES, full
 from tests.support.memory import QUICK, Asked, HttpResponse, client_over, respon, rewritten
 from tests.support.orders import LIST_FIELDS, made_up, orders_for, refunds
 
@@ -272,7 +280,7 @@ async def test_the_card_of_a_payment_is_masked_however_it_is_written(
         more = {"note": written, "new": [written, CARD], "connector": CARD * 500}
         return respon({"result_info": info, **more}).decode().encode("utf-16")
 
-    result = await _client(quote).pay_direct(direct_payment())
+    result = await _client(quote).pay_direct(full(DirectPayment))
     net.catch("result", result)
     assert (result.note, result.connector) == (mask_card(CARD), mask_card(CARD) * 500)
     assert result.result_info == f"0005: {mask_card(CARD)} ***"
@@ -286,5 +294,5 @@ async def test_a_page_keeps_the_signature_that_the_gateway_is_to_get_from_it() -
         sent.append(asked.fields["encryption_data"])
         return f"<title>Loading</title><form><input name='signInfo' value='{sent[0]}'></form>"
 
-    page = await _client(repeat).checkout(redirect_payment())
+    page = await _client(repeat).checkout(full(RedirectPayment))
     assert sent[0] in page.html

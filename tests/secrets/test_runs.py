@@ -24,6 +24,7 @@ from gateway_async import (
     MpiInfo,
     Operation,
     OrderRef,
+    RedirectPayment,
     RetryPolicy,
 )
 from gateway_async.models.values import SignatureText
@@ -31,16 +32,7 @@ from gateway_async.notifications import SignatureVerifier
 from gateway_async.sandbox import Sandbox, faults
 from tests.support.collaborators import Diary, Limiter, Verifier, raising
 from tests.support.dragnet import SIGNER_SECRET, Dragnet, beyond_tests, links_of
-from tests.support.examples import (
-    CARD,
-    CAVV,
-    SECURITY_CODE,
-    SINGLES,
-    TOKEN,
-    direct_payment,
-    paid_by_card,
-    redirect_payment,
-)
+from tests.support.examples import CARD, CAVV, SECURITY_CODE, SINGLES, TOKEN, full, paid_by_card
 from tests.support.interruptions import WAYS, Way, asked, beside_a_failure, timed_out
 from tests.support.memory import QUICK, MemoryTransport, client_over
 from tests.support.orders import LOOK_UPS, MONEY_OPERATIONS, PAYMENT, client_at, seeded
@@ -98,13 +90,13 @@ async def test_a_sandbox_shows_nothing_of_a_request_that_is_still_to_take_effect
     sandbox.faults.add("pay_direct", faults.LateEffect(seconds=60))
     async with GatewayClient(sandbox.base_url, sandbox.credentials) as gateway:
         with pytest.raises(GatewayError):
-            await gateway.pay_direct(direct_payment())
+            await gateway.pay_direct(full(DirectPayment))
     net.catch("sandbox", sandbox, deep=False)
     sandbox.land_late_effects()
 
 
 HOLDERS: list[Make] = [
-    *(direct_payment, redirect_payment, credentials, client),
+    *(lambda: full(DirectPayment), lambda: full(RedirectPayment), credentials, client),
     lambda: credentials(OwnSigner(SIGNER_SECRET)),
     lambda: credentials(lambda _operation, _fields: SIGNER_SECRET),
     lambda: SIGNER,
@@ -126,8 +118,8 @@ async def test_it_shows_no_secret_and_is_not_pickled(net: Dragnet, make: Make) -
 
 
 def test_parts_of_a_secret_show_no_more_than_the_whole(net: Dragnet) -> None:
-    payment = direct_payment()
-    for text in (payment.card, payment.security_code, redirect_payment().token_id):
+    payment = full(DirectPayment)
+    for text in (payment.card, payment.security_code, full(RedirectPayment).token_id):
         assert text is not None
         assert f"{text[:10]!r} {text[2:]} {text[-1]}" == "'***' *** ***"
     assert str(attrs.evolve(payment, card="12345678901").card) == "***"
@@ -144,7 +136,7 @@ def _payment(**given: Any) -> Make:
 
 
 def _changed(**given: Any) -> Make:
-    return lambda: attrs.evolve(direct_payment(), **given)
+    return lambda: attrs.evolve(full(DirectPayment), **given)
 
 
 WRONG: list[Make] = [

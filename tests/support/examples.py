@@ -58,35 +58,19 @@ def _first_in(kind: Any) -> Any:
     return _first_in(parts[0]) if (parts := get_args(kind)) else kind
 
 
-def direct_payment() -> DirectPayment:
-    return full(DirectPayment)
-
-
-def redirect_payment() -> RedirectPayment:
-    return full(RedirectPayment)
-
-
-def apm_payment() -> ApmPayment:
-    return full(ApmPayment)
-
-
-def payout_request() -> PayoutRequest:
-    return full(PayoutRequest)
-
-
 def paid_by_card() -> DirectPayment:
     """Return a payment without the token that a result would give the program."""
-    return attrs.evolve(direct_payment(), token_id=None)
+    return attrs.evolve(full(DirectPayment), token_id=None)
 
 
 SINGLES: dict[str, Callable[[GatewayClient], Awaitable[Any]]] = {
     "recent_transactions": lambda client: client.recent_transactions(),
     "recent_refunds": lambda client: client.recent_refunds(),
     "pay_direct": lambda client: client.pay_direct(paid_by_card()),
-    "pay_apm": lambda client: client.pay_apm(apm_payment()),
-    "checkout": lambda client: client.checkout(redirect_payment()),
-    "payout": lambda client: client.payout(payout_request()),
-    "payouts": lambda client: client.payouts([payout_request()]),
+    "pay_apm": lambda client: client.pay_apm(full(ApmPayment)),
+    "checkout": lambda client: client.checkout(full(RedirectPayment)),
+    "payout": lambda client: client.payout(full(PayoutRequest)),
+    "payouts": lambda client: client.payouts([full(PayoutRequest)]),
     "call for JSON": lambda client: client.call("/v1/retrievalTrans", {"order_no": "1"}),
     "call for XML": lambda client: client.call("/v1/authorise", {"order_no": "1"}, reply="xml"),
     "call for text": lambda client: client.call("/v1/checkout", {"card": "x"}, reply="text"),

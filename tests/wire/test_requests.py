@@ -39,7 +39,7 @@ from gateway_async import (
 )
 from gateway_async.models.values import SensitiveText
 from gateway_async.operations import Operation
-from tests.support import examples
+from tests.support.examples import full
 from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import CARD, REQUEST_ID, payout_request
 
@@ -177,17 +177,17 @@ async def test_the_body_is_the_golden_one_and_its_texts_are_signed(name: str) ->
         assert given == dict(parse_qsl(expected))
 
 
-EXAMPLES: dict[str, Callable[[], Any]] = {
-    "pay_direct": examples.direct_payment,
-    "pay_apm": examples.apm_payment,
-    "checkout": examples.redirect_payment,
-    "payout": examples.payout_request,
+MODELS: dict[str, Any] = {
+    "pay_direct": DirectPayment,
+    "pay_apm": ApmPayment,
+    "checkout": RedirectPayment,
+    "payout": PayoutRequest,
 }
 
 
-@pytest.mark.parametrize("operation", EXAMPLES)
+@pytest.mark.parametrize("operation", MODELS)
 async def test_every_field_goes_out_under_its_own_name(operation: str) -> None:
-    payment = EXAMPLES[operation]()
+    payment = full(MODELS[operation])
     asked = await sent(lambda gateway: getattr(gateway, operation)(payment))
     fields = _read(asked.message.body.decode())
     assert fields.pop("encryption_data")
