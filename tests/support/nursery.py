@@ -18,7 +18,7 @@ import termios
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import reduction
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -93,16 +93,12 @@ async def start(
     stdin: bytes = b"",
 ) -> Forked:
     """Start a command whose output is read by who called; `stdin` is what a pipe holds at most."""
-    (source, given), stdout, stderr = os.pipe(), os.pipe(), os.pipe()
-    os.write(given, stdin)
-    os.close(given)
+    (source, given), stdout, stderr = (_FORKING.Pipe(duplex=False) for _ in range(3))
+    os.write(given.fileno(), stdin)
+    given.close()
     output = [await _reader(stdout[0]), await _reader(stderr[0])]
     theirs = (source, stdout[1], stderr[1])
-    try:
-        return start_with(theirs, function, arguments, env=env, cwd=cwd, output=output)
-    finally:
-        for number in theirs:
-            os.close(number)
+    return _fork(theirs, function, arguments, env, cwd or Path.cwd(), output)
 
 
 def start_with(
@@ -111,14 +107,11 @@ def start_with(
     arguments: Sequence[str],
     *,
     env: Mapping[str, str],
-    cwd: Path | None = None,
-    output: Sequence[asyncio.StreamReader] = (),
+    cwd: Path,
 ) -> Forked:
     """Start a command that has three open files for its own; a terminal becomes the one it has."""
-    given = ([*map(_File, files)], function, arguments, {**env}, cwd or Path.cwd())
-    process = _FORKING.Process(target=_run, args=given)
-    process.start()
-    return Forked(process, output)
+    theirs = [Connection(os.dup(number)) for number in files]
+    return _fork(theirs, function, arguments, env, cwd)
 
 
 def run_file() -> None:
@@ -127,31 +120,32 @@ def run_file() -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-async def _reader(number: int) -> asyncio.StreamReader:
+async def _reader(pipe: Connection) -> asyncio.StreamReader:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), io.FileIO(number)
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     return reader
 
 
-class _File:
-    """An open file that goes along to a process, and is its number there."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __reduce__(self) -> Any:
-        return _detached, (reduction.DupFd(self._number),)
-
-
-def _detached(file: Any) -> int:
-    number: int = file.detach()
-    return number
+def _fork(
+    files: Sequence[Connection],
+    function: Callable[[], object],
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    output: Sequence[asyncio.StreamReader] = (),
+) -> Forked:
+    """Start a command, to which the files go along."""
+    process = _FORKING.Process(target=_run, args=(files, function, arguments, {**env}, cwd))
+    process.start()
+    for file in files:
+        file.close()
+    return Forked(process, output)
 
 
 def _run(
-    files: Sequence[int],
+    files: Sequence[Connection],
     function: Callable[[], object],
     arguments: Sequence[str],
     env: Mapping[str, str],
@@ -159,8 +153,8 @@ def _run(
 ) -> None:
     """Make three open files the standard ones, as an interpreter does that starts, and go on."""
     for number, file in enumerate(files):
-        os.dup2(file, number)
-        os.close(file)
+        os.dup2(file.fileno(), number)
+        file.close()
     os.setsid()
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
