@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-import runpy
 import shutil
+import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +18,6 @@ from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply
 from gateway_async.testing import threaded_sandbox
 from tests.cli.running import Shell, write
-from tests.support import nursery
 from tests.support.orders import COLUMNS, client_of, orders_for
 from tests.support.processes import ROOT
 
@@ -57,7 +56,7 @@ ROW = """ADJUST = Operation(
 
 
 @pytest.mark.slow
-async def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_path: Path) -> None:
+def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_path: Path) -> None:
     package = tmp_path / "gateway_async"
     shutil.copytree(ROOT / "gateway_async", package)
     for name, behind, within, at_the_end in (
@@ -68,19 +67,16 @@ async def test_an_operation_is_its_models_and_one_row_and_a_field_one_line(tmp_p
         source = (package / name).read_text()
         changed = source.replace(behind, behind + within) if behind else source
         (package / name).write_text(changed + at_the_end)
-    process = await nursery.start(use_copy, [str(tmp_path)], env=os.environ, cwd=tmp_path)
-    stdout, stderr = await process.communicate()
-    assert process.returncode == 0, stderr.decode()
-    assert "Adjust orders." in stdout.decode()
-
-
-def use_copy() -> None:
-    """Import the library anew, from the folder that the first argument names, and use it."""
-    for name in [*sys.modules]:
-        if name.partition(".")[0] in ("gateway_async", "tests"):
-            del sys.modules[name]
-    sys.path.insert(0, sys.argv[1])
-    runpy.run_module(__name__, run_name="__main__")
+    done = subprocess.run(  # noqa: S603  # this interpreter, which finds the copy first
+        [sys.executable, "-W", "error", "-m", __name__],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Adjust orders." in done.stdout
 
 
 # An eleventh operation, and a new field of refunds, in every room: run on a copy of the library
