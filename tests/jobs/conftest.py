@@ -1,6 +1,7 @@
 """A shop that refunds by jobs, with a journal on SQLite and another on PostgreSQL."""
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -40,7 +41,17 @@ class Shop:
     def client(self, before: Any = None, after: Any = None, **settings: Any) -> Any:
         """Return a client that asks the test before or after each request."""
         client = self.make(**settings)
-        put_transport(client, _Interposed(client._session.transport, before, after))
+        inner: Any = client._session.transport
+
+        async def send(message: HttpRequest, **how: Any) -> HttpResponse:
+            if before is not None:
+                await before(message)
+            reply: HttpResponse = await inner.send(message, **how)
+            if after is not None:
+                await after(message)
+            return reply
+
+        put_transport(client, SimpleNamespace(send=send, aclose=inner.aclose))
         return client
 
     def batch(self, operation: str, orders: Any, name: str = "job", **settings: Any) -> Any:
@@ -82,24 +93,6 @@ def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:
 async def streamed(batch: Any) -> list[Outcome[Any, Any]]:
     async with batch:
         return [outcome async for outcome in batch]
-
-
-@attrs.frozen
-class _Interposed:
-    inner: Any
-    before: Any
-    after: Any
-
-    async def send(self, message: HttpRequest, **how: Any) -> HttpResponse:
-        if self.before is not None:
-            await self.before(message)
-        reply: HttpResponse = await self.inner.send(message, **how)
-        if self.after is not None:
-            await self.after(message)
-        return reply
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
 
 async def refuse(*_: object) -> None:
