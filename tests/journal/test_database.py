@@ -26,7 +26,7 @@ from tests.journal.tables import Failures, Tables, submitted
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.orders import refunds
 from tests.support.postgres import emptied
-from tests.support.servers import Cable
+from tests.support.servers import serving, tunnel
 
 
 @contextlib.contextmanager
@@ -423,13 +423,19 @@ async def test_a_short_limit_of_the_server_ends_no_connection_that_is_being_made
 
 
 async def test_a_silent_server_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = urlsplit(emptied(postgres))
-    async with Cable(place.port or 5432) as cable:
+    place, is_silent = urlsplit(emptied(postgres)), False
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server = await asyncio.open_connection(place.hostname, place.port or 5432)
+        with contextlib.closing(server[1]):
+            await tunnel((reader, writer), server, lambda: is_silent)
+
+    async with serving(pass_on) as address:
         user, at, _ = place.netloc.rpartition("@")
-        through = place._replace(netloc=f"{user}{at}127.0.0.1:{cable.port}")
+        through = place._replace(netloc=f"{user}{at}{urlsplit(address).netloc}")
         async with Journal.open(through.geturl()) as journal:
             await submitted(journal)
-            cable.is_silent = True
+            is_silent = True
             monkeypatch.setattr(engines, "_SILENT_SECONDS", 0.1)
             monkeypatch.setattr("psycopg.connection.timeout_from_conninfo", lambda _: 0.1)
             with pytest.raises(JournalError, match=r"cannot submit .*the server said nothing"):
@@ -437,9 +443,9 @@ async def test_a_silent_server_is_given_up(postgres: str, monkeypatch: pytest.Mo
             with pytest.raises(JournalError, match="timeout"):  # it is silent in the handshake
                 await journal.jobs()
             monkeypatch.undo()
-            cable.is_silent = False
+            is_silent = False
             await submitted(journal, name="another")
-            cable.is_silent = True
+            is_silent = True
             monkeypatch.setattr(engines, "_SILENT_SECONDS", 0.1)
             waiting = asyncio.create_task(journal.status("job"))
             await asyncio.sleep(0)

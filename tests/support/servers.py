@@ -1,4 +1,4 @@
-"""Servers on 127.0.0.1: any handler, a proxy that breaks exchanges off, and a cable to cut."""
+"""Servers on 127.0.0.1: any handler, and a proxy that breaks exchanges off."""
 
 import asyncio
 import base64
@@ -233,7 +233,7 @@ class Proxy:
         try:
             if method == "CONNECT":
                 client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _tunnel(client, gateway)
+                await tunnel(client, gateway)
                 client[1].close()
                 return b""
             gateway[1].write(_forwarded(request[:heard]) if is_named else request[:heard])
@@ -256,30 +256,6 @@ class Proxy:
             writer.close()
 
 
-class Cable:
-    """Passes on what clients of its port and a server on this machine say, unless it is silent."""
-
-    def __init__(self, to_port: int) -> None:
-        self.port = 0  # where clients connect to
-        self.is_silent = False  # whether it loses whatever is said
-        self._to_port = to_port
-        self._serving = serving(self._pass_on)
-
-    async def __aenter__(self) -> Self:
-        self.port = urlsplit(await self._serving.__aenter__()).port or 0
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._serving.__aexit__(None, None, None)
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server = await asyncio.open_connection(LOOPBACK, self._to_port)
-        try:
-            await _tunnel((reader, writer), server, lambda: self.is_silent)
-        finally:
-            server[1].close()
-
-
 def refusal(status: int) -> Trouble:
     """Let a proxy answer in the place of the gateway."""
     answer = f"HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno".encode()
@@ -289,10 +265,10 @@ def refusal(status: int) -> Trouble:
 REFUSED = refusal(407)
 
 
-async def _tunnel(
+async def tunnel(
     client: Streams, gateway: Streams, is_silent: Callable[[], bool] = lambda: False
 ) -> None:
-    """Pass bytes on both ways, until one side ends."""
+    """Pass bytes on both ways, or lose them while it is silent, until one side ends."""
 
     async def pump(source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
         with contextlib.suppress(*_GONE):
