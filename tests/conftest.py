@@ -7,16 +7,20 @@ import signal
 import time
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
+from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
+from tests.journal.tables import Tables
 from tests.support.clock import Clock
 from tests.support.dragnet import SIGNER_SECRET, Dragnet
 from tests.support.orders import Make, client_of, make_client
+from tests.support.postgres import emptied, postgres_url
 
 _SLOW_FOLDERS = ("tests/browser/", "tests/cli/", "tests/examples/", "tests/kills/", "tests/typed/")
 
@@ -68,12 +72,18 @@ def _a_loop_that_is_closed() -> Iterator[None]:
 
 
 @pytest.fixture
-async def sandbox(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Sandbox]:
-    """A sandbox in which no handler breaks: aiohttp would log it and answer 500."""
-    async with Sandbox(secret=SIGNER_SECRET) as sandbox:
-        yield sandbox
+def unbroken(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """In the sandbox, no handler breaks: aiohttp would log it and answer 500."""
+    yield
     logged = [one for one in caplog.get_records("call") if one.name == "aiohttp.server"]
     assert [one.getMessage() for one in logged if one.levelname == "ERROR"] == []
+
+
+@pytest.fixture
+async def sandbox(unbroken: None) -> AsyncIterator[Sandbox]:
+    del unbroken
+    async with Sandbox(secret=SIGNER_SECRET) as sandbox:
+        yield sandbox
 
 
 @pytest.fixture
@@ -95,6 +105,42 @@ async def make(sandbox: Sandbox) -> AsyncIterator[Make]:
     yield another
     for gateway in made:
         await gateway.aclose()
+
+
+# Journals on both databases, and a look at their tables past the library
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    with postgres_url() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that has no table."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'journal.db'}"
+    return emptied(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def tables(url: str) -> Tables:
+    return Tables(url)
+
+
+@pytest.fixture
+async def journal(url: str) -> AsyncIterator[Journal]:
+    async with Journal.open(url) as journal:
+        yield journal
+
+
+@pytest.fixture
+async def other(url: str, journal: Journal) -> AsyncIterator[Journal]:
+    """Another process's journal, as far as the database can tell."""
+    del journal
+    async with Journal.open(url) as other:
+        yield other
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from gateway_async import (
     ReplyEnvelope,
     ReplyUnreadableError,
 )
-from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses
+from tests.support.books import ABSENT, DECLINED, SUCCEEDED, UNKNOWN, statuses, streamed
 from tests.support.collaborators import Limiter, raising
 from tests.support.memory import Asked, HttpResponse, client_over, listing
 from tests.support.orders import (
@@ -209,9 +209,7 @@ async def test_each_outcome_has_the_status_and_the_envelope_of_its_request(
     gateway = client_over(answer, policy=policy, dialect=dialect)
     began, orders = datetime.now(UTC), orders_for(operation, made_up(4))
     result = await gateway.batch(operation, orders)
-    async with gateway.batch(operation, orders) as batch:
-        streamed = [outcome async for outcome in batch]
-    for outcomes in (result, streamed):
+    for outcomes in (result, await streamed(gateway.batch(operation, orders))):
         assert statuses(outcomes) == [expected] * 4
         assert expected is not DECLINED or getattr(outcomes[0].error, "code", None) == "429"
         first, second, third, fourth = (outcome.reply for outcome in outcomes)

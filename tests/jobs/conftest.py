@@ -11,8 +11,7 @@ from gateway_async import Outcome
 from gateway_async.errors import NotSentError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.sandbox import Sandbox
-from tests.journal.conftest import journal, other, postgres, tables, url
-from tests.journal.tables import Tables
+from tests.journal.tables import Tables, kept
 from tests.support import books
 from tests.support.memory import HttpRequest, HttpResponse, put_transport
 from tests.support.orders import ORDER_CLASSES, Make, seeded
@@ -79,20 +78,11 @@ class Shop:
         books.check_books(self.sandbox, outcomes)
 
 
-async def kept(journal: Journal, name: str = "job") -> list[Outcome[Any, Any]]:
-    return [outcome async for outcome in journal.outcomes(name)]
-
-
 def references_of(outcomes: Iterable[Outcome[Any, Any]]) -> list[str]:
     """Return the refund reference of each, which it must have."""
     records: list[Any] = [outcome.record for outcome in outcomes]
     assert all(record.refund_reference_id for record in records)
     return [record.refund_reference_id for record in records]
-
-
-async def streamed(batch: Any) -> list[Outcome[Any, Any]]:
-    async with batch:
-        return [outcome async for outcome in batch]
 
 
 async def refuse(*_: object) -> None:
@@ -103,9 +93,6 @@ async def refuse(*_: object) -> None:
 async def refuse_refunds(message: HttpRequest) -> None:
     if message.path.endswith("/refund"):
         await refuse()
-
-
-__all__ = ["journal", "other", "postgres", "shop", "tables", "url"]
 
 
 @pytest.fixture

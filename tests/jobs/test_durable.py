@@ -15,9 +15,9 @@ import pytest
 from gateway_async import Dialect
 from gateway_async.errors import JournalError
 from gateway_async.journal import Journal, OrderState, engines
-from tests.jobs.conftest import Shop, kept, refuse, streamed
-from tests.journal.tables import CALLS, Failures, Tables, on_a_file
-from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, statuses
+from tests.jobs.conftest import Shop, refuse
+from tests.journal.tables import CALLS, Failures, Tables, kept, on_a_file
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, statuses, streamed
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until

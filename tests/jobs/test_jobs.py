@@ -30,9 +30,9 @@ from gateway_async.journal import Journal, OrderState, chunk_store
 from gateway_async.journal.rows import Merchant
 from gateway_async.sandbox import Sandbox
 from gateway_async.sandbox.faults import DropReply, ResetBeforeEffect
-from tests.jobs.conftest import Shop, references_of, refuse, streamed
-from tests.journal.tables import on_a_file
-from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_conserved, statuses
+from tests.jobs.conftest import Shop, references_of, refuse
+from tests.journal.tables import kept, on_a_file
+from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, check_conserved, statuses, streamed
 from tests.support.interruptions import until
 from tests.support.memory import Asked, Handler, HttpRequest, MemoryTransport, client_over, listing
 from tests.support.orders import (
@@ -192,7 +192,7 @@ async def test_what_is_declined_among_others_is_kept_as_declined(
     client = client_over(answer, dialect=Dialect(declined_statuses={"0"}))
     orders = orders_for(operation, made_up(3))
     result = await client.batch(operation, orders, job=journal.job("job"))
-    told = [outcome async for outcome in journal.outcomes("job")]
+    told = await kept(journal)
     assert statuses(result) == statuses(told) == [SUCCEEDED, DECLINED, SUCCEEDED]
 
 

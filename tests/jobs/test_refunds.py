@@ -16,8 +16,8 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.database import Transaction
 from gateway_async.journal.rows import noted
 from gateway_async.sandbox.faults import DropReply, EmptyLookUp, ResetBeforeEffect
-from tests.jobs.conftest import Shop, kept, references_of, refuse, refuse_refunds
-from tests.journal.tables import Tables, on_a_file, submitted
+from tests.jobs.conftest import Shop, references_of, refuse, refuse_refunds
+from tests.journal.tables import Tables, kept, on_a_file, submitted
 from tests.support import postgres
 from tests.support.books import DECLINED, NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses
 from tests.support.interruptions import until

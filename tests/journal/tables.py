@@ -111,6 +111,11 @@ async def submitted(
     return job
 
 
+async def kept(journal: Journal, name: str = "job") -> list[Any]:
+    """Return the outcomes of a job."""
+    return [outcome async for outcome in journal.outcomes(name)]
+
+
 CALLS = ("execute", "executemany", "commit")
 
 

@@ -31,7 +31,7 @@ from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import ChunkState
 from gateway_async.operations import OPERATIONS
-from tests.journal.tables import Tables, on_a_file
+from tests.journal.tables import Tables, kept, on_a_file
 from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import RESENDING, refunds
 from tests.support.postgres import emptied
@@ -110,10 +110,6 @@ def url(request: pytest.FixtureRequest, dump: str, path: Path) -> str:
     return target
 
 
-async def outcomes_of(journal: Journal, name: str) -> list[Any]:
-    return [outcome async for outcome in journal.outcomes(name)]
-
-
 def check_read(name: str, found: list[Any]) -> Iterator[dict[str, str]]:
     """Check the outcomes of a job; yield the refunds that the gateway lists of it."""
     assert [str(outcome.status) for outcome in found] == STATUSES[name]
@@ -163,7 +159,7 @@ async def test_an_earlier_journal_is_read_resumed_and_finished(path: Path, url: 
             with pytest.raises(JobConflictError, match="which stands in job 'paid'"):
                 await gateway.payouts([payouts[1].order], job=journal.job("once more"))
         for name in names:
-            found = await outcomes_of(journal, name)
+            found = await kept(journal, name)
             done = list(check_read(name, found))
             wanted.update(one.order.transaction_id for one in found if one.status != "declined")
             wanted.subtract(item["transaction_id"] for item in done)
@@ -178,11 +174,11 @@ async def test_an_earlier_journal_is_read_resumed_and_finished(path: Path, url: 
         assert {name: transport.effects[name] for name in wanted} == wanted
         for name in names:
             expected = ["declined" if one == "declined" else "succeeded" for one in STATUSES[name]]
-            assert [str(one.status) for one in await outcomes_of(journal, name)] == expected
+            assert [str(one.status) for one in await kept(journal, name)] == expected
         before = len(transport.asked)
         for job, number in parts:
             assert (await gateway.resume(job, slice_number=number)).requests == 0
-        given = [outcome.order for outcome in await outcomes_of(journal, "stopped")]
+        given = [outcome.order for outcome in await kept(journal, "stopped")]
         assert (await gateway.refund(iter(given), job=journal.job("stopped"))).ok
         given[0] = attrs.evolve(given[0], refund_reason="another")
         with pytest.raises(JobConflictError, match="which differs in refund_reason"):
@@ -240,10 +236,10 @@ async def test_what_version_3_said_of_orders_that_are_alike_is_kept(url: str) ->
         names = [status.name for status in await journal.jobs()]
         assert names == ["declined", "alike", "pay", "notdone", "unclear", "lost"]
         for name, (error_class, code, text) in ERRORS_3.items():
-            error = (await outcomes_of(journal, name))[0].error
+            error = (await kept(journal, name))[0].error
             assert (type(error), getattr(error, "code", "")) == (error_class, code)
             assert text in str(error)
-        paid = await outcomes_of(journal, "pay")
+        paid = await kept(journal, "pay")
         assert [outcome.record.status for outcome in paid] == ["COMPLETED"] * 3
         counts = (await journal.status("notdone")).counts
         assert (counts[OrderState.HELD], counts[OrderState.SUCCEEDED]) == (4, 4)
@@ -277,7 +273,7 @@ async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_
         job = journal.job("new")
         await gateway.submit("refund", orders, job=job, slice_size=3)
         Tables(url).run(f"{change}remove(CAST(bodies AS TEXT), '$.refund_reason')")
-        assert [outcome.order async for outcome in journal.outcomes(job.name)] == orders
+        assert [outcome.order for outcome in await kept(journal, job.name)] == orders
         other = [attrs.evolve(orders[0], refund_reason="another"), *orders[1:]]
         with pytest.raises(JobConflictError, match="which differs in refund_reason"):
             await gateway.submit("refund", other, job=job)

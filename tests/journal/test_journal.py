@@ -31,7 +31,7 @@ from gateway_async.journal.rows import Merchant
 from gateway_async.journal.states import Proof
 from gateway_async.workers import Workers
 from gateway_async.workers.rate import shared_rate
-from tests.journal.tables import MERCHANT, Tables, on_a_file, pages_of, submit, submitted
+from tests.journal.tables import MERCHANT, Tables, kept, on_a_file, pages_of, submit, submitted
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.memory import QUICK, Asked, MemoryTransport, client_over
 from tests.support.orders import made_up, orders_for, refunds
@@ -127,7 +127,7 @@ async def test_outcomes_are_read_in_input_order(journal: Journal, tables: Tables
     for number, (state, known, *_) in enumerate(KNOWN):
         tables.put(number, 1195 - number, state=state, **known)
     tables.put(1200, state="succeeded", reference="R")
-    outcomes: list[Any] = [outcome async for outcome in journal.outcomes("job")]
+    outcomes = await kept(journal)
     assert [outcome.index for outcome in outcomes] == list(range(1201))
     assert [outcome.order for outcome in outcomes] == refunds(1201)
     for number, (*_, status, error, text) in enumerate(KNOWN):
@@ -163,7 +163,7 @@ async def test_an_operator_decides(journal: Journal, tables: Tables) -> None:
         left = "new" if before == "decided" else before
         assert tables.states() == ["new"] * 4 + [after, left] + ["new"] * 4
         assert tables.known()[4].note == "seen in the portal"
-        outcome = [outcome async for outcome in journal.outcomes("job")][4]
+        outcome = (await kept(journal))[4]
         assert outcome.status is OutcomeStatus(status)
         assert str(outcome.error) == text
         assert getattr(outcome.error, "text", "") == ""  # the gateway said nothing
@@ -216,7 +216,7 @@ def test_a_relative_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("chunks", [199, 200, 201])
 async def test_each_order_is_read_once_in_any_chunks(journal: Journal, chunks: int) -> None:
     await submit(journal.job("job"), pages_of(refunds(chunks)), chunk_size=1)
-    read = [row.index async for row in journal.outcomes("job")]
+    read = [outcome.index for outcome in await kept(journal)]
     assert read == list(range(chunks))
 
 
@@ -372,7 +372,7 @@ def test_orders_are_read_back_as_they_were(orders: list[RefundOrder]) -> None:
         async with Journal.open(url) as journal:
             for _ in range(2):  # and are equal to those that are given again
                 assert await submit(journal.job("job"), pages_of(orders)) == len(orders)
-            found = [outcome.order async for outcome in journal.outcomes("job")]
+            found = [outcome.order for outcome in await kept(journal)]
             assert found == orders
             assert [str(order.amount) for order in found] == [str(o.amount) for o in orders]
 
@@ -389,7 +389,7 @@ async def test_of_two_that_submit_at_once_one_is_compared(journal: Journal, othe
         *(submit(each.job("job"), given(size)) for each in (journal, other) for size in (3, 5)),
         return_exceptions=True,
     )
-    kept = [size for size in ended if isinstance(size, int)]
-    assert kept in ([3, 3], [5, 5])
+    sizes = [size for size in ended if isinstance(size, int)]
+    assert sizes in ([3, 3], [5, 5])
     assert len([error for error in ended if isinstance(error, JobConflictError)]) == 2
-    assert [o.order async for o in other.outcomes("job")] == refunds(kept[0])
+    assert [o.order for o in await kept(other)] == refunds(sizes[0])

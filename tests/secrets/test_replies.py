@@ -19,6 +19,7 @@ from gateway_async import (
     RefundOrder,
 )
 from gateway_async.models.values import mask_card
+from tests.support.books import streamed
 from tests.support.collaborators import Limiter, raising
 from tests.support.dragnet import Dragnet, beyond_tests
 from tests.support.examples import CARD, SECURITY_CODE, SINGLES, full
@@ -130,14 +131,13 @@ async def test_no_secret_of_a_reply_is_kept(net: Dragnet, change: str, name: str
     net.signatures.add(SIGNED)
     client = _client(rewrite, dialect=Dialect(declined_statuses={"3"}))
     result = await client.batch(name, orders_for(name, ORDERS))
-    async with client.batch(name, orders_for(name, ORDERS)) as batch:
-        streamed = [outcome async for outcome in batch]
-    assert len(result) == len(streamed) == len(ORDERS)
-    for kept in (result, streamed, result.unexpected):
+    told = await streamed(client.batch(name, orders_for(name, ORDERS)))
+    assert len(result) == len(told) == len(ORDERS)
+    for kept in (result, told, result.unexpected):
         # The reply within is no secret by itself, but for its signature.
         net.catch("kept", kept, deep=change in SIGNATURES)
         net.catch("unpickled", pickle.loads(pickle.dumps(kept)))  # noqa: S301  # our own
-    for outcome in (*result, *streamed):
+    for outcome in (*result, *told):
         net.catch("parts", [repr(outcome), outcome.record, outcome.error, outcome.reply])
     net.add("rows", repr(result.to_dicts()))
     if name == "query" and change in SIGNATURES:

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from gateway_async import (
+    Batch,
     BatchResult,
     ConfigurationError,
     DirectPayment,
@@ -41,6 +42,11 @@ TIMES = {SUCCEEDED: {1}, DECLINED: {0}, NOT_SENT: {0}, UNKNOWN: {0, 1}}
 
 def statuses(outcomes: Iterable[Outcome[Any, Any]]) -> list[OutcomeStatus]:
     return [outcome.status for outcome in outcomes]
+
+
+async def streamed(batch: Batch[Any, Any]) -> list[Outcome[Any, Any]]:
+    async with batch:
+        return [outcome async for outcome in batch]
 
 
 def effects(sandbox: Sandbox, orders: Iterable[Any], operation: str = "refund") -> list[int]:

@@ -20,7 +20,7 @@ from gateway_async import BatchPolicy, GatewayClient, OutcomeUnknownError, Recov
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from gateway_async.telemetry import Telemetry
-from tests.support.books import SUCCEEDED, UNKNOWN, check_conserved, statuses
+from tests.support.books import SUCCEEDED, UNKNOWN, check_conserved, statuses, streamed
 from tests.support.clock import PATIENT, Clock
 from tests.support.collaborators import Diary, Limiter, raising
 from tests.support.interruptions import asked, until
@@ -350,8 +350,7 @@ async def test_a_listener_that_breaks_changes_no_outcome(
     check_conserved(result, orders)
     assert statuses(result) == [UNKNOWN] * 2 + [SUCCEEDED] * 5
     assert set(transport.effects.values()) == {1}
-    async with client.query(references(7)[1:]) as batch:
-        assert [outcome.status async for outcome in batch] == [SUCCEEDED] * 6
+    assert statuses(await streamed(client.query(references(7)[1:]))) == [SUCCEEDED] * 6
     transport.handler = all_done
     assert (await client.pay_direct(direct_payment())).order_status == "1"
     (complaint,) = (one for one in caplog.records if one.name == "gateway_async.telemetry")

@@ -1,12 +1,8 @@
-"""What tests of workers share: a journal in a file, its tables, and a PostgreSQL."""
+"""What tests of workers share: a journal in a file."""
 
 from pathlib import Path
 
 import pytest
-
-from tests.journal.conftest import postgres, tables
-
-__all__ = ["postgres", "tables", "url"]
 
 
 @pytest.fixture
