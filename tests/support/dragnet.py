@@ -8,12 +8,14 @@ import pprint
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 import attrs
+import pytest
 from aiohttp import web
 from rich.pretty import traverse
 from rich.traceback import Traceback
@@ -75,6 +77,16 @@ class Dragnet(logging.Handler):
             if isinstance(link, BaseException):
                 self._catch_frames(name, link)
 
+    @contextlib.contextmanager
+    def raises(self, *kinds: type[BaseException], match: str | None = None) -> Iterator[None]:
+        """Expect an error, and catch it without the first frames, of a test, which knows all."""
+        with pytest.raises(kinds, match=match) as caught:
+            yield
+        trace = caught.value.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_TESTS):
+            trace = trace.tb_next
+        self.catch("raised", caught.value.with_traceback(trace))
+
     def _catch_frames(self, label: str, error: BaseException) -> None:
         self.add(f"{label} notes", repr(getattr(error, "__notes__", ())))
         # Of an unfinished `self`, Python 3.11 can show no traceback; rich can.
@@ -133,14 +145,6 @@ def _is_of_a_server(record: logging.LogRecord) -> bool:
     told = record.args if isinstance(record.args, tuple) else ()
     transports = [each for each in told if isinstance(each, asyncio.Transport)]
     return any(isinstance(each.get_protocol(), web.RequestHandler) for each in transports)
-
-
-def beyond_tests(error: BaseException) -> BaseException:
-    """Drop the first frames of a traceback, as far as they are those of a test, which knows all."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_TESTS):
-        trace = trace.tb_next
-    return error.with_traceback(trace)
 
 
 def links_of(value: object) -> list[Any]:
