@@ -166,12 +166,8 @@ def _is_closed(value: object) -> bool:
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.chdir(tmp_path)  # what a block writes goes there
-    with threaded_sandbox() as sandbox:
-        reader = Reader(sandbox, tmp_path)
-        try:
-            yield reader
-        finally:
-            reader.close()
+    with threaded_sandbox() as sandbox, contextlib.closing(Reader(sandbox, tmp_path)) as reader:
+        yield reader
 
 
 def _name(path: Path) -> str:
