@@ -113,13 +113,13 @@ class Glance:
         self._learnt += 1
         opening, around = b'"%s":[' % self._list_field.encode(), None
         head, end = reply.partition(opening)[0] + opening, reply[reply.rfind(b"}]") + 1 :]
+        tail = self._tail(payload[self._list_field][0])
+        if tail is None or len(head) + len(tail) + len(end) > _MOST_BYTES:
+            return
         with contextlib.suppress(orjson.JSONDecodeError):
             around = orjson.loads(head + end)
         signature = {SIGNATURE_FIELD: ""} if SIGNATURE_FIELD in payload else {}
         if around != {**payload, self._list_field: [], **signature}:  # the list is not at the top
-            return
-        tail = self._tail(payload[self._list_field][0])
-        if tail is None or len(head) + len(tail) + len(end) > _MOST_BYTES:
             return
         head_pattern, end_pattern = (
             re.compile((re.escape(_NAMED) + _SIGNATURE).join(map(re.escape, part.split(_UNSIGNED))))

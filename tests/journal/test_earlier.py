@@ -32,6 +32,7 @@ from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import ChunkState
 from gateway_async.operations import OPERATIONS
 from tests.journal.tables import Tables, kept, on_a_file
+from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import RESENDING, refunds
 from tests.support.postgres import emptied
@@ -247,6 +248,27 @@ async def test_what_version_3_said_of_orders_that_are_alike_is_kept(url: str) ->
         gateway = client_over(transport)
         assert (await gateway.refund(refunds(70), job=journal.job("begun"))).ok
     assert [transport.effects[order.transaction_id] for order in refunds(70)] == [1] * 70
+
+
+@pytest.mark.parametrize("dump", ["3"], indirect=True)
+async def test_orders_of_version_3_keep_their_states_where_exceptions_become_alike(
+    url: str,
+) -> None:
+    """They differed by a column that is no longer kept, and outnumber what the row says of all."""
+    exceptions = [
+        {"at": [at], "known": {"state": "succeeded", "request": at, "ended_at": 1.79e9}}
+        for at in range(3)
+    ]
+    said = json.dumps({"text": "why", "proof": "decided"})
+    Tables(url).run(
+        "UPDATE gateway_chunks SET state = 'new', request = NULL, ended_at = NULL, "  # noqa: S608  # ours
+        f"reference_list = '', texts = '{said}', exceptions = '{json.dumps(exceptions)}' "
+        "WHERE job_id = (SELECT id FROM gateway_jobs WHERE name = 'declined')"
+    )
+    async with Journal.open(url) as journal:
+        counts = (await journal.status("declined")).counts
+        assert (counts[OrderState.SUCCEEDED], counts[OrderState.NEW]) == (3, 1)
+        assert statuses(await kept(journal, "declined")) == [SUCCEEDED] * 3 + [NOT_SENT]
 
 
 async def test_the_later_form_of_version_3_is_upgraded(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ _BEFORE_SAID = "\x1e"
 _CHANGES = """
 ALTER TABLE gateway_jobs ADD COLUMN gateway TEXT NOT NULL DEFAULT '';
 INSERT INTO gateway_slices
+    (job_id, slice, first, last, total, finished, due_at, epoch, owner, expires_at)
 SELECT s.*, coalesce(epoch, 0), coalesce(owner, ''), coalesce(expires_at, 0) FROM (
     SELECT job_id, slice, first, last, total, finished, due_at FROM earlier_slices
     UNION ALL SELECT id, 0, 0, total - 1, total, FALSE, 0 FROM gateway_jobs WHERE slice_size = 0
