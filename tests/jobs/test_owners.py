@@ -145,6 +145,24 @@ async def test_one_that_waits_goes_on_once_the_other_has_ended(
         shop.check(await waiting)
 
 
+async def test_one_that_is_left_while_it_waits_calls_its_orders_unknown(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other may have sent them, or may send them yet."""
+    caplog.set_level(logging.INFO)
+    orders = shop.orders()
+    lease = await (await submitted(shop.journal, orders)).take(MERCHANT)
+    waiting = shop.refund(orders)
+    task = asyncio.create_task(waiting)
+    await until(lambda: "s at most: another process has it" in caplog.text)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await lease.release()
+    assert statuses(waiting.result) == [UNKNOWN] * len(orders)
+    assert shop.sandbox.requests["refund"] == 0
+
+
 async def test_what_was_in_flight_or_held_is_looked_up(journal: Journal, tables: Tables) -> None:
     await submitted(journal)
     for position, state in enumerate(OrderState):
