@@ -249,10 +249,11 @@ class GatewayClient(Unpicklable):
 
         Returns:
             A `Batch`. Awaiting or entering it raises `InvalidOrderError` if an order of a
-            collection or a job is wrong, `DuplicateOrderError` if two are the same (nothing was
-            sent), and what `orders` raises; with a job, `JobConflictError` if its name has other
-            orders, `JobBusyError` if another process is running it, and `JournalError` if what
-            happens cannot be kept. A failure of an order is an outcome, and never raised.
+            collection or a job is wrong, `DuplicateOrderError` if two of them are the same
+            (nothing was sent), and what `orders` raises; with a job, `JobConflictError` if its
+            name has other orders, `JobBusyError` if another process is running it, and
+            `JournalError` if what happens cannot be kept. A failure of an order is an outcome, and
+            never raised.
 
         Raises:
             InvalidOrderError: If `orders` is no iterable of orders.

@@ -36,7 +36,7 @@ class Sending:
             before.
         references: By transaction, the references of its earlier refunds, where recorded.
         marker_prefix: What the markers of the batch begin with, where markers were sent.
-        alone: Whether the batch had no other order of the transaction.
+        alone: Whether the batch refused a second order of the transaction; a job does not.
     """
 
     ended_at: float

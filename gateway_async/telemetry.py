@@ -306,7 +306,7 @@ class RequestSpan:
     Attributes:
         owner: What reports.
         operation: The operation.
-        attempts: Those of the request, which a session makes.
+        attempts: Those of the request.
         orders: How many orders it has; None for a single payment or payout, and for a page.
         statuses: The statuses of its orders, as codes.
     """

@@ -10,12 +10,14 @@ before the first byte of a chunk, and before its outcomes are seen; that of a ba
 Who calls whom, for an awaited batch:
 
     Batch._complete            opens the run: `plain_batch` says how, or `job_batch` for a job
-    BatchRunner.complete       checks a list, makes a task of the work, waits, drains, finishes
+    BatchRunner.complete       has `start` check a list, and make a task of the work; waits, and
+                               finishes; once it is cancelled, it drains first
     WorkerPool.run             is the work of a batch: it starts the workers
     WorkerPool._work           is each worker, in a loop:
         OrderFeed.fill, take     pull, check and encode orders: a `Chunk`
         look_up_earlier          only for refunds whose earlier ones are looked up
         Sender.send              has `Attempts.run` call back: `_request` writes, `_read` judges
+        Recorder.conclude        adds the outcomes; in a job, once they are recorded
     WorkerPool._add_and_release  gets an `AnsweredChunk` or `FailedChunk`; both are `ChunkResult`s
     BatchRunner.add            has `Results` count and keep it; in a job, `JobWork._add_chunk` does
 

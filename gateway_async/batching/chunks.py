@@ -38,14 +38,14 @@ _NO_REFERENCES: "Mapping[str, frozenset[str]]" = {}  # shared, since it stays wi
 
 @attrs.define(eq=False, weakref_slot=False)
 class Chunk:
-    """The orders of one request.
+    """The orders of one request, or orders side by side that get one error and are never sent.
 
     Attributes:
         indices: Their positions in the input, ascending.
         orders: The orders.
         encoded: The orders as they go out; None if they are not encoded yet.
-        references: By transaction, the references that count as those of earlier refunds, as far
-            as they are known.
+        references: By transaction, the references that count as those of earlier refunds: none
+            where there are none, and no entry where that is not known.
     """
 
     indices: "Sequence[int]"
@@ -129,7 +129,7 @@ class AnsweredChunk:
         sending: What recovery must know of the request.
         statuses: The status of each, as a code.
         is_echoed: Whether all succeeded, and the reply lists them in their order.
-        is_glanced: Whether that was proved at a glance, and the reply not decoded.
+        is_glanced: Whether that was proved at a glance alone, and the reply not decoded.
     """
 
     indices: Sequence[int]

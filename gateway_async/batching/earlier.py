@@ -31,8 +31,8 @@ async def look_up_earlier(sender: "Sender", chunk: Chunk) -> "tuple[Chunk, Gatew
     """Look up the earlier refunds of a chunk; what must not be sent gets its outcome.
 
     Returns:
-        The orders that may be sent, with the references of their earlier refunds; and the gateway's
-        error, where that is why none may be sent.
+        The orders that may be sent, with the references of their earlier refunds; and the error
+        of the look-up, where that is why some may not.
     """
     problem: GatewayError | None = None
     unfinished: GatewayError = NotSentError("nothing was sent: the batch ended before")

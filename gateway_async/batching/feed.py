@@ -192,7 +192,7 @@ class OrderChecker:
         self._seen: set[int] | None = None
 
     def find_duplicates(self) -> None:
-        """Remember orders from now on, and find those that come again, where they are refused."""
+        """Where duplicates are refused, remember orders from now on, so that they are found."""
         self._seen = set() if self.refuses_duplicates else None
 
     async def check_all(self, orders: "Sequence[object] | None") -> None:
@@ -295,7 +295,8 @@ class OrderFeed:
         self._marker_prefix = marker_prefix
         self._operation = operation
         self._dialect = dialect
-        # A journal has no duplicates. All else is checked again: the dialect may have changed.
+        # Those of a journal were found when it got them. All else is checked again: the dialect
+        # may have changed.
         self._checker = checker
         if orders.collection is None and not orders.is_stored:
             checker.find_duplicates()
@@ -395,7 +396,7 @@ class OrderFeed:
             self.note_unknown(unknown)
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
-        """Refuse further orders of these identities, unless the policy allows duplicates."""
+        """With "serialize": refuse further orders of these identities."""
         if self._is_serial and orders:
             self._unknown.update(map(self._identity, orders))
             waiting, self._waiting = self._waiting, []

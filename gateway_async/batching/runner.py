@@ -1,7 +1,8 @@
 """A batch under way: its life, from the check of its input to its result, and its workers.
 
-However the batch ends, each order that was pulled gets exactly one outcome. A request that may have
-been sent is waited for until the drain time is over.
+However the batch ends, each order that was pulled gets exactly one outcome; only a job that could
+not be taken raises without outcomes. A request that may have been sent is waited for until the
+drain time is over.
 """
 
 import asyncio
@@ -265,7 +266,7 @@ class WorkerPool:
         run: The batch.
         orders: Where its orders come from.
         policy: How they are sent.
-        recorder: What the batch remembers of its refunds.
+        recorder: What the batch remembers of what it sends.
         add: Called with the outcomes of each chunk.
     """
 
@@ -292,7 +293,7 @@ class WorkerPool:
         return self._feed.is_exhausted
 
     def note_unknown(self, orders: "Sequence[Any]") -> None:
-        """Refuse orders of the identity of these, unless the policy allows duplicates."""
+        """With "serialize": refuse orders of the identity of these."""
         self._feed.note_unknown(orders)
 
     async def run(self) -> None:
@@ -412,7 +413,7 @@ class WorkerPool:
         return not (self._is_ended or self._feed.is_broken or is_too_late or stays_in_journal)
 
     def _note_result(self, error: GatewayError | None) -> None:
-        """Stop after too many chunks in a row without a readable reply."""
+        """Stop after some errors at once, and after too many chunks without a readable reply."""
         is_answered = error is None or isinstance(error, RejectedError)
         failed = self._run.failed_in_a_row = 0 if is_answered else self._run.failed_in_a_row + 1
         if isinstance(error, _STOP_AT_ONCE):

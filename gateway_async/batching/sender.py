@@ -55,7 +55,8 @@ class Reading:
     Attributes:
         reply: What is kept of it.
         overall: Its overall result.
-        judgement: Its judgement; None if a glance proved that every order succeeded.
+        judgement: Its judgement; None if a glance proved that every order succeeded, and no
+            reference was claimed.
     """
 
     reply: bytes = attrs.field(repr=False)
@@ -131,7 +132,7 @@ class Recorder:
         return {name: one for name, one in named.items() if hash((name, one)) in self._claimed}
 
     def intent_for(self, chunk: "Chunk") -> Intent | None:
-        """Return the intent to send a chunk, not recorded yet; None if none is recorded."""
+        """Note that a chunk is to be sent; return the intent to record, or None if none is."""
         if self._sent is not None:
             self._sent.update(map(_hash_of_refund, chunk.orders))
         return None
@@ -199,7 +200,8 @@ class Sender:
 
         `attempts.run` calls back: `_request` once, to write the request, and `_read` for each reply
         (as `Request.decode`). So the `Reading` is in `attempts.value` once it returns, or the error
-        in `attempts.error`. Whatever happens, the outcomes are added in the `finally`.
+        in `attempts.error`. Whatever happens, the `finally` gives the outcomes to the recorder,
+        unless the orders are asked for again in two requests.
 
         Returns:
             The error if there was no readable reply, or one that lists none of the orders, though

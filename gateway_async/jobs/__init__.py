@@ -5,15 +5,18 @@ A job is sent like any other batch. Its orders come from the journal, and a reco
 Who calls whom, for an awaited job:
 
     Batch._complete            opens the run, as `job_batch` says
-    BatchRunner.complete       checks a list, makes a task of the work, waits, drains, finishes
+    BatchRunner.complete       has `start` check a list, and make a task of the work; waits, and
+                               finishes; once it is cancelled, it drains first
     JobWork.run                is the work of a job:
         JobInput.submit          stores the orders, or compares them with those that are stored
         Lease                    is taken, and renewed until the end
         JobWork._recover         looks up what is unknown
         JobWork._yield           yields what earlier runs have finished
-        WorkerPool.run           sends what is new, as for any batch: `NewOrders` reads it from the
-                                 journal, and a `JournalIntent` records each chunk
-        JobWork._recover         looks up what is still unknown, and holds what stays unclear
+        in rounds, as long as the last line leaves orders that are new:
+            WorkerPool.run           sends what is new, as for any batch: `NewOrders` reads it
+            JournalIntent.record     records each chunk before its first byte
+            JournalRecorder.conclude records its outcomes, and then adds them
+            JobWork._recover         looks up what is unknown, and holds what stays unclear
         JobWork._yield_remaining yields the rest, as the journal has it
 
 `input` stores orders, `work` runs a job, `recorder` reads and writes its chunks.

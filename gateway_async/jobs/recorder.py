@@ -92,7 +92,8 @@ class NewOrders:
 class JournalRecorder(Recorder):
     """Records the chunks of one job.
 
-    Its methods raise `JournalError` where the journal cannot write.
+    Where the journal fails, `made_beside`, `hold` and intents raise `JournalError`; `conclude`
+    keeps why in `failure`, and calls what was sent unknown.
 
     Args:
         lease: The lease of the job.

@@ -193,7 +193,8 @@ class JobWork:
     def end_unsent(self) -> None:
         """End what sends nothing: requests that were not written, waits, look-ups.
 
-        The first call ends a wait or a look-up by a timeout; the next one cancels the task.
+        The first call ends a wait or a look-up by a timeout; once that has expired, the next one
+        cancels the task.
         """
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(0)
@@ -259,6 +260,10 @@ class JobWork:
             await self._until_leaving(asyncio.sleep(min(until - now(), _LOOKS_AGAIN_SECONDS)))
 
     async def _work_through(self) -> None:
+        """Yield what is final; send what is new, in rounds as long as recovery makes orders new.
+
+        What is not final, such as what could not be recorded, is read from the journal at the end.
+        """
         run, policy = self._run, self._run.policy
         if policy.duplicates != "allow":
             # Another policy may have let orders of one transaction in: never send two at once.
