@@ -10,8 +10,8 @@ before the first byte of a chunk, and before its outcomes are seen; that of a ba
 Who calls whom, for an awaited batch:
 
     Batch._complete            opens the run: `plain_batch` says how, or `job_batch` for a job
-    BatchRunner.complete       has `start` check a list, and make a task of the work; waits, and
-                               finishes; once it is cancelled, it drains first
+    BatchRunner.complete       checks a list and starts the work (`start`), waits for it, and
+                               finishes; a cancellation drains before that
     WorkerPool.run             is the work of a batch: it starts the workers
     WorkerPool._work           is each worker, in a loop:
         OrderFeed.fill, take     pull, check and encode orders: a `Chunk`

@@ -44,8 +44,8 @@ class Chunk:
         indices: Their positions in the input, ascending.
         orders: The orders.
         encoded: The orders as they go out; None if they are not encoded yet.
-        references: By transaction, the references that count as those of earlier refunds: none
-            where there are none, and no entry where that is not known.
+        references: By transaction, the references that count as those of earlier refunds. Where
+            they are not known, a transaction has no entry.
     """
 
     indices: "Sequence[int]"
@@ -123,7 +123,7 @@ class AnsweredChunk:
     Attributes:
         indices: Their positions in the input, ascending.
         orders: The orders.
-        judge: Has judged the reply.
+        judge: Judges the reply; it has the operation and the dialect.
         reply: The reply.
         overall: The overall result in the reply.
         sending: What recovery must know of the request.

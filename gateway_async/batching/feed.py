@@ -295,8 +295,8 @@ class OrderFeed:
         self._marker_prefix = marker_prefix
         self._operation = operation
         self._dialect = dialect
-        # Those of a journal were found when it got them. All else is checked again: the dialect
-        # may have changed.
+        # Duplicates in a journal were found when it got the orders. All else is checked again:
+        # the dialect may have changed.
         self._checker = checker
         if orders.collection is None and not orders.is_stored:
             checker.find_duplicates()

@@ -5,14 +5,14 @@ A job is sent like any other batch. Its orders come from the journal, and a reco
 Who calls whom, for an awaited job:
 
     Batch._complete            opens the run, as `job_batch` says
-    BatchRunner.complete       has `start` check a list, and make a task of the work; waits, and
-                               finishes; once it is cancelled, it drains first
+    BatchRunner.complete       checks a list and starts the work (`start`), waits for it, and
+                               finishes; a cancellation drains before that
     JobWork.run                is the work of a job:
         JobInput.submit          stores the orders, or compares them with those that are stored
         Lease                    is taken, and renewed until the end
         JobWork._recover         looks up what is unknown
         JobWork._yield           yields what earlier runs have finished
-        in rounds, as long as the last line leaves orders that are new:
+        in rounds, as long as recovery makes orders new again:
             WorkerPool.run           sends what is new, as for any batch: `NewOrders` reads it
             JournalIntent.record     records each chunk before its first byte
             JournalRecorder.conclude records its outcomes, and then adds them
