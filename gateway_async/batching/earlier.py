@@ -61,27 +61,28 @@ async def _find_barred(
 ) -> dict[int, GatewayError]:
     """Return by place why orders must not be sent; in a job, hold those with an alike refund.
 
-    A refund that the batch or job itself made bars no order: `made_beside` returns these. It leaves
-    out the orders that a person decided to send; nothing bars them.
+    A refund that the batch or job itself made bars no order. Nothing bars an order that a person
+    decided to send: `own_refunds` leaves it out.
     """
     recorder, dialect = sender.recorder, sender.session.dialect
     barred: dict[int, GatewayError] = {}
     if (since := recorder.since) is None:
         return barred
     listed = {outcome.order.value: outcome for outcome in result}
-    made = None
+    own_refunds = None
     for place, (index, order) in enumerate(zip(chunk.indices, chunk.orders, strict=True)):
         outcome = listed[order.transaction_id]
         alike = list_alike(order, outcome.record or (), dialect, since=since)
         is_read = order.transaction_id in chunk.references
         if is_read and not alike:
             continue
-        if made is None:  # which is rare
-            made = await recorder.made_beside(chunk)
-        if index not in made:
+        if own_refunds is None:  # which is rare
+            own_refunds = await recorder.own_refunds(chunk)
+        if index not in own_refunds:
             continue
-        own, more = made[index]
-        unexplained = [one for one in alike if reference_of(one) not in own][more:]
+        references, others = own_refunds[index]
+        foreign = [one for one in alike if reference_of(one) not in references]
+        unexplained = foreign[others:]  # so many of them may be ours
         if unexplained:
             barred[place] = _alike_error(order, unexplained[0], recorder.alike_advice)
         elif not is_read:

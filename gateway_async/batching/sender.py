@@ -7,7 +7,7 @@ records nothing, since only this process remembers a plain batch; that of a job 
 
 import functools
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import attrs
 import orjson
@@ -67,6 +67,18 @@ class Reading:
     def is_truncated(self) -> bool:
         """Whether the reply is full, so that it may lack records."""
         return self.judgement is not None and self.judgement.truncated
+
+
+class OwnRefunds(NamedTuple):
+    """Refunds like an order that its batch or job itself made, or may have made.
+
+    Attributes:
+        references: Of those whose reference is known.
+        others: How many there may be besides.
+    """
+
+    references: "Collection[str]" = ()
+    others: int = 0
 
 
 class Recorder:
@@ -154,16 +166,15 @@ class Recorder:
             self._sent.subtract(map(_hash_of_refund, undone))
         add(result)
 
-    async def made_beside(self, chunk: "Chunk") -> "Mapping[int, tuple[Collection[str], int]]":
-        """Return which refunds like each order of a chunk the batch or job may have made.
+    async def own_refunds(self, chunk: "Chunk") -> "Mapping[int, OwnRefunds]":
+        """Return the refunds like each order of a chunk that the batch or job may have made.
 
         Returns:
-            By position, their references, and how many more there may be. An order is left out if a
-            person has decided that it is to be sent.
+            By position. An order is left out if a person has decided that it is to be sent.
         """
         sent = self._sent or Counter()
         each = zip(chunk.indices, map(_hash_of_refund, chunk.orders), strict=True)
-        return {index: ((), sent[refund]) for index, refund in each}
+        return {index: OwnRefunds(others=sent[refund]) for index, refund in each}
 
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that the orders of a chunk are not sent before a person decides."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.chunks import FailedChunk
-from gateway_async.batching.sender import Recorder
+from gateway_async.batching.sender import OwnRefunds, Recorder
 from gateway_async.errors import JournalError, OutcomeUnknownError
 from gateway_async.journal.chunk_store import ANYWHERE, ChunkStore
 from gateway_async.journal.database import uninterrupted
@@ -27,7 +27,7 @@ from gateway_async.wire.records import storable_item
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from gateway_async.batching.chunks import AnsweredChunk, Chunk
     from gateway_async.batching.judge import Judgement
@@ -92,7 +92,7 @@ class NewOrders:
 class JournalRecorder(Recorder):
     """Records the chunks of one job.
 
-    Where the journal fails, `made_beside`, `hold` and intents raise `JournalError`; `conclude`
+    Where the journal fails, `own_refunds`, `hold` and intents raise `JournalError`; `conclude`
     keeps why in `failure`, and calls what was sent unknown.
 
     Args:
@@ -121,7 +121,7 @@ class JournalRecorder(Recorder):
         self.operation = operation
         self.failure: BaseException | None = None
         self.recordings: set[asyncio.Future[None]] = set()
-        self._keys: array[int] | None = None  # read once; `made_beside` may be called a chunk
+        self._keys: array[int] | None = None  # read once; `own_refunds` may be called a chunk
 
     async def recorded(self) -> None:
         """Wait until the outcomes that were concluded are durable."""
@@ -183,25 +183,26 @@ class JournalRecorder(Recorder):
             lambda orders: orders.conclude(indices, known, references, ended_at),
         )
 
-    async def made_beside(self, chunk: "Chunk") -> "dict[int, tuple[Collection[str], int]]":
-        """Return which refunds the job may have made beside each order."""
+    async def own_refunds(self, chunk: "Chunk") -> dict[int, OwnRefunds]:
+        """Return which refunds like each order the job may have made for its other orders."""
         names = {order.transaction_id for order in chunk.orders}
         keys = self._keys = self._keys or await self.lease.read(ChunkStore.keys)
         by_transaction = await self.lease.read(lambda orders: orders.orders_of(names, keys))
-        made: dict[int, tuple[Collection[str], int]] = {}
+        own: dict[int, OwnRefunds] = {}
         for index, order in zip(chunk.indices, chunk.orders, strict=True):
             alike = by_transaction[order.transaction_id]
             if any(each.index == index and each.known.proof == Proof.BY_PERSON for each in alike):
                 continue
             beside = [each for each in alike if each.index != index]
-            more = sum(
+            others = sum(
                 each.order.refund_amount == order.refund_amount
                 and each.state in MAY_BE_LISTED
                 and not each.known.reference
                 for each in beside
             )
-            made[index] = {each.known.reference for each in beside if each.known.reference}, more
-        return made
+            references = {each.known.reference for each in beside if each.known.reference}
+            own[index] = OwnRefunds(references, others)
+        return own
 
     async def hold(self, chunk: "Chunk", errors: "Sequence[AlikeRefundError]") -> None:
         """Record that the orders of a chunk are not sent before a person decides."""
