@@ -8,6 +8,7 @@ guesses as little as possible. This module knows no model, no reply and no netwo
 
 import re
 from collections.abc import Collection, Mapping, Sequence  # cattrs resolves types
+from datetime import UTC, datetime
 from enum import StrEnum
 from http import HTTPStatus
 from itertools import chain, combinations
@@ -160,7 +161,7 @@ class Dialect:
         found_query_results: Values of `query_result` that mean "here is the record".
         absent_query_results: Values of `query_result` that mean "no such order".
         utc_offset_hours: How far the gateway's clock is ahead of UTC, where its dates have no zone,
-            in hours; `RecoveryPolicy.hold_alike_hours` counts by it.
+            in hours; `RecoveryPolicy.hold_alike_hours` and recovery count by it.
         payment_states: What values of `payment_status` mean; none is shown, so none is set.
             Recovery settles captures and cancels by it.
         payout_deduplicates: Whether the gateway executes a payout once for one `request_id`.
@@ -242,3 +243,10 @@ class Dialect:
     def places(self, currency: str) -> int:
         """Return the decimal places of an amount in this currency."""
         return self.currency_places.get(currency.upper(), self.amount_places)
+
+    def seconds_of(self, date: datetime) -> float:
+        """Return a date of the gateway in seconds since the epoch."""
+        if date.tzinfo is not None:
+            return date.timestamp()
+        ahead = self.utc_offset_hours * 3600
+        return date.replace(tzinfo=UTC).timestamp() - ahead

@@ -4,6 +4,7 @@ It knows nothing of batches and jobs: both make outcomes, one from a reply, the 
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -34,12 +35,15 @@ class Sending:
     Attributes:
         ended_at: When the request ended, in seconds since the epoch; infinite if the process ended
             before.
+        began_at: When its batch began, or its job was submitted, in seconds since the epoch; minus
+            infinity if that was not noted.
         references: By transaction, the references of its earlier refunds, where recorded.
         marker_prefix: What the markers of the batch begin with, where markers were sent.
         alone: Whether the batch refused a second order of the transaction; a job does not.
     """
 
     ended_at: float
+    began_at: float = -math.inf
     references: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
     marker_prefix: str | None = None
     alone: bool = True

@@ -5,11 +5,10 @@ Recovery goes by their references. One that is like an order of the chunk shows 
 be done already, by a run of which neither this process nor its journal knows.
 """
 
-from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
-from gateway_async.batching.sender import SECONDS_AN_HOUR, look_up
+from gateway_async.batching.sender import look_up
 from gateway_async.errors import AlikeRefundError, GatewayError, NotSentError, ReplyUnreadableError
 from gateway_async.models.orders import OutcomeStatus, reference_of
 from gateway_async.operations import SEARCH_REFUNDS
@@ -174,7 +173,4 @@ def _is_recent(record: "RefundRecord", since: float, dialect: "Dialect") -> bool
     date = record.refund_date
     if date is None:
         return True
-    if date.tzinfo is not None:
-        return date.timestamp() > since
-    ahead = dialect.utc_offset_hours * SECONDS_AN_HOUR
-    return date.replace(tzinfo=UTC).timestamp() - ahead > since
+    return dialect.seconds_of(date) > since

@@ -123,6 +123,7 @@ class Recorder:
         self.marker_prefix: str | None = marker_prefix if is_marked else None
         self.alone: bool = duplicates == "reject"
         self.looks_up: bool = is_refund and recovery.record_baseline
+        self.began_at: float = began_at
         self.since: float | None = None if hours is None else began_at - hours * SECONDS_AN_HOUR
         may_claim = {
             "reject": False,  # a payment gets no second refund
@@ -323,6 +324,7 @@ class Sender:
         reading = attempts.value
         sending = Sending(
             ended_at=attempts.ended_at,
+            began_at=self.recorder.began_at,
             references=chunk.references,
             marker_prefix=self.recorder.marker_prefix,
             alone=self.recorder.alone,

@@ -130,7 +130,8 @@ class JournalRecorder(Recorder):
 
     def intent_for(self, chunk: "Chunk") -> "JournalIntent":
         """Return the intent to send a chunk."""
-        return JournalIntent(self, chunk.indices, noted(chunk.references, self.marker_prefix))
+        note = noted(chunk.references, self.marker_prefix, self.began_at)
+        return JournalIntent(self, chunk.indices, note)
 
     def conclude(
         self,

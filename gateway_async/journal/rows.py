@@ -90,10 +90,13 @@ def known_of(state: OrderState, error: GatewayError | None) -> Known:
     )
 
 
-def noted(references: Mapping[str, frozenset[str]], marker_prefix: str | None) -> str:
+def noted(
+    references: Mapping[str, frozenset[str]], marker_prefix: str | None, began_at: float
+) -> str:
     """Write what is noted of a request before it is sent; see `Sending`."""
     before = {name: sorted(known) for name, known in references.items()}
-    return orjson.dumps({"references": before, "marker": marker_prefix}).decode()
+    note = {"references": before, "marker": marker_prefix, "began_at": began_at}
+    return orjson.dumps(note).decode()
 
 
 DONE = Known(OrderState.SUCCEEDED)
@@ -240,6 +243,7 @@ def _sending(sent: str, ended_at: float | None) -> Sending:
     note = orjson.loads(sent)
     return Sending(
         ended_at=math.inf if ended_at is None else ended_at,
+        began_at=note.get("began_at", -math.inf),  # earlier versions did not note it
         references={name: frozenset(known) for name, known in note["references"].items()},
         marker_prefix=note["marker"],
         alone=note.get("alone", False),  # earlier versions noted it

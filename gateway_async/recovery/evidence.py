@@ -30,6 +30,8 @@ RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
 
 _DONE, _NOT_DONE = OutcomeStatus.SUCCEEDED, OutcomeStatus.NOT_SENT
 _UNKNOWN = OutcomeStatus.UNKNOWN
+_CLOCKS_DIFFER_SECONDS = 24 * 3600
+"""The dates of the gateway may be of another time zone than the dialect says."""
 
 
 @attrs.frozen
@@ -115,6 +117,16 @@ class Unsettled:
             and record.refund_amount == order.refund_amount
             and (record.currency or order.currency).casefold() == order.currency.casefold()
         )
+
+    def is_before(self, record: "RefundRecord", dialect: "Dialect") -> bool:
+        """Say whether a record is dated well before the batch or job of the order.
+
+        The look-up before the request may have lacked it: a gateway may cut its lists short.
+        """
+        sending, date = self.outcome.sending, record.refund_date
+        if sending is None or date is None:
+            return False
+        return dialect.seconds_of(date) < sending.began_at - _CLOCKS_DIFFER_SECONDS
 
 
 @attrs.define(eq=False)
@@ -267,7 +279,9 @@ def _by_reference(
     proving = {  # by reference, new refunds of its amount: one may be listed twice
         reference_of(record): item
         for record, item in candidates
-        if reference_of(record) not in {*known, ""} and unsettled.is_shown_by(record, dialect)
+        if reference_of(record) not in {*known, ""}
+        and unsettled.is_shown_by(record, dialect)
+        and not unsettled.is_before(record, dialect)
     }
     nameless = sum(  # other orders that were done, of which no reference is known
         outcome.order.refund_amount == order.refund_amount and not reference_of(outcome.record)

@@ -119,7 +119,8 @@ async def test_a_lease_that_was_taken_over_changes_nothing_in_the_same_transacti
     tables.end_leases()
 
     def intend(position: int) -> "asyncio.Future[None]":
-        return lease.change("keep it", lambda orders: orders.intend((position,), noted({}, None)))
+        note = noted({}, None, 0)
+        return lease.change("keep it", lambda orders: orders.intend((position,), note))
 
     before = intend(0)
     taking = asyncio.create_task(journal.job("job").take(MERCHANT))
@@ -314,7 +315,7 @@ async def test_one_that_loses_its_lease_while_it_waits_to_look_again_ends_at_onc
     orders, looked = refunds(2), asyncio.Event()
     await submitted(journal, orders)
     before = {order.transaction_id: frozenset[str]() for order in orders}
-    tables.put(state="unknown", sent=noted(before, None))
+    tables.put(state="unknown", sent=noted(before, None, 0))
 
     def answer(asked: Asked) -> Any:
         looked.set()
@@ -365,7 +366,7 @@ async def test_what_an_operator_decides_meanwhile_is_not_proved_again(shop: Shop
     order, single = shop.orders(2)
     await shop.make().refund([order])
     await submitted(shop.journal, [order, order, single])
-    sent = noted({order.transaction_id: frozenset(), single.transaction_id: frozenset()}, None)
+    sent = noted({order.transaction_id: frozenset(), single.transaction_id: frozenset()}, None, 0)
     shop.tables.put(state="unknown", sent=sent)
 
     async def decide(_: object) -> None:

@@ -73,7 +73,7 @@ async def test_what_an_earlier_process_sent_may_be_under_way_when_the_job_is_tak
     caplog.set_level(logging.INFO, "gateway_async")
     orders = shop.orders(2)
     await submitted(shop.journal, orders)
-    sent = noted({order.transaction_id: frozenset() for order in orders}, None)
+    sent = noted({order.transaction_id: frozenset() for order in orders}, None, 0)
     shop.tables.put(state="intent", sent=sent, ended_at=ended_at)
     resumed = shop.resume(recovery=attrs.evolve(RESENDING, settle_seconds=3600))
     task = asyncio.ensure_future(resumed)
@@ -103,7 +103,7 @@ async def test_a_refund_behind_one_of_the_same_transaction_that_a_dead_process_l
     await shop.make().refund([order])
     orders = [attrs.evolve(order, refund_amount=Decimal(amount)) for amount in amounts]
     await submitted(shop.journal, orders)
-    shop.tables.put(0, state=left, sent=noted({order.transaction_id: frozenset()}, None))
+    shop.tables.put(0, state=left, sent=noted({order.transaction_id: frozenset()}, None, 0))
     result = await shop.resume(policy=attrs.evolve(POLICY, duplicates=duplicates))
     assert statuses(result) == expected
     assert shop.effects([order]) == [times]
@@ -132,7 +132,7 @@ async def test_a_refund_that_another_job_begins_to_send_during_a_look_up_proves_
     journal: Journal, tables: Tables
 ) -> None:
     (order,) = orders = refunds(1)
-    sent = noted({order.transaction_id: frozenset()}, None)
+    sent = noted({order.transaction_id: frozenset()}, None, 0)
     await submitted(journal, orders, "first")
     tables.put(state="unknown", sent=sent)
     await submitted(journal, orders, "second")

@@ -115,11 +115,14 @@ class Books:
 
 
 async def recovered(
-    books: Books, recovery: RecoveryPolicy = AGAIN, orders: Sequence[RefundOrder] = (ORDER,)
+    books: Books,
+    recovery: RecoveryPolicy = AGAIN,
+    orders: Sequence[RefundOrder] = (ORDER,),
+    dialect: Dialect = DECLINES,
 ) -> list[OutcomeStatus]:
     """Refund, lose the reply to the last, recover, and return what became of `T1`."""
     policy = attrs.evolve(ONE_BY_ONE, duplicates="allow", stop_after_unknown=9)
-    settings: dict[str, Any] = {"policy": policy, "recovery": recovery, "dialect": DECLINES}
+    settings: dict[str, Any] = {"policy": policy, "recovery": recovery, "dialect": dialect}
     gateway = client_over(books, **settings)
     result = await gateway.refund([CONTROL, *orders])
     after = statuses(await gateway.recover(result))
@@ -128,6 +131,7 @@ async def recovered(
 
 
 BLANK = {"refund_reference_id": "  "}
+LONG_AGO, NOW = "20200101000000", datetime.now(UTC)
 BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
     "a new refund of this amount": ([], [listed(1)], SUCCEEDED),
     "a new refund without a currency": ([], [listed(1, currency=None)], SUCCEEDED),
@@ -153,6 +157,13 @@ BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
         NOT_SENT,
     ),
     "before, and another of the same reference": ([listed(1)], [listed(1), listed(1)], UNKNOWN),
+    # A gateway that cuts a list short, and does not say so, hid it before.
+    "one of an earlier year, not listed before": ([], [listed(1, refund_date=LONG_AGO)], UNKNOWN),
+    "one of that year, and a new one": (
+        [],
+        [listed(1, refund_date=LONG_AGO), listed(2, refund_date=f"{NOW:%Y%m%d%H%M%S}")],
+        SUCCEEDED,
+    ),
 }
 
 
@@ -163,6 +174,18 @@ async def test_by_reference(name: str, sees_control: bool) -> None:
     if not sees_control and expected is NOT_SENT:  # a look-up that may be blind proves no absence
         expected = UNKNOWN
     assert await recovered(Books([before, after], sees_control=sees_control)) == [expected]
+
+
+@pytest.mark.parametrize(("hours", "expected"), [(23, SUCCEEDED), (25, UNKNOWN)])
+@pytest.mark.parametrize("ahead", [0, 8, -8])
+@pytest.mark.usefixtures("in_new_york")
+async def test_a_refund_that_is_dated_long_before_the_batch_proves_nothing(
+    hours: int, expected: OutcomeStatus, ahead: int
+) -> None:
+    date = datetime.now(UTC) + timedelta(hours=ahead - hours)
+    shown = [listed(1, refund_date=f"{date:%Y%m%d%H%M%S}")]
+    dialect = Dialect(utc_offset_hours=ahead)
+    assert await recovered(Books([[], shown]), dialect=dialect) == [expected]
 
 
 async def test_without_a_refund_that_is_known_to_exist_no_absence_is_proved() -> None:
