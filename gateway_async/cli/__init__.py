@@ -40,8 +40,6 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
             traceback.print_exc()
     except KeyboardInterrupt:  # before `run` takes it, as while it is imported
         sys.stderr.write("gateway-async: stopped\n")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is over, and its exit code says how
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -8,11 +8,9 @@ import json
 import logging
 import re
 import runpy
-import signal
 import stat
 import sys
 import tracemalloc
-from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +19,6 @@ from unittest.mock import Mock
 import pytest
 
 from gateway_async import GatewayClient
-from gateway_async.cli import main
 from gateway_async.cli.app import COMMANDS
 from gateway_async.cli.console import Console, output, plain_console, progress
 from gateway_async.cli.files import result_columns
@@ -425,15 +422,3 @@ def test_a_command_that_has_a_defect_or_cannot_be_loaded(
     monkeypatch.setitem(sys.modules, "cyclopts", None)
     needed = "the command line needs cyclopts: pip install 'gateway-async[cli]'"
     assert here("refund", 2).stderr == f"gateway-async: {needed}\n"
-
-
-def test_a_signal_after_the_end_leaves_the_exit_code(
-    here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(line: Sequence[str]) -> None:
-        with monkeypatch.context() as patch:  # others flush it, too, once signals are taken again
-            patch.setattr(sys.stdout, "flush", lambda: signal.raise_signal(signal.SIGINT))
-            main(line)
-
-    monkeypatch.setattr("gateway_async.cli.app.run", lambda _: 1)
-    here("refund", 1, interrupted)
