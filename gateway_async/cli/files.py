@@ -310,9 +310,7 @@ def out_file(path: Path) -> Iterator[TextIO]:
 
 # Orders
 
-IN_JOB = "in_job"
-"""The result column that names the job which has the order, and may send it itself."""
-JOB_COLUMNS = ("index", "state", "decision_note", IN_JOB)
+JOB_COLUMNS = ("index", "state", "decision_note", "in_job")
 """The result columns of an order of a job: its position there, as `jobs resolve` takes it, its
 state, which distinguishes held orders, the note of the person who decided on it, and the job."""
 OUTCOME_COLUMNS = ("status", "code", "error")
@@ -436,10 +434,6 @@ class OrderFile:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
         tree = dict[str, Any]()
-        if self.operation.takes_jobs and (job := row.cells.get(IN_JOB, "").strip()):
-            advice = "only for another operation, take out the columns that the run added"
-            reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
-            raise _WrongCellError(IN_JOB, f"{reason}; {advice}")
         for column, field in self._read.items():
             cell = row.cells.get(column, "")
             if not cell.strip():
