@@ -21,7 +21,6 @@ DONE, REFUSED = "1", "0"
 _CARD_NUMBER = re.compile("[0-9]{12,19}")
 AUTHORISED, DECLINED = "0000:success", "2001:declined"
 NOT_A_CARD, UNKNOWN_TOKEN = "2000:not a card number", "2016:unknown token"
-BLOCKED = "2015:blocked by the fraud check"
 
 TEST_CARDS = {
     "4000000000000002": DECLINED,
@@ -29,7 +28,6 @@ TEST_CARDS = {
     "4000000000000069": "2012:expired card",
     "4000000000000127": "2013:wrong security code",
     "4000000000000119": "2014:issuer not available",
-    "4100000000000019": BLOCKED,
 }
 """By number, the `result_info` of a payment with this card: code, colon, text."""
 
@@ -75,12 +73,7 @@ def amount_text(amount: Decimal) -> str:
 
 def details_of(fields: Fields) -> dict[str, str]:
     """Return what a transaction keeps of a payment request; no card data is among it."""
-    kept = {name: fields[name] for name in _KEPT_DETAILS if fields.get(name)}
-    subscription = read_nested(fields.get("subscription"))
-    if isinstance(subscription, dict):
-        kept["contract_name"] = to_text(subscription.get("contract_name"))
-        kept["interval"] = to_text(subscription.get("interval"))
-    return kept
+    return {name: fields[name] for name in _KEPT_DETAILS if fields.get(name)}
 
 
 def batch_record(operation: Operation, item: "Mapping[str, object]", verdict: "Verdict") -> Record:
@@ -124,19 +117,7 @@ def transaction_record(transaction: "Transaction") -> Record:
         "delivery_information": {name: details.get(name, "") for name in _DELIVERY},
         "antifraud_provider": "sandbox",
         "fraud_check_result": [{"check_items": "sandbox", "status": "ACCEPT"}],
-        "subscription_result": _subscription(transaction, date_format="%Y-%m-%d"),
-    }
-
-
-def _subscription(transaction: "Transaction", *, date_format: str) -> dict[str, str]:
-    if "contract_name" not in transaction.details:
-        return {}
-    return {
-        "contract_name": transaction.details["contract_name"],
-        "recurring_id": f"S{transaction.transaction_id}",
-        "recurring_status": "1",
-        "recurring_deduction_period": transaction.details.get("interval", ""),
-        "recurring_deduction_time": transaction.created_at.strftime(date_format),
+        "subscription_result": {},
     }
 
 
@@ -167,23 +148,21 @@ def result_fields(result_info: str) -> dict[str, str]:
 
 def payment_record(transaction: "Transaction", fields: Fields, result_info: str) -> Record:
     """Return a direct payment result (2.3)."""
-    subscription = _subscription(transaction, date_format="%Y-%m-%d %H:%M:%S")
     wants_token = fields.get("token_flag") == "YES"
     token = token_of(transaction) if wants_token else fields.get("token_id", "")
-    risk_action = "REJECT" if result_info == BLOCKED else "ACCEPT"
     return {
         **named(transaction),
         "amount": fields["amount"],  # as it came
         "card": masked(fields.get("card", "")),
         **result_fields(result_info),
-        **{name: subscription.get(name, "") for name in _OF_A_SUBSCRIPTION},
+        **dict.fromkeys(_OF_A_SUBSCRIPTION, ""),
         "note": fields.get("note", ""),
         "token_id": token,
         "connector": "SANDBOX",
         "threeds_result": "",
-        "risk_action": risk_action,
-        "risk_score": "95" if result_info == BLOCKED else "5",
-        "risk_reasons": {"name": "sandbox", "status": risk_action},
+        "risk_action": "ACCEPT",
+        "risk_score": "5",
+        "risk_reasons": {"name": "sandbox", "status": "ACCEPT"},
     }
 
 
