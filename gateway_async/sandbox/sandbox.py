@@ -47,15 +47,8 @@ _MAX_BODY_BYTES = 16 * 1024 * 1024
 _HELD_LOOK_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 0.1
 _RESET = struct.pack("ii", 1, 0)
-_PAGE_HEADERS = {
-    "Content-Type": HTML_TYPE,
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; "
-    "img-src data:; base-uri 'none'",
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-}
-"""A page is asked for again after Back, runs no script, and passes its address on to no site."""
+_PAGE_HEADERS = {"Content-Type": HTML_TYPE, "Cache-Control": "no-store"}
+"""A page is asked for again after Back."""
 
 
 @attrs.define(kw_only=True, eq=False, repr=False)

@@ -38,7 +38,6 @@ async def begin(merchant: Merchant, fields: dict[str, Any]) -> tuple[str, dict[s
 async def read_page(merchant: Merchant, url: str) -> str:
     async with merchant.http.get(url) as response:
         assert (response.status, response.headers["Cache-Control"]) == (200, "no-store")
-        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
         return await response.text()
 
 
