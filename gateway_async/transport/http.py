@@ -77,11 +77,15 @@ _ENDED = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
 
 @attrs.frozen
 class _Opened:
-    """The session open on one event loop; a given session has no generator.
+    """The session open on one event loop.
 
     Attributes:
+        session: Sends the requests: our own, or the given one.
+        alarm: Ends requests whose time is over.
+        used: The connections that were used, and whether they may be used again.
         places: One for each connection, first come, first served. With aiohttp's own queue, a busy
             batch would take each connection that becomes free, and requests of others time out.
+        generator: Closes our own session; a given session has none.
     """
 
     session: aiohttp.ClientSession
