@@ -7,7 +7,6 @@ from typing import Any
 
 from benchmarks.__main__ import as_page
 from benchmarks.chart import draw
-from tests.docs.test_blocks import SCRIPT
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -38,10 +37,6 @@ def test_the_two_commands_are_those_that_ci_runs() -> None:
 
 def test_every_link_leads_somewhere() -> None:
     assert [link for link in LINKS if not (ROOT / link).exists()] == []
-
-
-def test_the_faults_are_counted() -> None:
-    assert f"fails in {len(SCRIPT.kinds_of_faults())} ways" in README
 
 
 def test_the_figures_are_those_of_the_last_run() -> None:
