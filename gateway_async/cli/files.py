@@ -140,9 +140,6 @@ class Table:
                 self.header = cells
                 if not _is_text("".join(cells)):
                     raise TableError([Problem(begins, None, _NO_TEXT)])
-                if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
-                    reason = f"columns are separated by {others[0]!r}; save the file with commas"
-                    raise TableError([Problem(begins, None, reason)])
                 if twice := [name for name, count in Counter(cells).items() if count > 1]:
                     reason = "more than one column has this name"
                     raise TableError(Problem(begins, name, reason) for name in twice)
