@@ -197,7 +197,6 @@ ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
 LEDGER = ("order_no", "transaction_id", "currency", "amount", "refunded")
 LEDGERS = {
     "much": ("O1", "T1", "EUR", "much", "0"),
-    "less": ("O1", "T1", "EUR", "1", "-1"),
     "bare": ("O1", "T1", "", "1", "0"),
     "none": ("", "", "EUR", "1", "0"),
 }
@@ -206,7 +205,6 @@ LONG = "n" * 300
 KEPT = "--journal sqlite:///night.db"
 UNNAMED = [
     ("query orders.csv --out b.csv", "GATEWAY_BASE_URL"),
-    ("query orders.csv --out b.csv", "GATEWAY_SECRET"),
     ("refund orders.csv --dry-run", "GATEWAY_BASE_URL"),
 ]
 NAMED = [
@@ -216,7 +214,6 @@ NAMED = [
     ("refund bare.csv", "line 1, column refund_amount: missing"),
     ("query orders.csv", "--out: name the file for the outcomes"),
     ("demo --orders 0", "orders"),
-    ("refund orders.csv --dry-run --deadline 90s", ""),
     ("refund orders.csv --dry-run --deadline 1.5h", ""),
     ("refund orders.csv --dry-run --deadline 0s", "deadline_seconds: expected"),
     ("refund orders.csv --dry-run --deadline 50ms", ""),
@@ -226,7 +223,6 @@ NAMED = [
     ("refund twice.csv --dry-run --duplicates serialize", ""),
     ("refund orders.csv --dry-run --base-url https://me:hush@x.y", "base_url: expected"),
     ("reconcile much.csv", "line 2, column amount: 'much' is no amount"),
-    ("reconcile less.csv", "line 2, column refunded: '-1' is no amount"),
     ("reconcile bare.csv", "line 2, column currency: empty"),
     ("reconcile none.csv", "line 2: order_no and transaction_id are both missing"),
     ("reconcile orders.csv --json --out -", "--out: name the file for the outcomes"),
@@ -270,7 +266,7 @@ NAMED = [
     ("refund orders.csv --yes --out o.csv --job= --journal sqlite:///j.db", "expected a name"),
     ("refund orders.csv --yes --out o.csv --journal sqlite:///no/j.db", "cannot open the journal"),
     ("refund orders.csv --yes --out o.csv --journal mysql://db/x", "journal URL: expected sqlite"),
-    *((f"jobs resolve x declined {one} --note n", f"not {one}") for one in ("17.5", "0x1f", "-1")),
+    *((f"jobs resolve x declined {one} --note n", f"not {one}") for one in ("17.5", "-1")),
     ("submit orders.csv --operation refund --job x", "there is no terminal to confirm it at"),
     ("submit orders.csv --job x --report x.html", "Unknown option: "),
     ("worker", "--broker: name the RabbitMQ to work for"),

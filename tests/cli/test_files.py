@@ -80,12 +80,8 @@ OF_CELLS = [
     (",O1,EUR,1,1,", "transaction_id", "empty"),
     ("T1, ,EUR,1,1,", "order_no", "empty"),
     ("T1,O1 ,EUR,1,1,", "order_no", "'O1 ' must be a non-empty identifier without white space"),
-    ("T1,O1,,1,1,", "currency", "empty"),
     ("2.02611E+21,O1,EUR,1,1,", "transaction_id", "a number whose last digits a spreadsheet cut"),
-    ("T1,O1,EUR,1.2E+05,1,", "amount", "a number whose last digits a spreadsheet cut off"),
-    ("T1,O1,EUR,,1,", "amount", "empty"),
     ('T1,O1,EUR,"12,50",1,', "amount", "'12,50' is no amount; write it like '12.50'"),
-    ("T1,O1,EUR, 10.00 ,1,", "amount", "' 10.00 ' is no amount; write it like '12.50'"),
     ("T1,O1,EUR,1,0.00,", "refund_amount", "0 moves nothing"),
     ("T1,O1,EUR,1,0.005,", "refund_amount", "0.005 cannot be written with 2 decimal places"),
     ("T1,O1,EUR,1,1.01,", "refund_amount", "1.01 is more than the order's amount"),
@@ -95,7 +91,6 @@ REVIEW = "transaction_id,order_no,currency,amount"
 OF_FILES: list[tuple[str, str | bytes, str]] = [
     *(("refund", empty, "line 1: the file is empty") for empty in ("", "\ufeff", " \r\n\n")),
     ("refund", HEADER, "line 1: there is no row below it"),
-    ("refund", '[{"order_no": "O1"},', "line 1: not a JSON object: Expecting value, at character"),
     ("refund", '[{"order_no": "O1"}]', "line 1: not an object; a line is like"),
     ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     ("refund", f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "line 1, column amount: more than one column"),
@@ -107,9 +102,7 @@ OF_FILES: list[tuple[str, str | bytes, str]] = [
     ("refund", rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: is not UTF-8, or is no"),
     ("refund", rows(f"T1,O1,EUR,1,1,{'x' * 17_000_000}"), "line 2: not CSV from here on: field"),
     ("refund", rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
-    ("refund", rows('T1,O1,EUR,1,1,"a"b'), "line 2: not CSV from here on"),
     ("review", f"{REVIEW}\nT1,O1,EUR,1", "line 1, column review_flag: missing"),
-    ("review", f"{REVIEW},review_flag\nT,O,EUR,1,", "line 2, column review_flag: empty"),
     ("query", "order_no,note\n,x", "line 2: give order_no or transaction_id, one of the two"),
     ("query", "order\nx", "line 1: no column is one of order_no, transaction_id; there are: 'o"),
 ]
@@ -118,7 +111,6 @@ AMOUNTS = TEXTS % '"amount": 1, "refund_amount": 1, %s'
 OF_JSON = [
     ("", "line 1: the file is empty"),
     ("{", "line 1: not a JSON object: Expecting property name"),
-    ("[1]", "line 1: not an object; a line is like"),
     ("[" * 100_000, "line 1: "),
     (TEXTS % '"amount": NaN', "line 1: NaN is no number of JSON"),
     (TEXTS % '"amount": 1, "amount": 1', "line 1, column amount: more than one field has this"),
@@ -126,12 +118,8 @@ OF_JSON = [
     (TEXTS % '"note": ["\\ud800"]', "line 1: str is not valid UTF-8: surrogates not allowed"),
     (AMOUNTS % '"note": "\\ud800"', "line 1, column note: is not UTF-8"),
     (AMOUNTS % '"note\\ud800": ""', "line 1, column note\ud800: is not UTF-8"),
-    (AMOUNTS % '"note": "\\u0000"', "line 1, column note: is not UTF-8, or is no text"),
-    (AMOUNTS % '"note": "\udce9"', "line 1, column note: is not UTF-8"),
     (TEXTS % '"amount": 1e3, "refund_amount": 1', "line 1, column amount: '1e3' is no amount"),
     (TEXTS % '"amount": 1.005, "refund_amount": 1', "line 1, column amount: 1.005"),
-    (TEXTS % '"amount": true, "refund_amount": 1', "line 1, column amount: 'true' is no amount"),
-    (TEXTS % '"amount": 1, "refund_amount": null', "line 1, column refund_amount: empty"),
     *(
         ((AMOUNTS % '"x": 1').replace('"O1"', value), "line 1, column order_no: expected text")
         for value in ("[1]", "true", "2.02e21", "2E5")
