@@ -289,16 +289,6 @@ async def test_a_reply_that_names_a_field_twice_and_differently_proves_nothing()
     assert "names a field twice" in str(result[0].error)
 
 
-async def test_a_reply_of_far_more_items_than_orders_proves_nothing() -> None:
-    def answer(asked: Asked) -> dict[str, Any]:
-        done = asked.done()
-        return {**done, "refund_orders": [*done["refund_orders"], *[{}] * 10_000]}
-
-    result = await client_over(answer, policy=TEN).refund(refunds(1))
-    assert statuses(result) == [UNKNOWN]
-    assert "the reply lists 10001 items" in str(result[0].error)
-
-
 # Look-ups
 
 STRANGER = {"transaction_id": "T999999", "query_result": "1"}
