@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 
 from gateway_async.batching.batch import plain_batch
-from gateway_async.batching.chunks import AnsweredChunk, FailedChunk
+from gateway_async.batching.chunks import AnsweredChunk
 from gateway_async.batching.results import BatchResult, Results
 from gateway_async.batching.sender import look_up
-from gateway_async.errors import (
-    ConfigurationError,
-    InvalidOrderError,
-    NotDoneError,
-    OutcomeUnknownError,
-)
+from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus, marked, reference_of
 from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS
@@ -195,10 +190,7 @@ class Recovery:
         result = await look_up(self._session, row, asked, gate, self.counts)
         if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError
-        first = result.chunks[0]
-        # One that this dialect cannot look up keeps no other from being looked up.
-        is_unwritten = isinstance(first, FailedChunk) and isinstance(first.error, InvalidOrderError)
-        if (len(result.chunks) > 1 or is_unwritten) and len(names) > 1:
+        if len(result.chunks) > 1 and len(names) > 1:
             middle = len(names) // 2
             lookups = await self._ask(operation, names[:middle])
             return lookups | await self._ask(operation, names[middle:])

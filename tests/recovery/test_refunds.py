@@ -26,17 +26,15 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox, faults
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.collaborators import Limiter
-from tests.support.memory import Asked, MemoryTransport, client_over, listing
+from tests.support.memory import Asked, client_over
 from tests.support.orders import (
     AT_ONCE,
     MARKER,
     REFERENCES,
     RESENDING,
     Make,
-    as_sent,
     made_up,
     orders_for,
-    refunds,
     reply_to,
     seeded,
 )
@@ -235,20 +233,6 @@ async def test_recovery_takes_outcomes_of_another_process_and_those_that_were_yi
     for wrong in ([1], "abc", 5, None):
         with pytest.raises(InvalidOrderError, match="expected a BatchResult or outcomes"):
             await gateway.recover(wrong)
-
-
-async def test_an_order_that_another_dialect_cannot_look_up_keeps_no_other_unsettled() -> None:
-    order, odd = refunds(2)
-    odd = attrs.evolve(odd, transaction_id="T;1")
-    transport = MemoryTransport(listing([], lambda _: b"lost"))
-    lost = await client_over(transport, recovery=REFERENCES).refund([odd, order])
-    assert statuses(lost) == [UNKNOWN] * 2
-    done = {**as_sent(order), "refund_status": "1", "refund_reference_id": "R1"}
-    transport.handler = listing([done])
-    dialect = Dialect(selection_separator=";")
-    result = await client_over(transport, recovery=REFERENCES, dialect=dialect).recover(lost)
-    assert statuses(result) == [UNKNOWN, SUCCEEDED]
-    assert "contains ';'" in str(result[0].error)
 
 
 # Captures and cancels, settled by the states that the dialect gives a meaning
