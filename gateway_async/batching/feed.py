@@ -126,15 +126,10 @@ class GivenOrders:
             else:
                 orders.extend(islice(self._iterator, most))  # what came stays, if the next raises
                 self.ended = len(orders) < most
-        # If the input itself raises one of these, a worker or stream would end as if all were well.
         except StopAsyncIteration as error:
-            if not self.waits:
+            if not self.waits:  # a stream would end as if all were well
                 raise RuntimeError("the input raised StopAsyncIteration") from error
             self.ended = True
-        except asyncio.CancelledError as error:
-            if is_cancelled():
-                raise
-            raise RuntimeError("the input raised CancelledError") from error
 
     async def aclose(self) -> None:
         """Close an iterator that was not taken to its end, if it can be closed."""
