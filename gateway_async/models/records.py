@@ -7,28 +7,11 @@ shown.
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Generic, NoReturn, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import attrs
 
 from gateway_async.models.values import SignatureText, Unpicklable
-
-
-class _Nothing(dict[str, Any]):
-    """An empty dict that stays empty, so that all records can share it."""
-
-    __slots__ = ()
-
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise TypeError("what a record holds is not changed; make a dict of it first")
-
-    __setitem__ = setdefault = update = __ior__ = _refuse
-
-    def __reduce__(self) -> tuple[type[dict[str, Any]], tuple[()]]:
-        return dict, ()
-
-
-NOTHING: dict[str, Any] = _Nothing()
 
 Message = Annotated[str, "of the gateway's"]
 """A text that the gateway made; card numbers in it are masked."""
@@ -48,8 +31,8 @@ class Record:
             not be read. A value that is no object at all stands under `record`.
     """
 
-    extra: Mapping[str, object] = attrs.field(default=NOTHING, repr=False, hash=False)
-    unreadable: Mapping[str, str] = attrs.field(default=NOTHING, hash=False)
+    extra: Mapping[str, object] = attrs.field(factory=dict, repr=False, hash=False)
+    unreadable: Mapping[str, str] = attrs.field(factory=dict, hash=False)
 
 
 @attrs.frozen(kw_only=True, weakref_slot=False)

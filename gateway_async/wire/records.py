@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import attrs
 
-from gateway_async.models.records import NOTHING, MaskedCard, Message, Page, Record
+from gateway_async.models.records import MaskedCard, Message, Page, Record
 from gateway_async.models.values import (
     MASK,
     SignatureText,
@@ -219,7 +219,7 @@ _READ = """
 def read(value):
     if type(value) is not dict or len(value) != {size}{others}:
         raise KeyError
-    record, unreadable = Unfrozen(), NOTHING
+    record, unreadable = Unfrozen(), {{}}
     {fields}
     record.extra = {extra}
     record.unreadable = unreadable
@@ -258,7 +258,6 @@ class _Reader:
         self._scope: dict[str, Any] = {
             "model": model,
             "Unfrozen": unfrozen(model),
-            "NOTHING": NOTHING,
             "unlisted": self._unlisted,
         }
         for name, wanted in self.listed.items():
@@ -301,7 +300,7 @@ class _Reader:
         scope |= {f"key_{name}": name for name in present or self.listed}
         scope["others"] = set(present or ()) - self.listed.keys()
         others = " or not others <= value.keys()" if scope["others"] else ""
-        extra = "unlisted(value)" if present is None or others else "NOTHING"
+        extra = "unlisted(value)" if present is None or others else "{}"
         size = "len(value)" if present is None else len(present)
         source = _READ.format(size=size, others=others, fields=fields, extra=extra)
         exec(source, scope)  # noqa: S102  # of the templates above and our own fields' names
@@ -310,7 +309,7 @@ class _Reader:
 
     def _unlisted(self, value: Mapping[str, Any]) -> Any:  # noqa: ANN401  # a mapping
         found = {name: one for name, one in value.items() if name not in self.listed}
-        return without_secrets(found) if found else NOTHING
+        return without_secrets(found)
 
 
 _reader = functools.cache(_Reader)
