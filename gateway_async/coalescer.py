@@ -7,7 +7,6 @@ disturbs no other: its order is withdrawn if it has not left, and else its outco
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
@@ -153,7 +152,6 @@ class Coalescer:
     _places: asyncio.Semaphore = attrs.field(init=False)
     _queues: dict[tuple[str, str], _Queue] = attrs.field(factory=dict, init=False)
     _requests: set[asyncio.Task[None]] = attrs.field(factory=set, init=False)
-    _context: contextvars.Context = attrs.field(factory=contextvars.Context, init=False)
     _is_open: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -274,14 +272,10 @@ class Coalescer:
     def _begin(self, queue: _Queue) -> asyncio.Event:
         """Let a request form, and leave once it is full or its first order has lingered."""
         due = queue.due = asyncio.Event()
-        # In a context of its own: it belongs to no single awaiter, and to no other request.
-        task = asyncio.get_running_loop().create_task(
-            self._run(queue, due),
-            name=f"gateway_async coalesced {queue.operation}",
-            context=self._context.copy(),
-        )
+        name = f"gateway_async coalesced {queue.operation}"
+        task = asyncio.get_running_loop().create_task(self._run(queue, due), name=name)
         self._requests.add(task)
-        task.add_done_callback(self._note_end)
+        task.add_done_callback(self._requests.discard)
         return due
 
     async def _run(self, queue: _Queue, due: asyncio.Event) -> None:
@@ -314,24 +308,10 @@ class Coalescer:
                 len(batch.result.unexpected),
             )
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        self._requests.discard(task)
-        if task.cancelled():  # by other code: no request may be left for the orders that wait
-            for queue in self._queues.values():
-                queue.due = None
-            self._give_up("other code cancelled its request")
-        elif (failure := task.exception()) is not None:
-            _log.error("%s was cut short by a collaborator", task.get_name(), exc_info=failure)
-
     # Life
 
-    def _open(self) -> None:
-        """Take orders, in the context of the caller."""
-        self._context = contextvars.copy_context()
-        self._is_open = True
-
     async def __aenter__(self) -> Self:
-        self._open()
+        self._is_open = True
         return self
 
     async def __aexit__(self, kind: object, error: object, traceback: object) -> None:

@@ -8,7 +8,6 @@ time for each payment; and the same record only once, unless it failed.
 
 import asyncio
 import contextlib
-import contextvars
 import hashlib
 import inspect
 import itertools
@@ -125,7 +124,6 @@ class NotificationReceiver:
     policy: BatchPolicy | None = attrs.field(default=None, kw_only=True)
     _single: Coalescer = attrs.field(init=False)
     _loop: asyncio.AbstractEventLoop | None = attrs.field(default=None, init=False)
-    _context: contextvars.Context = attrs.field(factory=contextvars.copy_context, init=False)
     _places: asyncio.Semaphore = attrs.field(init=False)
     _moments: "itertools.count[int]" = attrs.field(factory=itertools.count, init=False)
     _known: OrderedDict[str, tuple[bytes, int]] = attrs.field(factory=OrderedDict, init=False)
@@ -318,8 +316,7 @@ class NotificationReceiver:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._single, self._loop = self._new_coalescer(), loop
-            # In the receiver's context, not the first notification's.
-            self._context.run(self._single._open)  # noqa: SLF001  # see above
+            self._single._is_open = True  # noqa: SLF001  # see above
         return self._single
 
 

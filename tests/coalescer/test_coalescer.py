@@ -1,7 +1,6 @@
 """Single awaits of many tasks leave as few requests, and each gets the outcome of its own order."""
 
 import asyncio
-import contextvars
 import gc
 import itertools
 import logging
@@ -13,7 +12,6 @@ import pytest
 from gateway_async import (
     BatchPolicy,
     BatchResult,
-    Coalescer,
     ConfigurationError,
     DuplicateOrderError,
     GatewayClient,
@@ -21,7 +19,6 @@ from gateway_async import (
     NotSentError,
     OrderRef,
     OutcomeStatus,
-    RefundOrder,
 )
 from gateway_async.sandbox import Sandbox
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN
@@ -132,26 +129,6 @@ async def test_requests_in_flight_are_limited_and_the_others_fill_up_meanwhile()
     assert held.most == 2
     assert [len(names) for names in sent(held.transport)] == [1, 1, 10, 10, 8]
     assert single._requests == set()  # none is kept once it has ended
-
-
-async def test_a_request_belongs_to_no_single_awaiter() -> None:
-    handler = contextvars.ContextVar("handler", default="nobody")
-    seen = []
-
-    def sign(*_: object) -> str:
-        seen.append(handler.get())
-        handler.set("another request")
-        return "signature"
-
-    async def handle(single: Coalescer, order: RefundOrder) -> None:
-        handler.set(order.order_no)
-        await single.refund(order)
-
-    gateway = client_over(signer=sign)
-    handler.set("the opener")
-    async with gateway.coalesced(policy=BatchPolicy(chunk_size=1)) as single:
-        await asyncio.gather(*(handle(single, order) for order in refunds(3)))
-    assert seen == ["the opener"] * 3
 
 
 async def test_records_nobody_asked_for_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -357,30 +334,6 @@ async def test_an_error_reaches_no_awaiter(
     assert [outcome.status for outcome in outcomes] == [expected] * 2
     assert all(outcome.error for outcome in outcomes)
     assert "ZeroDivisionError" in caplog.text
-    assert "gateway_async coalesced refund was cut short by a collaborator" in caplog.text
-
-
-@pytest.mark.parametrize("turns", [1, 2, 9])
-def test_a_request_that_other_code_cancels_keeps_no_awaiter(turns: int) -> None:
-    """Such as a server that cancels every task but its own: one may not have begun yet."""
-
-    async def work() -> None:
-        before = asyncio.all_tasks()
-        async with client_over(transport).coalesced(linger_seconds=1) as single:
-            waiting = asyncio.create_task(single.refund(first))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            for task in asyncio.all_tasks() - before - {waiting}:
-                task.cancel()
-            outcome = await asyncio.wait_for(waiting, 5)
-            assert outcome.status is NOT_SENT
-            assert "other code cancelled its request" in str(outcome.error)
-            later = [(await single.refund(order)).status for order in (second, first)]
-            assert later == [SUCCEEDED] * 2
-
-    transport, first, second = MemoryTransport(), *refunds(2)
-    on_virtual_time(work())
-    assert sent(transport) == [["T000001"], ["T000000"]]
 
 
 # The end of a coalescer
