@@ -140,6 +140,9 @@ class Table:
                 self.header = cells
                 if not _is_text("".join(cells)):
                     raise TableError([Problem(begins, None, _NO_TEXT)])
+                if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
+                    reason = f"columns are separated by {others[0]!r}; save the file with commas"
+                    raise TableError([Problem(begins, None, reason)])
                 if twice := [name for name, count in Counter(cells).items() if count > 1]:
                     reason = "more than one column has this name"
                     raise TableError(Problem(begins, name, reason) for name in twice)
@@ -307,7 +310,9 @@ def out_file(path: Path) -> Iterator[TextIO]:
 
 # Orders
 
-JOB_COLUMNS = ("index", "state", "decision_note", "in_job")
+IN_JOB = "in_job"
+"""The result column that names the job which has the order, and may send it itself."""
+JOB_COLUMNS = ("index", "state", "decision_note", IN_JOB)
 """The result columns of an order of a job: its position there, as `jobs resolve` takes it, its
 state, which distinguishes held orders, the note of the person who decided on it, and the job."""
 OUTCOME_COLUMNS = ("status", "code", "error")
@@ -431,6 +436,10 @@ class OrderFile:
             _WrongCellError: If it is wrong, which the check of the whole file finds first.
         """
         tree = dict[str, Any]()
+        if self.operation.takes_jobs and (job := row.cells.get(IN_JOB, "").strip()):
+            advice = "only for another operation, take out the columns that the run added"
+            reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
+            raise _WrongCellError(IN_JOB, f"{reason}; {advice}")
         for column, field in self._read.items():
             cell = row.cells.get(column, "")
             if not cell.strip():

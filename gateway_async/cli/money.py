@@ -146,6 +146,9 @@ async def reconcile(
         run.check()
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
+        if bool(words.states) != ("state" in table.header):
+            lacking = "no column state" if words.states else "states; reconcile.states is not set"
+            console.say(f"warning: the ledger has {lacking}, so no state is compared", "WARNING")
         async with carried_out(run) as out:
             write = files.row_writer(out, table.beside(_COLUMNS), is_json=table.is_json)
 

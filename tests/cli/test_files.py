@@ -92,6 +92,7 @@ OF_FILES: list[tuple[str, str | bytes, str]] = [
     *(("refund", empty, "line 1: the file is empty") for empty in ("", "\ufeff", " \r\n\n")),
     ("refund", HEADER, "line 1: there is no row below it"),
     ("refund", '[{"order_no": "O1"}]', "line 1: not an object; a line is like"),
+    ("refund", HEADER.replace(",", ";"), "line 1: columns are separated by ';'; save the"),
     ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     ("refund", f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "line 1, column amount: more than one column"),
     ("refund", f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has this name"),
@@ -102,6 +103,7 @@ OF_FILES: list[tuple[str, str | bytes, str]] = [
     ("refund", rows("T1,O1,EUR,1,1,\0"), "line 2, column refund_reason: is not UTF-8, or is no"),
     ("refund", rows(f"T1,O1,EUR,1,1,{'x' * 17_000_000}"), "line 2: not CSV from here on: field"),
     ("refund", rows('T1,O1,EUR,1,1,"open', "T2"), "line 2: not CSV from here on"),
+    ("refund", f"{HEADER},in_job\nT1,O1,EUR,1,1,,night", "line 2, column in_job: "),
     ("review", f"{REVIEW}\nT1,O1,EUR,1", "line 1, column review_flag: missing"),
     ("query", "order_no,note\n,x", "line 2: give order_no or transaction_id, one of the two"),
     ("query", "order\nx", "line 1: no column is one of order_no, transaction_id; there are: 'o"),
@@ -140,6 +142,7 @@ OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
         for one in ('{"size": 1}', "1")
     ),
     ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number whose last digits"),
+    ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
 ]
 
 
@@ -207,12 +210,13 @@ def test_missing_columns_are_all_named_beside_those_that_are_there() -> None:
 
 
 def test_columns_that_are_not_read_are_named() -> None:
-    assert read(f"{HEADER},note,in_job\nT1,O1,EUR,1,1,,late,night").unread == "'note'"
+    assert read(f"{HEADER},note,in_job\nT1,O1,EUR,1,1,,late,").unread == "'note'"
     assert read(f"{REVIEW},refund_amount,reason,hue\nT1,O1,EUR,1,1,,").unread == "'reason', 'hue'"
     assert read(csv_of(payout(1, iban=IBAN)), "payout").unread == "'iban'"
 
 
-def test_look_ups_are_by_either_identifier() -> None:
+def test_rows_of_outcomes_that_may_be_sent_again_and_look_ups() -> None:
+    assert [*read(f"{HEADER},status,in_job\nT1,O1,EUR,1,1,,not_sent,").orders()]
     looked_up = read("order_no,transaction_id\nO1,\n,T2", "query").orders()
     assert [*looked_up] == [OrderRef(order_no="O1"), OrderRef(transaction_id="T2")]
     both = read("order_no,transaction_id\nO1,T1", "query").orders()

@@ -83,7 +83,7 @@ async def test_a_job_is_listed_shown_decided_on_and_finished(shell: Shell) -> No
     assert done == [int(row["status"] == "succeeded") for row in end]
 
 
-async def test_what_a_job_holds_is_asked_about_and_decided_on(shell: Shell) -> None:
+async def test_what_a_job_holds_is_not_sent_past_it_until_it_is_decided_on(shell: Shell) -> None:
     await held(shell)
     told = "jobs outcomes night --out held.csv --report held.html"
     elsewhere = {"GATEWAY_BASE_URL": "http://me:hush/hush@gateway.example"}  # not that of the job
@@ -95,8 +95,8 @@ async def test_what_a_job_holds_is_asked_about_and_decided_on(shell: Shell) -> N
     assert "gateway.example" not in report
     requests = shell.sandbox.requests["refund"]
     for words in ("held.csv --job other", "out.csv"):
-        line = f"refund {words} --out o.csv {CONFIGURED}"
-        await shell(line, 2, "has 60 orders of this file (10 succeeded, 50 held)")
+        line = f"refund {words} --yes --out o.csv {CONFIGURED}"
+        await shell(line, 2, "column in_job: this order is in job 'night': go on")
     assert shell.sandbox.requests["refund"] == requests
 
     for words, reason in (

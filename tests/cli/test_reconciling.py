@@ -52,13 +52,25 @@ async def test_what_is_not_answered_exits_3_and_what_nobody_asked_for_1(shell: S
     await shell(
         *("reconcile ledger.csv --out -", 1, "records that were not asked for: 1"),
         "1 entry: 1 matched, 0 differing",
-        "columns that are not read: 'booked_by'",
         *(f"EUR {side}: 1 payment, 10.00 in all, refunded 1.00" for side in ("ledger", "gateway")),
     )
     (shell.folder / "config.toml").write_text("[retry]\nattempts = 1\n")
     shell.sandbox.faults.add("query", Status(503, "1"))
     await shell(CONFIGURED, 3, "0 matched, 0 differing, 1 unanswered", "1 x ")  # and why
     assert [row["difference"] for row in shell.rows()] == ["unanswered"]
+
+
+async def test_states_that_cannot_be_compared_are_warned_of(shell: Shell) -> None:
+    lines = [cells(entry_of(pay(shell.sandbox, "N1")), "Ann")]
+    (shell.folder / "config.toml").write_text(CONFIG)
+    write(shell.folder / "ledger.csv", (*HEADER[:-3], "refund_amount", "phase", HEADER[-1]), lines)
+    await shell(
+        *(CONFIGURED, 0, "warning: the ledger has no column state, so no state is compared"),
+        "columns that are not read: 'refund_amount', 'phase', 'booked_by'",
+    )
+    write_ledger(shell, *lines)
+    unset = "states; reconcile.states is not set, so no state is compared"
+    await shell("reconcile ledger.csv --out -", 0, unset)
 
 
 async def test_a_report_lists_the_differences(shell: Shell) -> None:
