@@ -33,11 +33,13 @@ from gateway_async.errors import (
 )
 from gateway_async.settings import expect
 from gateway_async.transport.tracked import (
+    UNREQUESTED,
     HttpRequest,
     HttpResponse,
     SendTracker,
     TrackedPayload,
     UsedConnections,
+    wrote_nothing,
 )
 
 if TYPE_CHECKING:
@@ -420,6 +422,8 @@ def _unasked_error(response: aiohttp.ClientResponse, payload: TrackedPayload) ->
 
     It lay in the connection before, or else aiohttp wrote something that the tracker did not see.
     """
+    if not payload.problem and wrote_nothing(response):
+        payload.problem = UNREQUESTED
     if payload.problem:
         return aiohttp.ClientConnectionError(payload.problem)
     payload.tracker.revoke()

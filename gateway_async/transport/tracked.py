@@ -194,9 +194,9 @@ class TrackedPayload(aiohttp.BytesPayload):
         """Write the body, once that is noted."""
         if isinstance(writer, StreamWriter):
             self._transport = writer.transport
-            self.problem = await self._connection_problem(writer)
-            if self.problem:
-                raise ConnectionAbortedError(self.problem)
+            if problem := await self._connection_problem(writer):
+                self.problem = problem
+                raise ConnectionAbortedError(problem)
         self.tracker.begin()
         await super().write_with_length(writer, content_length)
         self._on_written()
@@ -233,7 +233,6 @@ class TrackedPayload(aiohttp.BytesPayload):
             self._is_trial = self._used.distrust()  # the others have to wait for its reply
         has_more = False
         if poll is None or poll():
-            self.problem = UNREQUESTED  # in case that it reads as a reply
             for _ in range(3):  # the loop reads it in one turn, TLS in the next, then aiohttp
                 await asyncio.sleep(0)
             has_more = poll is not None and bool(poll())  # such as the end behind the last bytes
@@ -254,3 +253,17 @@ def poll_of(transport: asyncio.BaseTransport) -> "Callable[[], object] | None":
     poll = select.poll()
     poll.register(bare.fileno(), select.POLLIN)
     return functools.partial(poll.poll, 0)
+
+
+def wrote_nothing(response: aiohttp.ClientResponse) -> bool:
+    """Return whether aiohttp has written not a byte, not even of the headers.
+
+    So it is if a reply lay in the connection already: its writer never took its first step. aiohttp
+    has no public name for that count that is not deprecated; only an int proves anything.
+    """
+    kept = vars(response)
+    writer = kept.get("_stream_writer")  # None once the reply is complete, and its count kept
+    if isinstance(writer, StreamWriter):
+        return writer.output_size == 0
+    size = kept.get("_output_size")
+    return writer is None and type(size) is int and size == 0
