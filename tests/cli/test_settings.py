@@ -151,6 +151,7 @@ def test_a_place_of_the_secret_takes_the_place_of_another(write: Write) -> None:
     [
         ("[dialect]\ndone_status = 1", "dialect: done_status: not known; did you mean done_status"),
         ("merchant_id = 7", "Settings.merchant_id: expected a text without white space"),
+        ("account_id = 'A1 '", "Settings.account_id: expected a text without white space"),
         ("[dialect]\ndone_statuses = [1]", "Dialect.done_statuses: expected texts such as"),
         ("dialect = 1", "dialect: expected another kind of value"),
         ("colour = 1", "colour: not known; there are: base_url"),
