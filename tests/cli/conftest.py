@@ -36,13 +36,12 @@ def here(
         monkeypatch.setenv(f"GATEWAY_{name}", "http://127.0.0.1:1")
 
     def run(line: str, code: int = 0, command: Callable[[Sequence[str]], object] = main) -> Ended:
-        taken = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        taken = signal.getsignal(signal.SIGTERM)
         try:
             with pytest.raises(SystemExit) as ended:
                 command(shlex.split(line))
         finally:  # this process goes on to take signals
-            for number, handler in taken.items():
-                signal.signal(number, handler)
+            signal.signal(signal.SIGTERM, taken)
         output = capsys.readouterr()
         assert ended.value.code == code, output.err
         return Ended(code, *output)
