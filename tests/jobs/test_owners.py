@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from gateway_async import OutcomeStatus, RecoveryPolicy
-from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
+from gateway_async.errors import JobBusyError, LeaseLostError
 from gateway_async.jobs import work
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
@@ -227,19 +227,6 @@ async def test_a_lease_that_another_took_in_an_exchanged_database_is_lost(
         await lease.change("intend", lambda orders: orders.intend(range(10), ""), alive=True)
     assert lease.lost is not None
     assert tables.snapshot() == before
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [("name = 'another'", "has no job 'job'"), ("created_at = 0", "the job in it is another one")],
-)
-async def test_no_order_of_another_job_is_read_from_an_exchanged_database(
-    journal: Journal, tables: Tables, change: str, said: str
-) -> None:
-    lease = await (await submitted(journal)).take(MERCHANT)
-    tables.run(f"UPDATE gateway_jobs SET {change}")  # noqa: S608  # ours
-    with pytest.raises(JournalError, match=said):
-        await lease.read(lambda orders: orders.select((OrderState.NEW,), most=10))
 
 
 async def test_one_that_ended_its_lease_intends_nothing_in_the_same_transaction(
