@@ -55,7 +55,6 @@ class Sqlite:
 
     Attributes:
         error: What its driver raises; nothing before it is loaded.
-        lock_error: Nothing: once it has begun, a transaction has the only lock.
         shown: The URL as it may be shown.
         path: Where it is.
 
@@ -66,7 +65,6 @@ class Sqlite:
 
     is_sqlite = True
     error: Any = ()
-    lock_error: Any = ()
 
     def __init__(self, url: str, path: str) -> None:
         self.shown: str = url
@@ -207,7 +205,6 @@ class Postgres:
 
     Attributes:
         error: What its driver raises; nothing before it is loaded.
-        lock_error: What its driver raises in a transaction that waited too long for a lock.
         shown: The URL as it may be shown: without password, and without parameters, which may hold
             one, too.
         absolute_url: The URL as it was given.
@@ -219,7 +216,6 @@ class Postgres:
 
     is_sqlite = False
     error: Any = ()
-    lock_error: Any = ()
 
     def __init__(self, url: str, shown: str) -> None:
         self.absolute_url: str = url
@@ -240,7 +236,7 @@ class Postgres:
         """Connect; what is committed is on the server's disk."""
         import psycopg  # noqa: PLC0415  # an extra
 
-        self.error, self.lock_error = psycopg.Error, psycopg.errors.LockNotAvailable
+        self.error = psycopg.Error
         url = self.absolute_url
         try:  # as its own tools read it, also where it names SQLAlchemy's driver
             chosen = psycopg.conninfo.conninfo_to_dict(f"postgresql:{url.partition(':')[2]}")
