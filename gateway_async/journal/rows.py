@@ -132,7 +132,8 @@ class ChunkState:
         """Read a row with `CHUNK_COLUMNS`."""
         job_id, first, last, slice_number, state, ended_at, sent, references, exceptions = row
         known = [Known(state, ended_at=ended_at, sent=sent)] * (last - first + 1)
-        for group in orjson.loads(exceptions) if exceptions else ():
+        groups = orjson.loads(exceptions) if exceptions else ()
+        for group in groups:
             said = group["known"]
             differing = Known(**{name: said[name] for name in Known._fields if name in said})
             for at in group["at"]:
@@ -140,6 +141,9 @@ class ChunkState:
         if references:
             listed = zip(known, orjson.loads(references), strict=True)
             known = [each._replace(reference=reference) for each, reference in listed]
+        for group in groups:  # in earlier journals, each group has its own references
+            for at, reference in zip(group["at"], group.get("references", ()), strict=False):
+                known[at] = known[at]._replace(reference=reference)
         return cls(job_id, slice_number, dict(enumerate(known, first)))
 
     def row(self) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """A journal outlives the release that wrote it: a newer one reads, resumes and finishes its jobs.
 
-The `.sql` files of versions 1 and 2 are what the last states of the library with these versions
-left when they were killed, with jobs in every state; their program is in the history of this
-folder, `make_dump.py`. Version 3 is version 2 as it was upgraded then.
+The `.sql` files are what the last states of the library with these versions left when they were
+killed, with jobs in every state; their program is in the history of this folder, `make_dump.py`.
+`journal_version_1_first.sql` keeps orders without the names of their fields.
 """
 
 import asyncio
@@ -19,18 +19,33 @@ import attrs
 import psycopg
 import pytest
 
-from gateway_async import NotDoneError, RefundOrder, operations
+from gateway_async import (
+    AlikeRefundError,
+    NotDoneError,
+    OutcomeUnknownError,
+    RefundOrder,
+    RejectedError,
+    operations,
+)
 from gateway_async.errors import JobConflictError, JournalError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.rows import ChunkState
 from gateway_async.operations import OPERATIONS
 from tests.journal.tables import Tables, kept, on_a_file
+from tests.support.books import NOT_SENT, SUCCEEDED, statuses
 from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import RESENDING, refunds
 from tests.support.postgres import emptied
 
 HERE = Path(__file__).parent
-DUMPS = ("1", "2", "3")  # of the same jobs
+DUMPS = ("1_first", "1", "2")  # of the same jobs
+ERRORS_3 = {
+    "declined": (RejectedError, "2005", "amount is not the order's"),
+    "alike": (AlikeRefundError, "", "a refund of 1.00 of this transaction"),
+    "notdone": (NotDoneError, "", "the gateway lists no refund that could be it"),
+    "lost": (OutcomeUnknownError, "", "its reply was lost"),
+}
+"""Of the first order of each job of version 3: the class, code, and a part of the text."""
 DONE_BUT_NOT_KNOWN = {("lost", 0): "late-1", ("stopped", 4): "late-2"}
 """What the gateway did of the requests whose replies the earlier process never read."""
 REASONS = {"1.00": "", "2.5": 'zurück, "ganz"', "3": "换货", "0.10": "a\tb"}
@@ -45,7 +60,7 @@ STATUSES = {
     "captured": ["not_sent"] * 3,
     "cancelled": ["not_sent"] * 3,
     "reviewed": ["not_sent"] * 3,
-    "paid": ["unknown", "succeeded", "succeeded"],  # since version 2; no look-up finds payouts
+    "paid": ["unknown", "succeeded", "succeeded"],  # in version 2; no look-up finds payouts
     "lost": ["unknown", "unknown", *["succeeded"] * 4],
     "stopped": [*["succeeded"] * 4, "unknown", "unknown", "not_sent", "not_sent"],
 }
@@ -212,6 +227,65 @@ async def test_a_long_row_of_version_1_becomes_chunks(
         assert [[*chunk.known] for chunk in chunks] == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
+@pytest.mark.parametrize("dump", ["3"], indirect=True)
+async def test_what_version_3_said_of_orders_that_are_alike_is_kept(url: str) -> None:
+    Tables(url).run(
+        "INSERT INTO gateway_jobs VALUES "
+        "(7, 'begun', 'refund', 'M1', 'A1', '', 1.7e9, (1 = 0), 0, 0)"
+    )
+    async with Journal.open(url) as journal:
+        names = [status.name for status in await journal.jobs()]
+        assert names == ["declined", "alike", "pay", "notdone", "unclear", "lost"]
+        for name, (error_class, code, text) in ERRORS_3.items():
+            error = (await kept(journal, name))[0].error
+            assert (type(error), getattr(error, "code", "")) == (error_class, code)
+            assert text in str(error)
+        paid = await kept(journal, "pay")
+        assert [outcome.record.status for outcome in paid] == ["COMPLETED"] * 3
+        counts = (await journal.status("notdone")).counts
+        assert (counts[OrderState.HELD], counts[OrderState.SUCCEEDED]) == (4, 4)
+        transport = MemoryTransport()
+        gateway = client_over(transport)
+        assert (await gateway.refund(refunds(70), job=journal.job("begun"))).ok
+    assert [transport.effects[order.transaction_id] for order in refunds(70)] == [1] * 70
+
+
+@pytest.mark.parametrize("dump", ["3"], indirect=True)
+async def test_orders_of_version_3_keep_their_states_where_exceptions_become_alike(
+    url: str,
+) -> None:
+    """They differed by a column that is no longer kept, and outnumber what the row says of all."""
+    exceptions = [
+        {"at": [at], "known": {"state": "succeeded", "request": at, "ended_at": 1.79e9}}
+        for at in range(3)
+    ]
+    said = json.dumps({"text": "why", "proof": "decided"})
+    Tables(url).run(
+        "UPDATE gateway_chunks SET state = 'new', request = NULL, ended_at = NULL, "  # noqa: S608  # ours
+        f"reference_list = '', texts = '{said}', exceptions = '{json.dumps(exceptions)}' "
+        "WHERE job_id = (SELECT id FROM gateway_jobs WHERE name = 'declined')"
+    )
+    async with Journal.open(url) as journal:
+        counts = (await journal.status("declined")).counts
+        assert (counts[OrderState.SUCCEEDED], counts[OrderState.NEW]) == (3, 1)
+        assert statuses(await kept(journal, "declined")) == [SUCCEEDED] * 3 + [NOT_SENT]
+
+
+async def test_the_later_form_of_version_3_is_upgraded(tmp_path: Path) -> None:
+    """It differs from today's tables by a column alone."""
+    url = f"sqlite:///{tmp_path}/journal.db"
+    gateway, tables = client_over(), Tables(url)
+    async with Journal.open(url) as journal:
+        assert (await gateway.refund(refunds(60), job=journal.job("done"))).ok
+    tables.run("ALTER TABLE gateway_jobs ADD COLUMN imported BOOLEAN NOT NULL DEFAULT TRUE")
+    tables.run("UPDATE gateway_journal_version SET version_num = '3'")
+    known = tables.known()
+    async with Journal.open(url) as journal:
+        result = await gateway.refund(refunds(60), job=journal.job("done"))
+    assert (result.ok, result.requests, tables.known()) == (True, 0, known)
+    assert tables.run("SELECT version_num FROM gateway_journal_version") == [("4",)]
+
+
 async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_are_refused(
     tmp_path: Path,
 ) -> None:
@@ -244,12 +318,12 @@ async def test_fields_that_another_release_has_not_are_defaults_and_more_fields_
 
 
 def test_what_another_release_noted_of_orders_that_differ_is_read() -> None:
-    """What is not known here is passed over."""
+    """What is not known here is passed over, and a reference counts wherever it was written."""
     exceptions = (
-        b'[{"at":[1],"known":{"state":"succeeded","sent":"x"}},'
-        b'{"at":[2],"known":{"state":"new","text":"late","request":7}}]'
+        b'[{"at":[1],"known":{"state":"succeeded","sent":"x"},"references":["found"]},'
+        b'{"at":[2],"known":{"state":"new","text":"late","request":7},"references":[]}]'
     )
-    row = (1, 0, 2, 1, "succeeded", 1.0, "", '["first","found",""]', exceptions)
+    row = (1, 0, 2, 1, "succeeded", 1.0, "", '["first","",""]', exceptions)
     chunk = ChunkState.read(row)
     assert [(one.state, one.reference, one.text) for one in chunk.known.values()] == [
         ("succeeded", "first", ""),
