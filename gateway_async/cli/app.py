@@ -9,6 +9,7 @@ elsewhere.
 # This is the help of `gateway-async`; below are its commands, as one table.
 
 import asyncio
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -58,6 +59,8 @@ def _help(name: str) -> str | None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
+    if os.environ.get("COLUMNS") == "0":  # as some programs set it; rich would show nothing
+        del os.environ["COLUMNS"]
     stdout: Any = sys.stdout
     stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # as its files, in any locale
     try:

@@ -81,6 +81,14 @@ async def test_all_that_is_said_can_be_lines_of_json(shell: Shell) -> None:
     assert (wrong["level"], wrong["message"][:26]) == ("ERROR", "gateway-async: cannot read")
 
 
+def test_no_columns_hide_nothing(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some programs set COLUMNS=0, by which rich would show nothing."""
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "cannot read" in here("query missing.csv --out out.csv", 2).stderr
+    monkeypatch.setenv("COLUMNS", "0")  # the command before unset it
+    assert "--stop-after-unknown" in here("query --help").stdout
+
+
 async def test_quiet_and_verbose_and_a_journal_for_its_user_alone(shell: Shell) -> None:
     shell.refunds(2)
     line = "refund orders.csv --yes --out out.csv"
