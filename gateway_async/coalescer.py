@@ -275,7 +275,7 @@ class Coalescer:
         name = f"gateway_async coalesced {queue.operation}"
         task = asyncio.get_running_loop().create_task(self._run(queue, due), name=name)
         self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+        task.add_done_callback(self._note_end)
         return due
 
     async def _run(self, queue: _Queue, due: asyncio.Event) -> None:
@@ -307,6 +307,13 @@ class Coalescer:
                 operation,
                 len(batch.result.unexpected),
             )
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        self._requests.discard(task)
+        if task.cancelled():  # by other code: no request may be left for the orders that wait
+            for queue in self._queues.values():
+                queue.due = None
+            self._give_up("other code cancelled its request")
 
     # Life
 

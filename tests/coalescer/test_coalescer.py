@@ -336,6 +336,29 @@ async def test_an_error_reaches_no_awaiter(
     assert "ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.parametrize("turns", [1, 2, 9])
+def test_a_request_that_other_code_cancels_keeps_no_awaiter(turns: int) -> None:
+    """Such as a server that cancels every task but its own: one may not have begun yet."""
+
+    async def work() -> None:
+        before = asyncio.all_tasks()
+        async with client_over(transport).coalesced(linger_seconds=1) as single:
+            waiting = asyncio.create_task(single.refund(first))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for task in asyncio.all_tasks() - before - {waiting}:
+                task.cancel()
+            outcome = await asyncio.wait_for(waiting, 5)
+            assert outcome.status is NOT_SENT
+            assert "other code cancelled its request" in str(outcome.error)
+            later = [(await single.refund(order)).status for order in (second, first)]
+            assert later == [SUCCEEDED] * 2
+
+    transport, first, second = MemoryTransport(), *refunds(2)
+    on_virtual_time(work())
+    assert sent(transport) == [["T000001"], ["T000000"]]
+
+
 # The end of a coalescer
 
 
