@@ -316,7 +316,7 @@ class NotificationReceiver:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._single, self._loop = self._new_coalescer(), loop
-            self._single._is_open = True  # noqa: SLF001  # see above
+            self._single._is_open = True  # noqa: SLF001  # never left, so not entered
         return self._single
 
 
