@@ -195,8 +195,18 @@ class Lease:
         self._runs_from = (-math.inf, -math.inf)
 
     def read(self, action: "Callable[[ChunkStore], T]") -> "asyncio.Future[T]":
-        """Read orders of the slice."""
-        return self.run("read the orders", lambda transaction: action(self._orders(transaction)))
+        """Read orders of the slice; it raises `LeaseLostError` if the job's number is another's."""
+
+        def read(transaction: "Transaction") -> T:
+            if find_job(transaction, self._name) != self.job:
+                raise LeaseLostError(
+                    f"the lease on job {self._name!r} is lost: the database was exchanged, and the "
+                    "job in it is another one",
+                    job=self._name,
+                )
+            return action(self._orders(transaction))
+
+        return self.run("read the orders", read)
 
     def pages(
         self, states: "Collection[OrderState]", span: range = ANYWHERE

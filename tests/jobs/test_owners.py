@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from gateway_async import OutcomeStatus, RecoveryPolicy
-from gateway_async.errors import JobBusyError, LeaseLostError
+from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
 from gateway_async.jobs import work
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
@@ -227,6 +227,27 @@ async def test_a_lease_that_another_took_in_an_exchanged_database_is_lost(
         await lease.change("intend", lambda orders: orders.intend(range(10), ""), alive=True)
     assert lease.lost is not None
     assert tables.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    "change", ["name = 'another'", "created_at = 0"], ids=["no such job", "another of that name"]
+)
+async def test_no_order_of_another_job_is_an_outcome_from_an_exchanged_database(
+    shop: Shop, change: str
+) -> None:
+    orders, tables = shop.orders(), shop.tables
+
+    async def exchange(message: HttpRequest) -> None:
+        if message.path.endswith("/refund"):
+            tables.run(f"UPDATE gateway_jobs SET {change}")  # noqa: S608  # ours
+            tables.run("UPDATE gateway_slices SET owner = 'another'")
+            tables.run("UPDATE gateway_chunks SET state = 'succeeded'")
+
+    batch = shop.refund(orders, after=exchange, policy=ONE_BY_ONE)
+    with pytest.raises(JournalError, match="'job'"):
+        await batch
+    assert statuses(batch.result) == [UNKNOWN] * 6
+    assert shop.effects(orders) == [1, 1, 0, 0, 0, 0]
 
 
 async def test_one_that_ended_its_lease_intends_nothing_in_the_same_transaction(
