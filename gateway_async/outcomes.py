@@ -35,7 +35,7 @@ class Sending:
     Attributes:
         ended_at: When the request ended, in seconds since the epoch; infinite if the process ended
             before.
-        began_at: When its batch began, or its job was submitted, in seconds since the epoch; minus
+        began_at: When its batch, or the run of its job, began, in seconds since the epoch; minus
             infinity if that was not noted.
         references: By transaction, the references of its earlier refunds, where recorded.
         marker_prefix: What the markers of the batch begin with, where markers were sent.

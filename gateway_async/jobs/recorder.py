@@ -9,6 +9,7 @@ or how the journal stores it.
 
 import asyncio
 import json
+import time
 from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,7 @@ class JournalRecorder(Recorder):
         is_asked = recovery.record_baseline or recovery.refund_evidence != "marker"
         recovery = attrs.evolve(recovery, record_baseline=is_asked)
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
+        self.began_at = time.time()  # of this run: what an earlier one sent has its own noted
         self.lease = lease
         self.operation = operation
         self.failure: BaseException | None = None

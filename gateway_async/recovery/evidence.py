@@ -5,6 +5,7 @@ shown to work proves that it was not: its reply is whole, and lists a refund tha
 An order with neither stays unknown. This module judges one look-up; `recover` makes two, and waits.
 """
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -119,14 +120,15 @@ class Unsettled:
         )
 
     def is_before(self, record: "RefundRecord", dialect: "Dialect") -> bool:
-        """Say whether a record is dated well before the batch or job of the order.
+        """Say whether a record is dated well before the batch, or run of a job, of the order.
 
         The look-up before the request may have lacked it: a gateway may cut its lists short.
         """
         sending, date = self.outcome.sending, record.refund_date
         if sending is None or date is None:
             return False
-        return dialect.seconds_of(date) < sending.began_at - _CLOCKS_DIFFER_SECONDS
+        began_at = getattr(sending, "began_at", -math.inf)  # an earlier release pickled none
+        return dialect.seconds_of(date) < began_at - _CLOCKS_DIFFER_SECONDS
 
 
 @attrs.define(eq=False)

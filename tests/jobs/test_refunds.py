@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -203,6 +203,25 @@ async def test_what_the_gateway_said_of_a_doubtful_refund_is_kept(journal: Journ
         for outcomes in (await batch, await kept(journal)):
             error: Any = outcomes[0].error
             assert (error.code, error.text) == ("V0009", "in process")
+
+
+@on_a_file
+async def test_a_refund_that_is_dated_before_the_run_proves_nothing(
+    journal: Journal, tables: Tables
+) -> None:
+    """The list before the request may have lacked it, however long ago the job was submitted."""
+    (order,), listed = refunds(1), list[dict[str, str]]()
+    date = datetime.now(UTC) - timedelta(days=5)
+    found = {"refund_reference_id": "R-1", "refund_date": f"{date:%Y%m%d%H%M%S}"}
+
+    def lose(_: Asked) -> bytes:
+        listed.append({**as_sent(order), "refund_status": "1", **found})
+        return b"lost"
+
+    job = await submitted(journal, [order])
+    tables.run("UPDATE gateway_jobs SET created_at = created_at - 864000")
+    gateway = client_over(listing(listed, lose), recovery=AT_ONCE)
+    assert statuses(await gateway.resume(job)) == [UNKNOWN]
 
 
 # A refund that the gateway lists already is held, whatever the journal has forgotten
