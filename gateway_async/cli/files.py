@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TextIO
@@ -410,8 +411,8 @@ class OrderFile:
         self._inputs = dict(input_columns(operation.order_class))
         self._read = {name: one for name, one in self._inputs.items() if name in table.header}
         self._needed = [name for name, one in self._inputs.items() if one.default is attrs.NOTHING]
-        unknown = [name for name in table.header if name not in {*self._inputs, *_WRITTEN}]
-        self.unread: str = ", ".join(map(repr, unknown))
+        self._unknown = [name for name in table.header if name not in {*self._inputs, *_WRITTEN}]
+        self.unread: str = ", ".join(map(repr, self._unknown))
         self.totals: Totals = Totals(dialect=settings.dialect if settings else Dialect())
         self._identity = identity_of(operation)
         self._first: dict[int, int] = {}
@@ -482,8 +483,22 @@ class OrderFile:
             yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str | None, str]]:
-        """Name columns that must be there and are not."""
+        """Name columns that must be there and are not, and those that name a part wrongly.
+
+        What they hold would not be sent: without its account, a payout may go elsewhere.
+        """
         header = self.table.header
+        paths = [one.split(".") for one in self._inputs if "." in one]
+        parts = {
+            "_".join(path[begin:end])
+            for path in paths
+            for begin, end in combinations(range(len(path) + 1), 2)
+        }
+        for name in self._unknown if parts else ():
+            is_part = "." in name or name in parts
+            if is_part and any(row.cells.get(name) for row in self.table.rows):
+                advice = "a part has columns of its own, such as beneficiary.bank_details.iban"
+                yield name, f"not known; {advice}"
         there = f"there are: {', '.join(map(repr, header))}"
         for name in self._needed:
             if name not in header:

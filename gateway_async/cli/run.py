@@ -21,7 +21,7 @@ from gateway_async.cli import files
 from gateway_async.cli.console import Console, Exit, Stop, counted, listed, print_json, progress
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.options import Files, Running
-from gateway_async.cli.settings import Settings
+from gateway_async.cli.settings import Settings, config_path
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError, GatewayError, NotSentError, OutcomeUnknownError
 from gateway_async.journal import JobStatus, Journal, OrderState
@@ -136,7 +136,7 @@ class Run(Head):
         """
         if needs_secret:
             self.credentials  # noqa: B018  # they are read here
-        given, journal = self.given, self.settings.journal_file
+        given, settings, journal = self.given, self.settings, self.settings.journal_file
         if needs_out and (given.out is None or (given.json and given.out == files.STDIO)):
             other = "; not -, since --json has standard output for itself" * given.json
             raise ConfigurationError(
@@ -144,8 +144,13 @@ class Run(Head):
             )
         journals = [f"{journal}{end}" for end in _OF_SQLITE if journal is not None]
         taken = {Path(path).resolve(): "the journal" for path in journals}
-        if self.source is not None:
-            taken[Path(self.source).resolve()] = "the file of orders"
+        for what, there in (
+            ("orders", self.source),
+            ("settings", config_path(given.config, os.environ)),
+            ("the secret", settings.secret_file),
+            ("certificates", settings.ca_file),
+        ):
+            taken |= {} if there is None else {Path(there).resolve(): f"the file of {what}"}
         for option, path in (("--out", given.out), ("--report", given.report)):
             if path is not None and path != files.STDIO:
                 if use := taken.get(path.resolve()):

@@ -2,8 +2,8 @@
 
 A caller gets the result of its action only after the commit. Actions that wait together share a
 transaction. If one of them fails, or the connection was lost, each runs alone, so that none gets
-another's error; if no transaction could begin, all of them fail. A write whose commit failed is not
-repeated.
+another's error. A write whose commit failed is not repeated. If no transaction could begin, or a
+lock was waited for in vain, all that was asked for before fails: else each would wait as long.
 
 Most of what a commit costs is that two threads wake each other: so actions are handed over
 together, once the event loop brings no more of them.
@@ -12,6 +12,7 @@ together, once the event loop brings no more of them.
 import asyncio
 import contextlib
 import threading
+import time
 from itertools import chain
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -73,11 +74,13 @@ class _Pending(Generic[T]):
         what: What it does, for an error: "cannot ...".
         action: The action; it may run twice, and is then rolled back in between.
         future: Where its caller waits.
+        asked_at: When it was asked for.
     """
 
     what: str
     action: "Callable[[Transaction], T]"
     future: "asyncio.Future[T]"
+    asked_at: float = attrs.field(factory=time.monotonic)
 
 
 class Database:
@@ -97,6 +100,8 @@ class Database:
         # No executor: Python ends all of them when its main thread does, before other threads.
         self._thread = threading.Thread(target=self._work, name="gateway journal", daemon=True)
         self._is_closed = False
+        # An error, and until when what was asked for before fails with it.
+        self._in_vain: tuple[Exception, float] | None = None
         self._thread.start()
 
     @property
@@ -193,6 +198,8 @@ class Database:
         Returns:
             The value of each, or its exception; and whether each may do better alone.
         """
+        if self._in_vain is not None and group[-1].asked_at <= self._in_vain[1]:
+            return [self._failure(task.what, self._in_vain[0]) for task in group], False
         has_begun = is_in_doubt = False
         try:
             self._driver = self._driver or self._engine.connect()
@@ -204,11 +211,13 @@ class Database:
             self._commit()
         except Exception as error:  # noqa: BLE001  # each is handed to its caller
             error.with_traceback(None)  # frames hold orders
+            if not has_begun or isinstance(error, self._engine.lock_error):
+                self._in_vain = error, time.monotonic()
             # Such as one whose server ended it while it idled.
             is_lost = getattr(self._driver, "broken", False)
             self._roll_back(error)
             failures = [self._failure(task.what, error, is_in_doubt=is_in_doubt) for task in group]
-            return failures, not is_in_doubt and (is_lost or (has_begun and len(group) > 1))
+            return failures, not is_in_doubt and (is_lost or len(group) > 1)
         return values, False
 
     def _roll_back(self, error: Exception) -> None:

@@ -55,6 +55,7 @@ class Sqlite:
 
     Attributes:
         error: What its driver raises; nothing before it is loaded.
+        lock_error: Nothing: once it has begun, a transaction has the only lock.
         shown: The URL as it may be shown.
         path: Where it is.
 
@@ -65,6 +66,7 @@ class Sqlite:
 
     is_sqlite = True
     error: Any = ()
+    lock_error: Any = ()
 
     def __init__(self, url: str, path: str) -> None:
         self.shown: str = url
@@ -205,6 +207,7 @@ class Postgres:
 
     Attributes:
         error: What its driver raises; nothing before it is loaded.
+        lock_error: What its driver raises in a transaction that waited too long for a lock.
         shown: The URL as it may be shown: without password, and without parameters, which may hold
             one, too.
         absolute_url: The URL as it was given.
@@ -216,6 +219,7 @@ class Postgres:
 
     is_sqlite = False
     error: Any = ()
+    lock_error: Any = ()
 
     def __init__(self, url: str, shown: str) -> None:
         self.absolute_url: str = url
@@ -236,7 +240,7 @@ class Postgres:
         """Connect; what is committed is on the server's disk."""
         import psycopg  # noqa: PLC0415  # an extra
 
-        self.error = psycopg.Error
+        self.error, self.lock_error = psycopg.Error, psycopg.errors.LockNotAvailable
         url = self.absolute_url
         try:  # as its own tools read it, also where it names SQLAlchemy's driver
             chosen = psycopg.conninfo.conninfo_to_dict(f"postgresql:{url.partition(':')[2]}")

@@ -98,17 +98,24 @@ def in_utf8(body: bytes, content_type: str = "") -> bytes:
 
 _UNREADABLE = "one that is broken, truncated, nested too deep, or names a field twice"
 NO_DIGITS = bytes({*range(256)} - {*b"0123456789"})
+_SURROGATE, _REPLACEMENT = rb"\ud", rb"\ufffd"
+_ESCAPE = re.compile(
+    rb"(\\(?:[^u]|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))"
+    rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""An escape that says something, or else half a surrogate pair."""
 
 
 def decode_json(body: bytes) -> dict[str, Any]:
     """Return the JSON object that a body is.
 
-    An integer keeps all of its digits.
+    Half a surrogate pair, as is left of a text that was cut off, is read as U+FFFD. An integer
+    keeps all of its digits.
 
     Raises:
         ReplyUnreadableError: For anything but one whole JSON object, nested 250 deep at most.
     """
-    text = body.strip()
+    text = _with_whole_characters(body)
     with contextlib.suppress(orjson.JSONDecodeError, orjson.JSONEncodeError):  # which hold the body
         value = orjson.loads(text)
         if isinstance(value, dict):
@@ -132,6 +139,14 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if any(fields[name] != value for name, value in pairs):
         raise ValueError
     return fields
+
+
+def _with_whole_characters(body: bytes) -> bytes:
+    """Return the text of a body, with U+FFFD in the place of half a surrogate pair."""
+    text = body.strip()
+    if b"\\" in text and _SURROGATE in text.lower():
+        return _ESCAPE.sub(lambda found: found[1] or _REPLACEMENT, text)
+    return text
 
 
 _SIGNATURE = re.compile(rb'"encryption_data"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
@@ -288,7 +303,7 @@ def reply_fields(body: bytes) -> dict[str, str]:
     """
     if not body.lstrip().startswith(b"<"):
         decode_json(body)
-        return dict(_slices(body.strip().decode()))
+        return dict(_slices(_with_whole_characters(body).decode()))
     return {
         name: value if isinstance(value, str) else JsonText(orjson.dumps(value).decode())
         for name, value in decode_respon(body).items()

@@ -255,8 +255,13 @@ NAMED = [
     ),
     ("refund orders.csv --yes --out o.csv --again --job night", "under another --job"),
     *(
-        (f"refund orders.csv --yes --out o.csv {KEPT} --report {one}", one[2:])
-        for one in ("./night.db", "./night.db-wal", "./o.csv", "./orders.csv", "nowhere/o.html")
+        (f"refund orders.csv --yes --out o.csv --config own.toml {KEPT} --report {one}", one[2:])
+        for one in ("./night.db", "./night.db-wal", "./o.csv", "./own.toml", "nowhere/o.html")
+    ),
+    (f"refund orders.csv --out o.csv {KEPT} --report own.toml", "there is no terminal to confirm"),
+    *(
+        (f"query orders.csv --out secret {option} secret", "--out: secret is the file of ")
+        for option in ("--secret-file", "--ca-file")
     ),
     ("refund --dryrun orders.csv --yes", "--dryrun stands where a file is expected"),
     ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
@@ -303,6 +308,8 @@ def test_a_line_that_sends_nothing(
     write(tmp_path / "twice.csv", REFUND_COLUMNS, [ROW, ROW])
     for name, row in LEDGERS.items():
         write(tmp_path / f"{name}.csv", LEDGER, [row])
+    (tmp_path / "own.toml").touch()
+    (tmp_path / "secret").write_text("secret")
     there = {path: path.read_bytes() for path in tmp_path.iterdir()}
     told = here(line, 2 if words else 0)
     assert words in told.stderr

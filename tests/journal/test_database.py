@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from gateway_async.errors import ConfigurationError, JobNotFoundError, JournalError
@@ -121,6 +122,29 @@ async def test_an_error_of_ours_ends_no_connection_and_reaches_no_other(journal:
     assert database._driver is driver
 
 
+async def test_nothing_waits_for_a_lock_in_vain_behind_another(postgres: str) -> None:
+    waited = list[int]()
+
+    def wait(number: int, inside: Transaction) -> None:
+        waited.append(number)
+        inside.run("SET LOCAL lock_timeout = '1ms'")
+        inside.run("SELECT count(*) FROM gateway_jobs")
+
+    async with Journal.open(emptied(postgres)) as journal:
+        with psycopg.connect(postgres) as locked:
+            locked.execute("LOCK TABLE gateway_jobs")
+            asked = [
+                journal.database.run(f"cannot read {number}", functools.partial(wait, number))
+                for number in range(5)
+            ]
+            ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert await journal.jobs() == []
+    assert waited == [0]
+    for number, error in enumerate(ended):
+        assert isinstance(error, JournalError)
+        assert str(error) == f"cannot read {number}: canceling statement due to lock timeout"
+
+
 async def test_a_file_that_stays_locked_is_waited_for_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +159,7 @@ async def test_a_file_that_stays_locked_is_waited_for_once(
         with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as locked:
             locked.execute("BEGIN EXCLUSIVE")
             monkeypatch.setattr(engines.Sqlite, "begin", begin)
-            asked = [journal.jobs() for _ in range(20)]  # which share a transaction
+            asked = [journal.jobs() for _ in range(100)]  # more than share a transaction
             for error in await asyncio.gather(*asked, return_exceptions=True):
                 assert str(error) == "cannot read the jobs: database is locked"
         assert await journal.jobs() == []
