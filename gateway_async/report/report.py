@@ -5,7 +5,9 @@ does not grow with the run. All text is escaped by the template. Data in, text o
 writes a file, asks for the time or knows a gateway.
 """
 
+import hashlib
 import re
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -425,6 +427,7 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     )
     environment.filters |= {
         "amount": report.shown,
+        "digest": lambda css: b64encode(hashlib.sha256(css.encode()).digest()).decode(),
         "number": lambda number: f"{number:,}",
         "seconds": lambda seconds: f"{seconds:,.3f}\u00a0s",
         "words": lambda name: name.replace("_", " "),

@@ -192,16 +192,18 @@ async def test_on_paper_every_example_is_there(show: Show) -> None:
 
 
 async def test_even_markup_that_got_in_could_do_nothing(show: Show) -> None:
-    """The policy of the page lets no script run."""
+    """The policy of the page lets no script run, and no style but its own."""
     page = render(night(105), HEAD)
     attack = (
-        "<script>document.title = 'owned'</script>"
-        "<p id='there' onclick=\"document.title = 'owned'\">x</p>"
+        "<script>document.title = 'owned'</script><style>body { color: red }</style>"
+        "<p id='there' onclick=\"document.title = 'owned'\" style='color: red'>x</p>"
     )
     visit = await show(page.replace("<main>", f"<main>{attack}", 1))
     await visit.page.locator("#there").click()
     assert await visit.page.title() != "owned"
-    assert len(visit.alarms) >= 2
+    color = "getComputedStyle(document.querySelector('#there')).color"
+    assert await visit.page.evaluate(color) != "rgb(255, 0, 0)"
+    assert len(visit.alarms) >= 3
     assert all("Content Security Policy" in alarm for alarm in visit.alarms)
     visit.alarms.clear()
 
