@@ -98,6 +98,7 @@ class Recorder:
     Attributes:
         marker_prefix: What the refunds' markers begin with; None if no markers are sent.
         looks_up: Whether the earlier refunds of a chunk are looked up before it is sent.
+        began_at: When the batch, or the run of the job, began, in seconds since the epoch.
         since: From when on a refund counts as recent, in seconds since the epoch; None if alike
             refunds are made again.
         alone: Whether no two orders have the same transaction.

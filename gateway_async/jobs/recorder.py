@@ -118,7 +118,7 @@ class JournalRecorder(Recorder):
         is_asked = recovery.record_baseline or recovery.refund_evidence != "marker"
         recovery = attrs.evolve(recovery, record_baseline=is_asked)
         super().__init__(operation, recovery, duplicates, marker_prefix=prefix, began_at=began_at)
-        self.began_at = time.time()  # of this run: what an earlier one sent has its own noted
+        self.began_at: float = time.time()  # of this run; an earlier one noted its own
         self.lease = lease
         self.operation = operation
         self.failure: BaseException | None = None
