@@ -31,7 +31,7 @@ RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
 
 _DONE, _NOT_DONE = OutcomeStatus.SUCCEEDED, OutcomeStatus.NOT_SENT
 _UNKNOWN = OutcomeStatus.UNKNOWN
-_CLOCKS_DIFFER_SECONDS = 24 * 3600
+_ZONES_DIFFER_SECONDS = 24 * 3600
 """The dates of the gateway may be of another time zone than the dialect says."""
 
 
@@ -128,7 +128,7 @@ class Unsettled:
         if sending is None or date is None:
             return False
         began_at = getattr(sending, "began_at", -math.inf)  # an earlier release pickled none
-        return dialect.seconds_of(date) < began_at - _CLOCKS_DIFFER_SECONDS
+        return dialect.seconds_of(date) < began_at - _ZONES_DIFFER_SECONDS
 
 
 @attrs.define(eq=False)

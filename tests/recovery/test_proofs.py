@@ -188,6 +188,14 @@ async def test_a_refund_that_is_dated_long_before_the_batch_proves_nothing(
     assert await recovered(Books([[], shown]), dialect=dialect) == [expected]
 
 
+async def test_an_outcome_that_an_earlier_release_pickled_has_no_time_and_is_recovered() -> None:
+    gateway = client_over(Books([[], [listed(1, refund_date=LONG_AGO)]]), recovery=AGAIN)
+    result = await gateway.refund([CONTROL, ORDER], policy=ONE_BY_ONE)
+    for outcome in result:
+        object.__delattr__(outcome.sending, "began_at")
+    assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 2
+
+
 async def test_without_a_refund_that_is_known_to_exist_no_absence_is_proved() -> None:
     gateway = client_over(Books([[]]), recovery=AGAIN)
 
