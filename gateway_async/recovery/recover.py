@@ -55,6 +55,8 @@ _NO_CONTROL = (
 )
 _REQUESTED_AT_ONCE = 90
 """Orders in one look-up: below the limit of 100, so that a few more records leave it whole."""
+_CONFIRMED_AT_ONCE = 9
+"""Orders in the look-up that confirms an absence: a gateway may list fewer than 100 records."""
 _WORTH_SAYING_SECONDS = 1.0
 # A journal keeps an error's text only, so what an earlier recovery wrote is found in the text.
 _NOT_SETTLED = "; recovery does not settle it: "
@@ -156,7 +158,7 @@ class Recovery:
             )
         await asyncio.sleep(seconds)
         second = await self._look()
-        third = await self._look()  # only at what the second left undecided
+        third = await self._look(_CONFIRMED_AT_ONCE)  # only at what the second left undecided
         for one, found in third.items():
             if one.evidence is None:
                 before = second[one]
@@ -166,15 +168,15 @@ class Recovery:
 
     # Look-ups
 
-    async def _look(self) -> "dict[Unsettled, Evidence]":
-        """Look up what is left, and settle what is shown to be done."""
+    async def _look(self, at_once: int = _REQUESTED_AT_ONCE) -> "dict[Unsettled, Evidence]":
+        """Look up what is left, so many orders a request; settle what is shown to be done."""
         evidence: dict[Unsettled, Evidence] = {}
         for operation in RECOVERABLE:
             asked = [t for t in self._transactions if t.operation is operation and t.undecided]
             names = [each.name for each in asked]
             lookups: Lookups = {}
-            for start in range(0, len(names), _REQUESTED_AT_ONCE):
-                lookups |= await self._ask(operation, names[start : start + _REQUESTED_AT_ONCE])
+            for start in range(0, len(names), at_once):
+                lookups |= await self._ask(operation, names[start : start + at_once])
             for each in asked:
                 evidence |= each.judge(lookups[each.name], self._session.dialect)
         return evidence

@@ -39,6 +39,7 @@ from tests.support.orders import (
     made_up,
     orders_for,
     payout_request,
+    refunds,
     reply_to,
 )
 
@@ -286,6 +287,27 @@ async def test_by_marker_where_some_are_declined_and_where_two_are_equal(
     expected: list[OutcomeStatus],
 ) -> None:
     assert await recovered(Books(**books), recovery, orders) == expected
+
+
+async def test_a_gateway_that_lists_but_its_newest_ten_refunds_hides_none() -> None:
+    """The refund that is known to exist is the newest of all."""
+    made: Listed = []
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            found = [one for one in made if one["transaction_id"] in asked.transactions]
+            return reply_to("search_refunds", found[:10])
+        reply = asked.done()
+        for item in reply["refund_orders"]:
+            item["refund_reference_id"] = f"{item['transaction_id']}-01"
+            made.insert(0, {**item, "refund_status": "1"})
+        return reply if "T000040" in asked.transactions else LOST
+
+    policy = BatchPolicy(concurrency=1, chunk_size=40)
+    gateway = client_over(answer, policy=policy, recovery=AGAIN)
+    result = await gateway.refund(refunds(41))
+    assert statuses(result) == [UNKNOWN] * 40 + [SUCCEEDED]
+    assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 41
 
 
 async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
