@@ -245,7 +245,7 @@ class _Writer:
             if name in writing.amounts:
                 values[wire_name] = self.amount(instance, name, value, writing.amounts[name])
             else:
-                values[wire_name] = self._value(value)
+                values[wire_name] = value if type(value) is str else self._value(value)
         return values
 
     def amount(self, instance: object, field: str, value: Decimal, currency_field: str) -> str:
