@@ -212,11 +212,14 @@ class Redirect(Ending):
 
 
 @attrs.frozen
-class _Streamed(Ending):
+class HugeReply(Ending):
+    """The effect is done, and the right reply is followed by white space up to `size_bytes`."""
+
     is_sized: ClassVar[bool] = False
     size_bytes: int = 64 * 1024 * 1024
 
     def pieces(self, body: bytes) -> "Iterator[bytes]":
+        """Yield the body, and white space."""
         yield body
         left = self.size_bytes - len(body)
         while left > 0:
@@ -224,11 +227,7 @@ class _Streamed(Ending):
             left -= _PIECE_BYTES
 
 
-class HugeReply(_Streamed):
-    """The effect is done, and the right reply is followed by white space up to `size_bytes`."""
-
-
-class GzipBomb(_Streamed):
+class GzipBomb(HugeReply):
     """The same as `HugeReply`, small on the wire and of `size_bytes` when decompressed."""
 
     headers: ClassVar[Fields] = {"Content-Encoding": "gzip"}
@@ -470,7 +469,9 @@ class GzipReply(ReplyFault):
         return attrs.evolve(reply, headers=headers, body=gzip.compress(reply.body))
 
 
-class _XmlFault(ReplyFault):
+class Doctype(ReplyFault):
+    """A harmless document type stands in the XML of a payment; other replies stay."""
+
     def rewrite(self, reply: Reply) -> Reply:
         """Return what goes out instead."""
         entities = self._entities()
@@ -483,11 +484,7 @@ class _XmlFault(ReplyFault):
         return ""
 
 
-class Doctype(_XmlFault):
-    """A harmless document type stands in the XML of a payment; other replies stay."""
-
-
-class EntityBomb(_XmlFault):
+class EntityBomb(Doctype):
     """Entities that unfold to gigabytes stand in the XML of a payment."""
 
     def _entities(self) -> str:
@@ -497,7 +494,7 @@ class EntityBomb(_XmlFault):
 
 
 @attrs.frozen
-class ExternalEntity(_XmlFault):
+class ExternalEntity(Doctype):
     """An entity that is read from `address` stands in the XML of a payment."""
 
     address: str = "file:///etc/hostname"

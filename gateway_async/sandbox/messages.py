@@ -38,21 +38,6 @@ _MEMBER = re.compile(r'\s*("(?:[^"\\]|\\.)*+")\s*:\s*')
 
 
 @attrs.frozen(kw_only=True)
-class Notice:
-    """A notification, before it is written and signed.
-
-    Attributes:
-        url: Where.
-        operation: What it is the result of.
-        fields: Its fields.
-    """
-
-    url: str
-    operation: Operation
-    fields: Fields = attrs.field(repr=False)
-
-
-@attrs.frozen(kw_only=True)
 class Answer:
     """What the gateway says, before it becomes bytes.
 
@@ -60,13 +45,11 @@ class Answer:
         operation: What was asked for.
         fields: The fields of the reply; the list of a batch or look-up is one of them.
         page: The HTML page of a checkout, in place of fields.
-        notice: What is sent to a `notify_url` besides.
     """
 
     operation: Operation
     fields: Record = attrs.field(factory=dict)
     page: str = ""
-    notice: "Notice | None" = None
 
     @property
     def records(self) -> list[Record]:
@@ -196,11 +179,6 @@ def to_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def clean(text: str) -> str:
-    """Take out the characters that XML cannot carry."""
-    return _NOT_IN_XML.sub("", text)
-
-
 def _element(name: str, value: object) -> str:
     if isinstance(value, Mapping):
         inner = "".join(_element(child, text) for child, text in value.items())
@@ -208,11 +186,6 @@ def _element(name: str, value: object) -> str:
         # A parser would read a carriage return as a line feed, and the signature would not fit.
         inner = html.escape(str(value), quote=False).replace("\r", "&#13;")
     return f"<{name}>{inner}</{name}>"
-
-
-def to_xml(fields: "Mapping[str, object]") -> str:
-    """Write a document whose root element is `respon`."""
-    return '<?xml version="1.0" encoding="UTF-8"?>' + _element("respon", fields)
 
 
 def write_reply(answer: Answer, signer: Signer) -> Reply:
@@ -226,10 +199,11 @@ def write_reply(answer: Answer, signer: Signer) -> Reply:
         return Reply(headers={"Content-Type": HTML_TYPE}, body=answer.page.encode())
     is_xml = operation in (PAY_DIRECT, PAY_APM)
     if is_xml:
-        fields = {n: clean(v) if isinstance(v, str) else v for n, v in fields.items()}
+        fields = {n: _NOT_IN_XML.sub("", v) if isinstance(v, str) else v for n, v in fields.items()}
     texts = {n: v if isinstance(v, str) else to_json(v) for n, v in fields.items()}
     if operation not in (QUERY, PAY_APM):
         fields = {**fields, SIGNATURE_FIELD: signer.sign(operation, texts)}
     if is_xml:
-        return Reply(headers={"Content-Type": XML_TYPE}, body=to_xml(fields).encode())
+        text = '<?xml version="1.0" encoding="UTF-8"?>' + _element("respon", fields)
+        return Reply(headers={"Content-Type": XML_TYPE}, body=text.encode())
     return Reply(headers={"Content-Type": JSON_TYPE}, body=to_json(fields).encode())

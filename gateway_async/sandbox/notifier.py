@@ -18,14 +18,15 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from gateway_async.operations import BodyFormat
+from gateway_async.operations import BodyFormat, Operation
 from gateway_async.sandbox.faults import (
+    Faults,
     LateNotification,
     LostNotification,
     Plan,
     RepeatedNotification,
 )
-from gateway_async.sandbox.messages import Notice
+from gateway_async.sandbox.messages import Fields
 from gateway_async.signing import SIGNATURE_FIELD, Signer
 
 if TYPE_CHECKING:
@@ -68,30 +69,32 @@ class Notifier:
 
     Attributes:
         signer: Makes their `encryption_data`, as that of a request.
+        faults: What goes wrong with them.
         pauses: Seconds before each attempt, one number an attempt.
         sent: The last 1,000 notifications, in the order in which they were sent or given up.
     """
 
     signer: Signer
+    faults: Faults
     pauses: "Sequence[float]"
     sent: deque[Notification] = attrs.field(init=False, factory=lambda: deque(maxlen=_KEPT))
     _session: aiohttp.ClientSession | None = attrs.field(init=False, default=None)
     _under_way: "dict[asyncio.Task[None], asyncio.Event]" = attrs.field(init=False, factory=dict)
 
-    def send(self, notice: Notice, plan: Plan) -> None:
-        """Send it in the background; what may not or cannot be sent is given up at once.
+    def send(self, url: str, operation: Operation, fields: Fields) -> None:
+        """Send a result in the background; what may not or cannot be sent is given up at once.
 
         It is written and signed once: the bytes are the same at each attempt.
         """
-        signature = self.signer.sign(notice.operation, notice.fields)
-        fields = {**notice.fields, SIGNATURE_FIELD: signature}
+        plan = self.faults.plan(operation.name, notifications=True)
+        signature = self.signer.sign(operation, fields)
         notification = Notification(
-            operation=notice.operation.name,
+            operation=operation.name,
             transaction_id=fields["transaction_id"],
-            url=notice.url,
-            body=urlencode(fields).encode(),
+            url=url,
+            body=urlencode({**fields, SIGNATURE_FIELD: signature}).encode(),
         )
-        if plan.of(LostNotification) or not is_loopback(notice.url):
+        if plan.of(LostNotification) or not is_loopback(url):
             self.sent.append(notification)
             return
         turn = asyncio.Event()

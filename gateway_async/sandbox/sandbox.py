@@ -29,7 +29,6 @@ from gateway_async.sandbox.messages import (
     HTML_TYPE,
     PATHS,
     Fields,
-    Notice,
     Reply,
     operation_of,
     read_fields,
@@ -128,7 +127,9 @@ class Sandbox:
             merchant_id=self.merchant_id, account_id=self.account_id, signer=HmacSigner(self.secret)
         )
         self.faults = Faults(random_seed=self.random_seed)
-        self._notifier = Notifier(signer=self.credentials.signer, pauses=self.notify_pauses)
+        self._notifier = Notifier(
+            signer=self.credentials.signer, faults=self.faults, pauses=self.notify_pauses
+        )
 
     def __repr__(self) -> str:
         return f"<Sandbox {self._base_url or 'not started'}>"
@@ -235,6 +236,8 @@ class Sandbox:
             identity={"merchant_id": self.merchant_id, "account_id": self.account_id},
             signer=self.credentials.signer,
             ledger=self.ledger,
+            clock=lambda: self.clock(),  # noqa: PLW0108  # it may be set anew
+            notify=self._notifier.send,
             deduplicate_payouts=self.deduplicate_payouts,
             base_url=self._base_url,
             ways={"return_url": self.return_url, "cancel_url": self.cancel_url},
@@ -286,8 +289,7 @@ class Sandbox:
         if problem:
             answer = self._service.refuse(operation, fields, problem)
         else:
-            answer = self._service.perform(operation, fields, self.clock())
-            self._notify(answer.notice)
+            answer = self._service.perform(operation, fields)
         for fault in plan.of(kinds.AnswerFault):
             answer = fault.distort(answer)
         reply = write_reply(answer, self.credentials.signer)
@@ -337,20 +339,14 @@ class Sandbox:
         transaction = self.ledger.find(request.match_info["transaction_id"])
         if transaction is None:
             return self._payment_page(None)
-        choice = str((await request.post()).get("choice"))
-        self._notify(self._service.decide(transaction, choice))
-        back = self._service.way_back(transaction, choice)
+        self._service.decide(transaction, str((await request.post()).get("choice")))
+        back = self._service.way_back(transaction)
         if not back:
             return _html(render("message", title="Thank you", text="You may close this page."))
         return _see_other(back)
 
     def _payment_page(self, transaction: Transaction | None) -> web.Response:
         return _html(self._service.page(transaction), status=200 if transaction else 404)
-
-    def _notify(self, notice: Notice | None) -> None:
-        if notice is not None:
-            plan = self.faults.plan(notice.operation.name, notifications=True)
-            self._notifier.send(notice, plan)
 
 
 def _html(page: str, *, status: int = 200) -> web.Response:

@@ -17,17 +17,11 @@ from gateway_async.operations import CHECKOUT, PAY_APM, PAY_DIRECT, PAYOUT, QUER
 from gateway_async.sandbox import records
 from gateway_async.sandbox.checkout import loading_page, payment_page, render, to_location
 from gateway_async.sandbox.ledger import RECORD_LIMIT, Ledger, PaymentStatus, Transaction, to_amount
-from gateway_async.sandbox.messages import (
-    Answer,
-    Fields,
-    Notice,
-    Record,
-    read_nested,
-    with_brackets_joined,
-)
+from gateway_async.sandbox.messages import Answer, Fields, Record, read_nested, with_brackets_joined
 from gateway_async.signing import SIGNATURE_FIELD, Signer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
 SELECTION_FIELDS = ("transaction_id", "order_no")
@@ -49,6 +43,8 @@ class Service:
         identity: The one merchant's `merchant_id` and `account_id`.
         signer: Signs requests, replies and notifications alike.
         ledger: Where everything is entered.
+        clock: What time it is.
+        notify: Sends a result to a `notify_url`, of an operation, with its fields.
         deduplicate_payouts: Whether a `request_id` is paid once only.
         base_url: Where shoppers reach the pages.
         ways: Where they go, as a payment's `return_url` and `cancel_url` say it, if a payment says
@@ -58,6 +54,8 @@ class Service:
     identity: Fields
     signer: Signer
     ledger: Ledger
+    clock: "Callable[[], datetime]"
+    notify: "Callable[[str, Operation, Fields], None]"
     deduplicate_payouts: bool
     base_url: str
     ways: Fields
@@ -90,23 +88,23 @@ class Service:
 
     # What is asked
 
-    def perform(self, operation: Operation, fields: Fields, now: "datetime") -> Answer:
+    def perform(self, operation: Operation, fields: Fields) -> Answer:
         """Carry out a request that is not refused, and answer it."""
         fields = with_brackets_joined(fields)
         if operation == PAYOUT:
-            return self._pay_out(fields, now)
+            return self._pay_out(fields)
         if operation in (*_PAYMENTS, CHECKOUT):
-            return self._pay(operation, fields, now)
+            return self._pay(operation, fields)
         if operation.is_look_up:
             found = self._look_up(operation, fields)
         else:
-            found = self._batch(operation, fields, now)
+            found = self._batch(operation, fields)
         if isinstance(found, str):
             return self.refuse(operation, fields, found)
         said = {"return_status": "1", "return_message": "OK", operation.list_field: found}
         return Answer(operation=operation, fields={**self.identity, **said})
 
-    def _batch(self, operation: Operation, fields: Fields, now: "datetime") -> list[Record] | str:
+    def _batch(self, operation: Operation, fields: Fields) -> list[Record] | str:
         """Capture, cancel, review, refund, or do what else takes a list of orders."""
         items = read_nested(fields.get(operation.list_field))
         is_list = isinstance(items, list) and all(isinstance(item, dict) for item in items)
@@ -114,6 +112,7 @@ class Service:
             return f"{operation.list_field}: expected a list of objects"
         if len(items) > (operation.limit or 0):
             return _TOO_MANY.format(operation.limit)
+        now = self.clock()
         return [
             records.batch_record(operation, item, self.ledger.carry_out(operation.name, item, now))
             for item in items
@@ -134,7 +133,7 @@ class Service:
             for refund in refunds[:RECORD_LIMIT]
         ]
 
-    def _pay(self, operation: Operation, fields: Fields, now: "datetime") -> Answer:
+    def _pay(self, operation: Operation, fields: Fields) -> Answer:
         """Begin a payment: a card is decided on now, and entered if it is declined as well.
 
         The others wait for the shopper's decision on the payment page.
@@ -154,12 +153,11 @@ class Service:
             order_no=fields["order_no"],
             currency=fields["currency"],
             amount=amount,
-            now=now,
+            now=self.clock(),
             status=status,
             operation=operation.name,
             details=records.details_of(fields) | ways,
         )
-        notice = None
         if operation == CHECKOUT:
             shown = {name: value for name, value in fields.items() if name not in _CARD_FIELDS}
             action = self.base_url + operation.path
@@ -170,8 +168,8 @@ class Service:
             said["issuer_url"] = self._page_url(transaction)
         else:
             said = records.payment_record(transaction, fields, result)
-            notice = self._payment_notice(transaction, result)
-        return Answer(operation=operation, fields={**self.identity, **said}, notice=notice)
+            self._notify_of_payment(transaction, result)
+        return Answer(operation=operation, fields={**self.identity, **said})
 
     def _card_result(self, fields: Fields) -> str:
         """Say what becomes of a card, or of the token that an earlier payment was given."""
@@ -182,38 +180,37 @@ class Service:
         is_known = earlier is not None and token == records.token_of(earlier)
         return records.AUTHORISED if is_known else records.UNKNOWN_TOKEN
 
-    def _pay_out(self, fields: Fields, now: "datetime") -> Answer:
+    def _pay_out(self, fields: Fields) -> Answer:
         """Pay out, and again for the same `request_id` unless payouts are deduplicated."""
         problem = records.payout_problem(fields)
         if problem:
             return self.refuse(PAYOUT, fields, problem)
-        request_id, notice = fields["request_id"], None
+        request_id = fields["request_id"]
         before = self.ledger.payouts_of(request_id) if self.deduplicate_payouts else []
         if before:
             paid = before[0]
         else:
             amount, currency = records.payout_sum(fields)
             paid = self.ledger.pay_out(
-                request_id=request_id, amount=amount, currency=currency, now=now
+                request_id=request_id, amount=amount, currency=currency, now=self.clock()
             )
-            notice = self._notice(fields, PAYOUT, records.payout_summary(paid))
-        return Answer(operation=PAYOUT, fields=records.payout_record(fields, paid), notice=notice)
+            self._notify(fields, PAYOUT, records.payout_summary(paid))
+        return Answer(operation=PAYOUT, fields=records.payout_record(fields, paid))
 
     # Notifications
 
-    def _payment_notice(self, transaction: Transaction, result: str) -> Notice | None:
+    def _notify_of_payment(self, transaction: Transaction, result: str) -> None:
         made_by = next((op for op in _PAYMENTS if transaction.effects[op.name]), CHECKOUT)
         said = {
             **records.named(transaction),
             **records.result_fields(result),
             "payment_status": transaction.status.value,
         }
-        return self._notice(transaction.details, made_by, said)
+        self._notify(transaction.details, made_by, said)
 
-    def _notice(self, asked: Fields, operation: Operation, said: dict[str, str]) -> Notice | None:
-        url = asked.get("notify_url")
-        fields = {**self.identity, **said}
-        return Notice(url=url, operation=operation, fields=fields) if url else None
+    def _notify(self, asked: Fields, operation: Operation, said: dict[str, str]) -> None:
+        if url := asked.get("notify_url"):
+            self.notify(url, operation, {**self.identity, **said})
 
     # Shoppers
 
@@ -232,23 +229,19 @@ class Service:
         """Return the payment page, or a page that says why there is none."""
         if transaction is None:
             return render("message", title="Not found", text="There is no such payment.")
-        return payment_page(
-            transaction, self._page_url(transaction), self.way_back(transaction, "pay")
-        )
+        return payment_page(transaction, self._page_url(transaction), self.way_back(transaction))
 
-    def decide(self, transaction: Transaction, choice: str) -> Notice | None:
-        """Enter what the shopper chose, if it is the first choice; return its notification."""
-        if choice not in _CHOICES or transaction.status is not PaymentStatus.WAITING:
-            return None
-        transaction.status, result = _CHOICES[choice]
-        return self._payment_notice(transaction, result)
+    def decide(self, transaction: Transaction, choice: str) -> None:
+        """Enter what the shopper chose, if it is the first choice, and notify the merchant."""
+        if choice in _CHOICES and transaction.status is PaymentStatus.WAITING:
+            transaction.status, result = _CHOICES[choice]
+            self._notify_of_payment(transaction, result)
 
-    def way_back(self, transaction: Transaction, choice: str) -> str:
+    def way_back(self, transaction: Transaction) -> str:
         """Return where the merchant wants the shopper; empty text where that is no web address."""
         back = transaction.details.get("return_url", "")
         left = transaction.details.get("cancel_url") or back
-        has_chosen = choice in _CHOICES or transaction.status is not PaymentStatus.WAITING
-        return to_location(back if has_chosen else left)
+        return to_location(left if transaction.status is PaymentStatus.WAITING else back)
 
 
 def _split(text: str) -> list[str]:
