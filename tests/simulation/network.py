@@ -48,6 +48,13 @@ TASK = "network"
 _STATUSES = (302, 400, NOTHING_DONE_HTTP, 404, 429, 500, 502, 503)
 _GARBLED = (b"", b"[]", b"<html>busy</html>", b'{"return_status": "1", ', b"\xff")
 _Arrived = asyncio.Future[HttpResponse]
+_MISLEADING = (
+    *("complaint", "contradicting", "doubled", "missing", "pending", "silent"),
+    *("two_names", "unclear"),
+)
+_ENVELOPES = ("failed", "nothing_done", "null", "strangers", "unlisted")
+_LISTS = ("failed", "ignored", "null", "reordered", "strange", "unlisted")
+_STRANGER = {"transaction_id": "777", "order_no": "S7", "currency": "EUR", "amount": "1.00"}
 
 
 @attrs.define(eq=False)
@@ -195,9 +202,14 @@ class Network:
         return round(drawn / self._scenario.grid) * self._scenario.grid
 
     def _arrive(self, one: Carried) -> bytes:
+        """Do what a request asks for, as far as it is done, and write the reply."""
         self.gateway.now = EPOCH + asyncio.get_running_loop().time()
-        writer = Writer(self._random, self.gateway, self._scenario)
-        body = writer.write(one.operation, one.asked)
+        if one.operation in LOOK_UPS:
+            body = self._look_up(one.operation, one.asked, self._odd(_LISTS))
+        elif one.operation == "payout":
+            body = self._payout(one.asked[0], self._odd(("contradicting", "silent")))
+        else:
+            body = self._batch(one.operation, one.asked, self._odd(_ENVELOPES))
         self.log(f"#{one.number} done: {sum(self.gateway.effects.values())} effects")
         return body
 
@@ -213,37 +225,11 @@ class Network:
         text = format_datetime(datetime.fromtimestamp(until, UTC), usegmt=True)
         return {"Retry-After": text}, max(0.0, until - now)
 
-
-# What a reply says, and what may be wrong with it
-#
-# Wherever a reply misleads, whether the order was really done is drawn by lot: a reader who
-# believes it is wrong half of the time. A plain item is always the truth, and a decline always
-# means that nothing was done.
-
-_MISLEADING = (
-    *("complaint", "contradicting", "doubled", "missing", "pending", "silent"),
-    *("two_names", "unclear"),
-)
-_ENVELOPES = ("failed", "nothing_done", "null", "strangers", "unlisted")
-_LISTS = ("failed", "ignored", "null", "reordered", "strange", "unlisted")
-_STRANGER = {"transaction_id": "777", "order_no": "S7", "currency": "EUR", "amount": "1.00"}
-
-
-@attrs.define
-class Writer:
-    """Does what requests ask for, as far as it is done, and writes the replies."""
-
-    _random: Random
-    _gateway: Gateway
-    _scenario: Scenario
-
-    def write(self, operation: str, asked: list[Item]) -> bytes:
-        """Do what a request asks for, as far as it is done, and write the reply."""
-        if operation in LOOK_UPS:
-            return self._look_up(operation, asked, self._odd(_LISTS))
-        if operation == "payout":
-            return self._payout(asked[0], self._odd(("contradicting", "silent")))
-        return self._batch(operation, asked, self._odd(_ENVELOPES))
+    # What a reply says, and what may be wrong with it
+    #
+    # Wherever a reply misleads, whether the order was really done is drawn by lot: a reader who
+    # believes it is wrong half of the time. A plain item is always the truth, and a decline always
+    # means that nothing was done.
 
     def _odd(self, kinds: Sequence[str]) -> str:
         is_odd = self._random.random() < self._scenario.sloppiness
@@ -265,9 +251,9 @@ class Writer:
             said = "missing" if is_left_out else kind
             misleads = is_silent or said in (*_MISLEADING, "confused")
             if said != "declined" and not (misleads and self._coin()):
-                self._gateway.execute(operation, order)
+                self.gateway.execute(operation, order)
             other = orders[(position + 1) % len(orders)]["order_no"]
-            items += self._items(said, operation, self._gateway.item(operation, order), other)
+            items += self._items(said, operation, self.gateway.item(operation, order), other)
         if envelope == "strangers":
             items += [{**_STRANGER, f"{operation}_status": "1"}] * self._random.randint(1, 3)
         if self._random.random() < self._scenario.sloppiness:
@@ -319,9 +305,9 @@ class Writer:
         return made.get(kind, [item])
 
     def _look_up(self, operation: str, refs: list[Item], kind: str) -> bytes:
-        listed = self._gateway.listed(operation, refs)
+        listed = self.gateway.listed(operation, refs)
         if self._scenario.knows_codes and operation == "query":
-            names = [ref for ref in refs if not self._gateway.records(operation, ref)]
+            names = [ref for ref in refs if not self.gateway.records(operation, ref)]
             listed += [{**ref, "query_result": ABSENT_RESULT} for ref in names]
         if kind == "failed":
             return _envelope(operation, [], status="0")
@@ -332,7 +318,7 @@ class Writer:
         if kind == "ignored":
             some = self._random.sample(refs, self._random.randint(0, len(refs)))
             strangers = [{**_STRANGER, "query_result": "1"}] * self._random.randint(1, 30)
-            listed = [*self._gateway.listed(operation, some), *strangers]
+            listed = [*self.gateway.listed(operation, some), *strangers]
         listed = listed[:REPLY_LIMIT]
         if kind in ("ignored", "reordered"):
             self._random.shuffle(listed)
@@ -343,7 +329,7 @@ class Writer:
         if key(order) in self._scenario.declined:
             return orjson.dumps({**said, "status": FAILED, "failure_reason": "closed account"})
         if kind == "plain" or self._coin():
-            self._gateway.execute("payout", order)
+            self.gateway.execute("payout", order)
         if kind == "contradicting":
             said["payment_amount"] = 9.99
         elif kind == "silent":
