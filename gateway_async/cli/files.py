@@ -33,10 +33,9 @@ import orjson
 from gateway_async.batching.batch import check_size
 from gateway_async.batching.feed import check_order, name_of
 from gateway_async.batching.table import RECORD, cell_of, columns_of
-from gateway_async.cli.console import explained, interruptible
+from gateway_async.cli.console import counted, explained, interruptible
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.settings import Settings
-from gateway_async.dialect import Dialect
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.journal.codec import make_order
 from gateway_async.models.orders import OrderRef
@@ -81,7 +80,7 @@ class TableError(Exception):
             if self.count <= SHOWN_PROBLEMS:
                 shown.append(f"line {line}{f', column {column}' if column else ''}: {reason}")
         hidden = self.count - len(shown)
-        total = f"{self.count:,} problem{'s' * (self.count != 1)}, nothing was done"
+        total = f"{counted(self.count, 'problem')}, nothing was done"
         super().__init__("\n".join([total, *shown, *[f"... and {hidden:,} more"][: bool(hidden)]]))
 
 
@@ -91,80 +90,9 @@ class TableError(Exception):
 class Row(NamedTuple):
     """One row of a file: the line that it begins in, its cells by column, and what is wrong."""
 
-    line: int
+    line: int | None
     cells: Mapping[str, str]
     problems: Sequence[Problem] = ()
-
-
-class Table:
-    """The rows of a file, as they were when it was read.
-
-    Args:
-        text: The file.
-        rows: Where its rows are kept, by their position from 0.
-        is_json: Whether it is JSON Lines.
-
-    Attributes:
-        header: The names of its columns.
-
-    Raises:
-        TableError: If the file is empty, or its header cannot be used.
-    """
-
-    def __init__(self, text: Iterable[str], rows: Kept, *, is_json: bool = False) -> None:
-        self.header: list[str] = []
-        self.rows: Kept = rows
-        self.is_json: bool = is_json
-        for number, row in enumerate(self._json_rows(text) if is_json else self._csv_rows(text)):
-            self.rows[number] = row
-        if not self.header:
-            broken = TableError(problem for row in self.rows for problem in row.problems)
-            raise broken if broken.count else TableError([Problem(1, None, "the file is empty")])
-
-    def beside(self, columns: Sequence[str]) -> list[str]:
-        """Return columns that are written, and before them those of the file."""
-        return [*(name for name in self.header if name not in columns), *columns]
-
-    def _csv_rows(self, text: Iterable[str]) -> Iterator[Row]:
-        csv.field_size_limit(_MOST_BUFFERED)  # a longer cell may be a quote that nothing closes
-        reader = csv.reader(text, strict=True)
-        line = 1
-        try:
-            for cells in reader:
-                begins, line = line, reader.line_num + 1
-                if len(cells) <= 1 and not any(cell.strip() for cell in cells):
-                    continue  # a blank line
-                if self.header:
-                    wrong = _problems(begins, self.header, cells)
-                    yield Row(begins, dict(zip(self.header, cells, strict=False)), wrong)
-                    continue
-                self.header = cells
-                if not _is_text("".join(cells)):
-                    raise TableError([Problem(begins, None, _NO_TEXT)])
-                if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
-                    reason = f"columns are separated by {others[0]!r}; save the file with commas"
-                    raise TableError([Problem(begins, None, reason)])
-                if twice := [name for name, count in Counter(cells).items() if count > 1]:
-                    reason = "more than one column has this name"
-                    raise TableError(Problem(begins, name, reason) for name in twice)
-        except csv.Error as error:
-            yield Row(line, {}, [Problem(line, None, f"not CSV from here on: {error}")])
-
-    def _json_rows(self, text: Iterable[str]) -> Iterator[Row]:
-        for line, written in enumerate(text, 1):
-            if not written.strip():
-                continue
-            cells, problems = dict[str, str](), list[Problem]()
-            try:
-                cells = _once([*_json_cells(_JSON.decode(written))])
-                problems = _problems(line, [*cells], [*cells.values()])
-            except json.JSONDecodeError as error:
-                reason = f"not a JSON object: {error.msg}, at character {error.pos + 1}"
-                problems.append(Problem(line, None, reason))
-            except (_WrongCellError, RecursionError, orjson.JSONEncodeError) as error:
-                problems.append(Problem(line, getattr(error, "column", None), str(error)))
-            self.header += [name for name in cells if name not in self.header]
-            yield Row(line, cells, problems)
 
 
 def _is_text(text: str) -> bool:
@@ -325,9 +253,7 @@ _AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 # Columns
 
-LEDGER = attrs.evolve(
-    OPERATIONS["query"], name="reconcile", order_class="gateway_async.reconciliation.LedgerEntry"
-)
+LEDGER = attrs.evolve(OPERATIONS["query"], order_class="gateway_async.reconciliation.LedgerEntry")
 """What stands for an operation where a ledger is read."""
 
 
@@ -385,14 +311,17 @@ class _WrongCellError(Exception):
 
 
 class OrderFile:
-    """A file whose every row was found to be right.
+    """A file whose every row was found to be right, as it was when it was read.
 
     Args:
-        table: The file.
+        text: The file.
+        rows: Where its rows are kept, by their position from 0.
         operation: What is done with its rows.
-        settings: How they are sent, which is checked; None where they are not.
+        settings: How they are sent, which is checked.
+        is_json: Whether it is JSON Lines.
 
     Attributes:
+        header: The names of its columns.
         unread: Names the columns that nothing is made of, and that no command wrote.
         totals: What it adds up to.
         hashes: The hash of the order of each row.
@@ -403,17 +332,29 @@ class OrderFile:
     """
 
     def __init__(
-        self, table: Table, operation: Operation, settings: Settings | None = None
+        self,
+        text: Iterable[str],
+        rows: Kept,
+        operation: Operation,
+        settings: Settings,
+        *,
+        is_json: bool,
     ) -> None:
-        self.table: Table = table
+        self.header: list[str] = []
+        self.rows: Kept = rows
+        self._is_json = is_json
+        for number, row in enumerate(self._json_rows(text) if is_json else self._csv_rows(text)):
+            rows[number] = row
+        if not self.header:
+            broken = TableError(problem for row in rows for problem in row.problems)
+            raise broken if broken.count else TableError([Problem(1, None, "the file is empty")])
         self.operation: Operation = operation
         self._settings = settings
         self._inputs = dict(input_columns(operation.order_class))
-        self._read = {name: one for name, one in self._inputs.items() if name in table.header}
         self._needed = [name for name, one in self._inputs.items() if one.default is attrs.NOTHING]
-        self._unknown = [name for name in table.header if name not in {*self._inputs, *_WRITTEN}]
+        self._unknown = [name for name in self.header if name not in {*self._inputs, *_WRITTEN}]
         self.unread: str = ", ".join(map(repr, self._unknown))
-        self.totals: Totals = Totals(dialect=settings.dialect if settings else Dialect())
+        self.totals: Totals = Totals(dialect=settings.dialect)
         self._identity = identity_of(operation)
         self._first: dict[int, int] = {}
         self.hashes: array[int] = array("q")
@@ -422,13 +363,59 @@ class OrderFile:
             raise error
         self.digest: str = f"{self._digests_sum % 2**256:064x}"
 
+    def _csv_rows(self, text: Iterable[str]) -> Iterator[Row]:
+        csv.field_size_limit(_MOST_BUFFERED)  # a longer cell may be a quote that nothing closes
+        reader = csv.reader(text, strict=True)
+        line = 1
+        try:
+            for cells in reader:
+                begins, line = line, reader.line_num + 1
+                if len(cells) <= 1 and not any(cell.strip() for cell in cells):
+                    continue  # a blank line
+                if self.header:
+                    wrong = _problems(begins, self.header, cells)
+                    yield Row(begins, dict(zip(self.header, cells, strict=False)), wrong)
+                    continue
+                self.header = cells
+                if not _is_text("".join(cells)):
+                    raise TableError([Problem(begins, None, _NO_TEXT)])
+                if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
+                    reason = f"columns are separated by {others[0]!r}; save the file with commas"
+                    raise TableError([Problem(begins, None, reason)])
+                if twice := [name for name, count in Counter(cells).items() if count > 1]:
+                    reason = "more than one column has this name"
+                    raise TableError(Problem(begins, name, reason) for name in twice)
+        except csv.Error as error:
+            yield Row(line, {}, [Problem(line, None, f"not CSV from here on: {error}")])
+
+    def _json_rows(self, text: Iterable[str]) -> Iterator[Row]:
+        for line, written in enumerate(text, 1):
+            if not written.strip():
+                continue
+            cells, problems = dict[str, str](), list[Problem]()
+            try:
+                cells = _once([*_json_cells(_JSON.decode(written))])
+                problems = _problems(line, [*cells], [*cells.values()])
+            except json.JSONDecodeError as error:
+                reason = f"not a JSON object: {error.msg}, at character {error.pos + 1}"
+                problems.append(Problem(line, None, reason))
+            except (_WrongCellError, RecursionError, orjson.JSONEncodeError) as error:
+                problems.append(Problem(line, getattr(error, "column", None), str(error)))
+            self.header += [name for name in cells if name not in self.header]
+            yield Row(line, cells, problems)
+
+    def writer(self, text: TextIO, columns: Sequence[str]) -> Callable[[Mapping[str, Any]], None]:
+        """Return what writes rows with these columns, and before them those of the file."""
+        own = [name for name in self.header if name not in columns]
+        return row_writer(text, [*own, *columns], is_json=self._is_json)
+
     def has(self, order: Any) -> bool:
         """Say whether a line has this order, whatever its amount."""
         return hash(self._identity(order)) in self._first
 
     def orders(self) -> Iterator[Any]:
         """Make what each row stands for, in the order of the file."""
-        return map(self.order_of, self.table.rows)
+        return map(self.order_of, self.rows)
 
     def order_of(self, row: Row) -> Any:
         """Make what a row stands for.
@@ -441,7 +428,7 @@ class OrderFile:
             advice = "only for another operation, take out the columns that the run added"
             reason = f"this order is in job {job!r}: go on with that (jobs resume, jobs resolve)"
             raise _WrongCellError(IN_JOB, f"{reason}; {advice}")
-        for column, field in self._read.items():
+        for column, field in self._inputs.items():
             cell = row.cells.get(column, "")
             if not cell.strip():
                 if column in self._needed:
@@ -463,14 +450,13 @@ class OrderFile:
         """Yield every problem of the file; orders without one are added up."""
         wrong = [Problem(1, *one) for one in self._column_problems()]
         yield from wrong
-        for number, row in enumerate(() if wrong else self.table.rows):
+        for number, row in enumerate(() if wrong else self.rows):
             if row.problems:
                 yield from row.problems
                 continue
             try:
                 order = self.order_of(row)
-                if self._settings is not None:
-                    self._check(order, number, self._settings)
+                self._check(order, number)
             except _WrongCellError as error:
                 yield Problem(row.line, error.column, error.reason)
                 continue
@@ -479,7 +465,7 @@ class OrderFile:
                 self.hashes.append(hash(order))
                 digest = hashlib.sha256(_canonical(order)).digest()
                 self._digests_sum += int.from_bytes(digest)
-        if not wrong and self.table.rows.get(0) is None:
+        if not wrong and self.rows.get(0) is None:
             yield Problem(1, None, "there is no row below it")
 
     def _column_problems(self) -> Iterator[tuple[str | None, str]]:
@@ -487,7 +473,6 @@ class OrderFile:
 
         What they hold would not be sent: without its account, a payout may go elsewhere.
         """
-        header = self.table.header
         paths = [one.split(".") for one in self._inputs if "." in one]
         parts = {
             "_".join(path[begin:end])
@@ -496,20 +481,20 @@ class OrderFile:
         }
         for name in self._unknown if parts else ():
             is_part = "." in name or name in parts
-            if is_part and any(row.cells.get(name) for row in self.table.rows):
+            if is_part and any(row.cells.get(name) for row in self.rows):
                 advice = "a part has columns of its own, such as beneficiary.bank_details.iban"
                 yield name, f"not known; {advice}"
-        there = f"there are: {', '.join(map(repr, header))}"
+        there = f"there are: {', '.join(map(repr, self.header))}"
         for name in self._needed:
-            if name not in header:
+            if name not in self.header:
                 yield name, f"missing; {there}"
-        if not self._needed and not self._inputs.keys() & {*header}:
+        if not self._needed and not self._inputs.keys() & {*self.header}:
             yield None, f"no column is one of {', '.join(self._inputs)}; {there}"
 
-    def _check(self, order: Any, number: int, settings: Settings) -> None:
+    def _check(self, order: Any, number: int) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
-        operation = self.operation
-        if error := check_order(operation, order, settings.dialect):
+        operation, settings = self.operation, self._settings
+        if operation is not LEDGER and (error := check_order(operation, order, settings.dialect)):
             raise _explained(error, type(order))
         for amount, currency in operation.moved_fields:
             if getattr(order, amount) is not None and not getattr(order, currency):
@@ -520,27 +505,24 @@ class OrderFile:
         first = self._first.setdefault(hash(identity), number)
         if first != number and (operation.is_keyed or settings.policy.duplicates == "reject"):
             advice = "; if both are meant, give --duplicates serialize" * (not operation.is_keyed)
-            reason = f"the same order as in line {self.table.rows.get(first).line}{advice}"
+            reason = f"the same order as in line {self.rows.get(first).line}{advice}"
             raise _WrongCellError(name_of(operation, identity)[0], reason)
 
 
 @contextlib.contextmanager
-def open_orders(
-    path: Path, operation: Operation, settings: Settings | None = None
-) -> Iterator[OrderFile]:
+def open_orders(path: Path, operation: Operation, settings: Settings) -> Iterator[OrderFile]:
     """Read a file, or standard input, whole, and check it.
 
     Args:
         path: The file; `-` for standard input.
         operation: What is done with its rows.
-        settings: How they are sent; None where they are not.
+        settings: How they are sent.
 
     Raises:
         ConfigurationError: If it cannot be read, or not be sent as the settings say.
         TableError: With every problem of the file.
     """
-    if settings is not None:
-        check_size(operation, settings.policy)
+    check_size(operation, settings.policy)
     is_stdin = path == STDIO
     source: Any = sys.stdin.fileno() if is_stdin else path
     form: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
@@ -553,7 +535,7 @@ def open_orders(
         ):
             begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
             is_json = path.suffix.lower() == _JSON_LINES or begins.startswith((b"{", b"["))
-            file = OrderFile(Table(text, rows, is_json=is_json), operation, settings)
+            file = OrderFile(text, rows, operation, settings, is_json=is_json)
         yield file
 
 

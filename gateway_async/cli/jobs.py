@@ -18,10 +18,10 @@ import orjson
 from cyclopts import App, Parameter
 
 from gateway_async.cli import options
-from gateway_async.cli.console import counted, listed, output, print_json
+from gateway_async.cli.console import Console, counted, listed, output, print_json
 from gateway_async.cli.files import OrderFile
 from gateway_async.cli.kept import Kept
-from gateway_async.cli.run import Run, carried_out, drive, match_rows, orders_of, write_job
+from gateway_async.cli.run import Run, carried_out, drive, orders_of, write_job
 from gateway_async.cli.settings import Settings
 from gateway_async.errors import ConfigurationError, JournalError
 from gateway_async.journal import JobStatus, Journal, OrderState
@@ -50,7 +50,7 @@ class KnownJob:
         name: Its name.
         operation: What is done with its orders.
         place: Its journal: the path of the file, or the database.
-        hashes: The hash of each of its orders.
+        places: Which row of the file each of its orders has; empty if it has others.
         left: What its next run sends, in all.
         first: The first orders that its next run sends.
         status: How far it has come; None where it is new: none of its orders can have been sent.
@@ -61,7 +61,7 @@ class KnownJob:
     name: str
     operation: Operation
     place: str
-    hashes: Sequence[int]
+    places: Sequence[int]
     left: Totals
     first: Sequence[Any]
     status: JobStatus | None = None
@@ -73,11 +73,17 @@ class KnownJob:
         """Whether nothing is left to do."""
         return self.status is not None and _is_done(self.status)
 
-    @property
-    def is_to_confirm(self) -> bool:
-        """Whether a person is asked: before money leaves, or orders of a job are sent again."""
+    def confirm(self, console: Console, settings: Settings, *, yes: bool) -> bool:
+        """Ask before money leaves, or orders of a job are sent again; return whether it was asked.
+
+        Raises:
+            ConfigurationError: If the answer was no.
+        """
         is_repeated = self.status is None and bool(self.others or self.before)
-        return bool(self.left.orders) and (self.operation.confirms or is_repeated)
+        is_asked = self.left.orders and (self.operation.confirms or is_repeated) and not yes
+        if is_asked:
+            console.confirm(f"{self}: {self.operation} {self.left} at {settings.address}")
+        return bool(is_asked)
 
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
@@ -141,7 +147,8 @@ async def find_job(
     name = job if job is not None else name_of_orders(file.operation.name, settings, file.digest)
     settings.open_journal().job(name)  # refuses what is no name
     first = [*itertools.islice(file.orders(), _MOST_SHOWN)]
-    new = KnownJob(name, file.operation, settings.place, file.hashes, file.totals, first)
+    rows = range(file.totals.orders)
+    new = KnownJob(name, file.operation, settings.place, rows, file.totals, first)
     place = settings.journal_file
     if place is not None and not place.exists():  # a server is asked
         return new
@@ -158,11 +165,15 @@ async def find_job(
             return attrs.evolve(new, others=tuple([text for text, _ in others]))
         if again and _is_done(found[-1]):
             return attrs.evolve(new, name=f"{name}-again-{len(found) + 1}", before=found)
-        return await read_job(journal, found[-1], settings, before=found[:-1])
+        return await read_job(journal, found[-1], settings, file, found[:-1])
 
 
 async def read_job(
-    journal: Journal, status: JobStatus, settings: Settings, before: tuple[JobStatus, ...] = ()
+    journal: Journal,
+    status: JobStatus,
+    settings: Settings,
+    file: OrderFile | None = None,
+    before: tuple[JobStatus, ...] = (),
 ) -> KnownJob:
     """Read a job, and what its next run sends.
 
@@ -172,6 +183,7 @@ async def read_job(
         journal: Has the job.
         status: How far it has come.
         settings: Say what is sent again, and how amounts are written.
+        file: The file of its orders; None where the journal alone has them.
         before: How far the jobs have come after which it was made again.
     """
     hashes, left, first = array("q"), Totals(dialect=settings.dialect), list[Any]()
@@ -183,8 +195,25 @@ async def read_job(
         if each.state is OrderState.NEW or (resends and may_be_absent):
             left.add(operation.moved_by(each.order))
             first.extend([each.order] * (len(first) < _MOST_SHOWN))
-    place = settings.place
-    return KnownJob(status.name, operation, place, hashes, left, first, status, before)
+    places, journal_place = match_rows(hashes, file.hashes if file else hashes), settings.place
+    return KnownJob(status.name, operation, journal_place, places, left, first, status, before)
+
+
+def match_rows(job: Sequence[int], file: Sequence[int]) -> Sequence[int]:
+    """Return which row of a file each order of a job has; empty if it has others.
+
+    Orders that are alike in every field have their rows in sequence.
+
+    Args:
+        job: The hashes of the orders of the job.
+        file: Those of the file.
+    """
+    if job == file:
+        return range(len(file))
+    if sorted(job) != sorted(file):
+        return ()
+    by_hash = (sorted(range(len(one)), key=one.__getitem__) for one in (job, file))
+    return [place for _, place in sorted(zip(*by_hash, strict=True))]
 
 
 async def _others(
@@ -239,30 +268,26 @@ async def run_job(
         duplicates = "allow" if is_keyed else settings.policy.duplicates
         policy = attrs.evolve(settings.policy, duplicates=duplicates)
         run.settings = attrs.evolve(settings, recovery=recovery, policy=policy)
-    is_asked = known.is_to_confirm and not yes
-    if is_asked:
-        run.console.confirm(f"{known}: {known.operation} {known.left} at {run.settings.address}")
+    is_asked = known.confirm(run.console, run.settings, yes=yes)
     tell = run.console.say if known.others else run.console.note  # what may be sent once more
-    async with carried_out(run) as out:
-        places = match_rows(known.hashes, known.hashes if file is None else file.hashes)
-        with contextlib.closing(Kept()) as reasons:
+    with carried_out(run) as out, contextlib.closing(Kept()) as reasons:
 
-            def see(outcome: Outcome[Any, Any]) -> None:
-                """Keep why this run did not send an order, which a journal does not know."""
-                if outcome.status is OutcomeStatus.NOT_SENT:
-                    reasons[outcome.index] = str(outcome.error)
+        def see(outcome: Outcome[Any, Any]) -> None:
+            """Keep why this run did not send an order, which a journal does not know."""
+            if outcome.status is OutcomeStatus.NOT_SENT:
+                reasons[outcome.index] = str(outcome.error)
 
-            async with run.settings.open_journal() as journal, run.client() as client:
-                job = journal.job(known.name)
-                if not is_asked and places:  # or else it has other orders, and is refused
-                    tell(f"{known}{'; nothing is sent' * (not known.left.orders)}")
-                if file is not None and (known.status is None or not places):
-                    batch = client.batch(run.operation, file.orders(), job=job)
-                else:
-                    batch = client.resume(job)
-                await drive(run, batch, total=len(known.hashes), see=see)
-            async with run.settings.open_journal(create=False) as journal:
-                await write_job(run, journal, out, file=file, places=places, reasons=reasons)
+        async with run.settings.open_journal() as journal, run.client() as client:
+            job = journal.job(known.name)
+            if not is_asked and known.places:  # or else it has other orders, and is refused
+                tell(f"{known}{'; nothing is sent' * (not known.left.orders)}")
+            if file is not None and (known.status is None or not known.places):
+                batch = client.batch(run.operation, file.orders(), job=job)
+            else:
+                batch = client.resume(job)
+            await drive(run, batch, total=len(known.places), see=see)
+        async with run.settings.open_journal(create=False) as journal:
+            await write_job(run, journal, out, file=file, places=known.places, reasons=reasons)
     return run.exit_code
 
 
@@ -366,8 +391,9 @@ async def outcomes(
     """
     run = Run(command="jobs outcomes", console=console, given=given, job=name)
     run.check(needs_secret=False)
-    async with carried_out(run) as out, run.settings.open_journal(create=False) as journal:
-        await write_job(run, journal, out)
+    with carried_out(run) as out:
+        async with run.settings.open_journal(create=False) as journal:
+            await write_job(run, journal, out)
     return run.exit_code
 
 

@@ -14,7 +14,7 @@ from gateway_async.cli import files, options
 from gateway_async.cli.console import Exit, counted, output, print_json
 from gateway_async.cli.jobs import KnownJob, facts_of, find_job, run_job
 from gateway_async.cli.kept import Kept
-from gateway_async.cli.run import Run, carried_out, drive, result_cells, write_rows
+from gateway_async.cli.run import Run, carried_out, drive
 from gateway_async.errors import ConfigurationError, NotSentError
 from gateway_async.models.orders import OutcomeStatus
 from gateway_async.operations import OPERATIONS
@@ -78,14 +78,12 @@ async def look_up(
         contextlib.closing(Kept()) as found,
     ):
         run.check()
-        table = file.table
 
         def keep(outcome: Outcome[Any, Any]) -> None:
-            line, cells, _ = table.rows.get(outcome.index)
-            run.report.see(outcome, line)
-            found[outcome.index] = {**cells, **result_cells(outcome, columns)}
+            row = file.rows.get(outcome.index)
+            found[outcome.index] = run.row(outcome, row, columns)
 
-        async with carried_out(run) as out:
+        with carried_out(run) as out:
             async with run.client() as client:
                 batch = client.batch(run.operation, file.orders(), policy=policy)
                 await drive(run, batch, total=file.totals.orders, see=keep)
@@ -93,7 +91,9 @@ async def look_up(
                 if found.get(index) is None:
                     status = OutcomeStatus.NOT_SENT
                     keep(Outcome(order=order, index=index, status=status, error=_NOT_SENT))
-            write_rows(found, table.beside(columns), out, is_json=table.is_json)
+            write = file.writer(out, columns)
+            for cells in found:
+                write(cells)
         return run.exit_code
 
 
@@ -141,19 +141,18 @@ async def reconcile(
     """
     run = Run(command="reconcile", console=console, given=given, source=str(ledger))
     words, policy = run.settings.reconcile, run.settings.policy
-    with files.open_orders(ledger, files.LEDGER) as file:
-        table = file.table
+    with files.open_orders(ledger, files.LEDGER, run.settings) as file:
         run.check()
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
-        if bool(words.states) != ("state" in table.header):
+        if bool(words.states) != ("state" in file.header):
             lacking = "no column state" if words.states else "states; reconcile.states is not set"
             console.say(f"warning: the ledger has {lacking}, so no state is compared", "WARNING")
-        async with carried_out(run) as out:
-            write = files.row_writer(out, table.beside(_COLUMNS), is_json=table.is_json)
+        with carried_out(run) as out:
+            write = file.writer(out, _COLUMNS)
 
             def see(difference: Difference) -> None:
-                row = table.rows.get(difference.index)
+                row = file.rows.get(difference.index)
                 ours, theirs = (
                     ";".join(map(files.to_text, side if isinstance(side, tuple) else (side,)))
                     for side in (difference.ledger, difference.gateway)

@@ -8,7 +8,7 @@ import functools
 import os
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -40,29 +40,6 @@ _NOT_OURS = OutcomeUnknownError(
 )
 _OF_SQLITE = ("", "-wal", "-shm", "-journal")
 """How the names of the files end that a journal on SQLite may have."""
-
-
-# Outcomes as rows
-
-
-def result_cells(outcome: Outcome[Any, Any], columns: Collection[str]) -> dict[str, str]:
-    """Return the result cells of one order; those of several records of it are joined by `;`."""
-    record = outcome.record
-    prefix = RECORD if any(name.startswith(RECORD) for name in columns) else ""
-    read = [cells_of(one, prefix) for one in (record if isinstance(record, tuple) else (record,))]
-    return {
-        **{column: ";".join(files.to_text(one.get(column)) for one in read) for column in columns},
-        "status": str(outcome.status),
-        "code": getattr(outcome.error, "code", ""),
-        "error": reason_of(outcome.error),
-    }
-
-
-def write_rows(kept: Kept, columns: Sequence[str], out: TextIO, *, is_json: bool = False) -> None:
-    """Write the rows that are kept, in their order."""
-    write = files.row_writer(out, columns, is_json=is_json)
-    for row in kept:
-        write(row)
 
 
 # A run
@@ -112,6 +89,22 @@ class Run(Head):
         """Make a client, whose exchanges are timed for the report."""
         return self.settings.client(self.credentials, telemetry=self.report.latencies)
 
+    def row(
+        self, outcome: Outcome[Any, Any], row: files.Row, columns: Sequence[str]
+    ) -> dict[str, str]:
+        """Count an outcome, and return its row; results of several records are joined by `;`."""
+        self.report.see(outcome, row.line)
+        found = outcome.record if isinstance(outcome.record, tuple) else (outcome.record,)
+        prefix = RECORD if any(name.startswith(RECORD) for name in columns) else ""
+        read = [cells_of(one, prefix) for one in found]
+        return {
+            **row.cells,
+            **{name: ";".join(files.to_text(one.get(name)) for one in read) for name in columns},
+            "status": str(outcome.status),
+            "code": getattr(outcome.error, "code", ""),
+            "error": reason_of(outcome.error),
+        }
+
     @property
     def exit_code(self) -> int:
         """0: all succeeded. 1: some declined, absent or different. 3: some unknown or misplaced."""
@@ -158,8 +151,8 @@ class Run(Head):
                 taken[path.resolve()] = f"the file of {option}"
 
 
-@contextlib.asynccontextmanager
-async def carried_out(run: Run) -> AsyncIterator[TextIO]:
+@contextlib.contextmanager
+def carried_out(run: Run) -> Iterator[TextIO]:
     """Begin the file of outcomes, which the block writes; at the end, say what it came to.
 
     A signal stops only what the block drives.
@@ -315,23 +308,6 @@ async def orders_of(journal: Journal, name: str) -> AsyncIterator[JobOrder]:
             yield each
 
 
-def match_rows(job: Sequence[int], file: Sequence[int]) -> Sequence[int]:
-    """Return which row of a file each order of a job has; empty if it has others.
-
-    Orders that are alike in every field have their rows in sequence.
-
-    Args:
-        job: The hashes of the orders of the job.
-        file: Those of the file.
-    """
-    if job == file:
-        return range(len(file))
-    if sorted(job) != sorted(file):
-        return ()
-    by_hash = (sorted(range(len(one)), key=one.__getitem__) for one in (job, file))
-    return [place for _, place in sorted(zip(*by_hash, strict=True))]
-
-
 async def write_job(
     run: Run,
     journal: Journal,
@@ -357,24 +333,19 @@ async def write_job(
     run.status = status = await journal.status(job)
     run.operation, run.states = status.operation, status.counts
     results = files.result_columns(OPERATIONS[status.operation])
-    columns, cells = [*results, *files.JOB_COLUMNS], dict[str, str]()
+    columns, row = [*results, *files.JOB_COLUMNS], files.Row(None, {})
     with contextlib.closing(Kept()) as kept:
         async for each in orders_of(journal, job):
-            outcome, place, line = each.outcome(), each.index, None
+            outcome, place = each.outcome(), places[each.index] if places else each.index
             if each.state is OrderState.NEW and status.is_running:
                 outcome = attrs.evolve(outcome, status=OutcomeStatus.UNKNOWN, error=_NOT_OURS)
             elif each.state is OrderState.NEW and reasons and (why := reasons.get(each.index)):
                 outcome = attrs.evolve(outcome, error=NotSentError(why))
-            if file is None:
-                cells = files.order_cells(each.order)
-            else:
-                place = places[each.index]
-                line, cells, _ = file.table.rows.get(place)
-            run.report.see(outcome, line)
+            row = file.rows.get(place) if file else files.Row(None, files.order_cells(each.order))
             known = each.index, each.state, each.known.note, job
             in_job = dict(zip(files.JOB_COLUMNS, known, strict=True))
-            kept[place] = {**cells, **result_cells(outcome, results), **in_job}
-        if file is None:
-            write_rows(kept, [*cells, *columns], out)
-        else:
-            write_rows(kept, file.table.beside(columns), out, is_json=file.table.is_json)
+            kept[place] = run.row(outcome, row, results) | in_job
+        given = [*row.cells, *columns]
+        write = file.writer(out, columns) if file else files.row_writer(out, given)
+        for cells in kept:
+            write(cells)

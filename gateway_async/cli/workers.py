@@ -86,8 +86,7 @@ async def submit(
         known = await find_job(settings, file, job=job)
         if file.unread:
             console.note(f"columns that are not sent: {file.unread}")
-        if known.is_to_confirm and not yes:
-            console.confirm(f"{known}: {known.operation} {known.left} at {settings.address}")
+        known.confirm(console, settings, yes=yes)
         async with settings.open_journal() as journal, settings.client(credentials) as client:
             kept, sent = journal.job(job), file.orders()
             console.has_begun = True  # from here on, workers may send it
