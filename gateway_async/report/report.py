@@ -154,16 +154,12 @@ class Totals:
     orders: int = 0
     sums: dict[str, Sum] = attrs.field(factory=dict)
 
-    def add(self, moved: tuple[str | None, Decimal | None] | None) -> None:
-        """Count an order, with the currency and the amount that it moves, if it moves any."""
+    def add(self, *moved: tuple[str | None, Decimal | None] | None) -> None:
+        """Count an order, with each currency and amount that it moves, if it moves any."""
         self.orders += 1
-        if moved is not None:
-            self.add_amount(*moved)
-
-    def add_amount(self, currency: str | None, amount: Decimal | None) -> None:
-        """Add an amount, if there is one."""
-        if amount is not None:
-            self._add_sum((currency or "").upper(), Sum(1, amount))
+        for currency, amount in filter(None, moved):
+            if amount is not None:
+                self._add_sum((currency or "").upper(), Sum(1, amount))
 
     def include(self, other: "Totals") -> None:
         """Add all that others come to."""
@@ -314,8 +310,7 @@ class Report:
         """
         order, error, status = outcome.order, outcome.error, str(outcome.status)
         step, moved = self._step(status, self._advise(status, error)), _moved_by(order)
-        for each in [moved] if moved is not None else _listed(outcome.record):
-            step.add_amount(*each)
+        step.add(*([moved] if moved is not None else _listed(outcome.record)))
         if step.advice:
             code, reason = _cut(getattr(error, "code", "")), _cut(reason_of(error))
             currency, amount = moved or (None, None)
@@ -334,7 +329,7 @@ class Report:
             ledger, gateway = Decimal(str(difference.ledger)), Decimal(str(difference.gateway))
             amount = EXACT.subtract(ledger, gateway).copy_abs()
         step = self._step(difference.kind, difference.kind)
-        step.add_amount(entry.currency, amount)
+        step.add((entry.currency, amount))
         currency, reason = entry.currency, _cut(difference.error or difference.field or "")
         ours = self._sides(difference.ledger, currency)
         theirs = self._sides(difference.gateway, currency)
@@ -357,7 +352,6 @@ class Report:
         if (step := self.steps.get((kind, advice))) is None:
             step = Step(kind=kind, advice=advice, dialect=self.dialect)
             self.steps[kind, advice] = step
-        step.orders += 1
         return step
 
     def _advise(self, status: str, error: Exception | None) -> str:

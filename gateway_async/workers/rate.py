@@ -54,8 +54,16 @@ class SharedRate:
         self._window = window
 
     async def __aenter__(self) -> None:
+        rate = {"name": self._name, "window": self._window}
+
+        def take(transaction: "Transaction") -> float:
+            transaction.lock(_LOCK_OF_TURNS)
+            transaction.run(_FORGET, **rate)
+            taken = transaction.run(_TAKE, others=self._requests - 1, **rate)
+            return float(taken.fetchone()[0])  # the seconds until it is due
+
         try:
-            await asyncio.sleep(await self._take())
+            await asyncio.sleep(await self._database.run("cannot take a turn", take))
         except JournalError as error:
             raise NotSentError(
                 f"nothing was sent: the shared rate could not be asked ({error})"
@@ -63,18 +71,6 @@ class SharedRate:
 
     async def __aexit__(self, *error: object) -> None:
         pass
-
-    def _take(self) -> "asyncio.Future[float]":
-        """Take the next turn; return the seconds until it is due."""
-        rate = {"name": self._name, "window": self._window}
-
-        def take(transaction: "Transaction") -> float:
-            transaction.lock(_LOCK_OF_TURNS)
-            transaction.run(_FORGET, **rate)
-            taken = transaction.run(_TAKE, others=self._requests - 1, **rate)
-            return float(taken.fetchone()[0])
-
-        return self._database.run("cannot take a turn", take)
 
 
 @hide_given
