@@ -9,6 +9,7 @@ elsewhere.
 # This is the help of `gateway-async`; below are its commands, as one table.
 
 import asyncio
+import inspect
 import os
 import shlex
 import sys
@@ -20,7 +21,8 @@ from typing import Any
 import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from gateway_async.cli.console import Console, Exit
+from gateway_async.cli import Exit
+from gateway_async.cli.console import Console
 from gateway_async.cli.files import TableError
 from gateway_async.cli.options import Config
 from gateway_async.errors import GatewayError, JobBusyError
@@ -78,7 +80,7 @@ def run(arguments: Sequence[str]) -> int:
     console = Console(line, said.quiet, said.verbose, said.log_format == "json")
     more = {one: console if one == "console" else arguments[0] for one in left_out}
     try:
-        if command.__module__.partition(".")[0] != __name__.partition(".")[0]:  # such as --help
+        if not inspect.iscoroutinefunction(command):  # such as --help
             return int(command(*bound.args, **bound.kwargs) or Exit.DONE)
         with console.passing_on_logs():
             return int(asyncio.run(command(*bound.args, **bound.kwargs, **more)) or Exit.DONE)

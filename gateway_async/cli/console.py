@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from enum import IntEnum
 from typing import Any, TextIO, cast
 
 import attrs
@@ -27,15 +26,6 @@ _FRAMES_BETWEEN_LINES = 50
 _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
 }
-
-
-class Exit(IntEnum):
-    """How a command ended; the reference page of the command line has what each code means."""
-
-    DONE = 0
-    NOT_ALL_DONE = 1
-    WRONG = 2
-    UNSETTLED = 3
 
 
 class _Forgiving:
@@ -220,53 +210,40 @@ class Console:
 
 # Stopping
 
-_SAID = (
-    "stopping: waiting for what is in flight; press Ctrl-C again not to wait",
-    "stopping at once: what is in flight is not waited for, and ends as unknown",
-)
+_FIRST = "stopping: waiting for what is in flight; press Ctrl-C again not to wait"
+_NEXT = "stopping at once: what is in flight is not waited for, and ends as unknown"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stop:
-    """Takes Ctrl-C and SIGTERM from when it is made until the event loop ends.
+@contextlib.contextmanager
+def stoppable(console: Console, drain: Callable[[], object] | None = None) -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM stop the block: the first drains it, the second does not wait.
 
-    Inside `cancelling`, each cancels the task that is there: the first drains it, the second does
-    not wait. Outside, it is only counted, so that what is known is written whatever happens.
+    Behind it, they are ignored, so that what is known is written whatever happens.
 
     Args:
         console: Where it is said.
-        drain: Stops the task in place of the first cancellation.
+        drain: Stops the block in place of the first cancellation.
     """
+    task: Any = asyncio.current_task()
+    loop, console.has_begun = asyncio.get_running_loop(), True
+    ways = itertools.chain([(_FIRST, drain or task.cancel)], itertools.repeat((_NEXT, task.cancel)))
 
-    def __init__(self, console: Console, drain: Callable[[], object] | None = None) -> None:
-        self._console, self._drain = console, drain
-        self._count = 0
-        self._task: asyncio.Task[Any] | None = None
-        console.has_begun = True
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._count_one)
+    def stop() -> None:
+        said, end = next(ways)
+        console.say(said)
+        end()
 
-    @contextlib.contextmanager
-    def cancelling(self) -> Iterator[None]:
-        """Let each signal cancel the running task; one that came before does so at once."""
-        task: Any = asyncio.current_task()
-        self._task = task
-        self._cancel()
-        try:
-            with contextlib.suppress(asyncio.CancelledError):
-                yield
-        finally:
-            self._task = None
-            while task.cancelling():
-                task.uncancel()  # it goes on: what is known is still to be written
-
-    def _count_one(self) -> None:
-        self._count += 1
-        self._cancel()
-
-    def _cancel(self) -> None:
-        if self._task is not None and self._count:
-            self._console.say(_SAID[self._count > 1])
-            (self._task.cancel if self._drain is None or self._count > 1 else self._drain)()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            yield
+    finally:
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, lambda: None)
+        while task.cancelling():
+            task.uncancel()  # it goes on: what is known is still to be written
 
 
 # Progress

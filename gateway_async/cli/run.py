@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.batching.table import RECORD, cells_of
-from gateway_async.cli import files
-from gateway_async.cli.console import Console, Exit, Stop, counted, listed, print_json, progress
+from gateway_async.cli import Exit, files
+from gateway_async.cli.console import Console, counted, listed, print_json, progress, stoppable
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.options import Files, Running
 from gateway_async.cli.settings import Settings, config_path
@@ -59,7 +59,6 @@ class Run(Head):
         status: How far the job has come, as the journal has it at the end.
         states: Likewise, how many of its orders are in each state.
         misplaced: Why the outcomes are not where they were asked for; empty where they are.
-        stop: Ends what is driven on a signal; there is one while the run is carried out.
     """
 
     started_at: datetime = attrs.field(factory=lambda: datetime.now().astimezone())
@@ -73,7 +72,6 @@ class Run(Head):
     status: JobStatus | None = None
     states: Mapping[OrderState, int] = attrs.field(factory=Counter)
     misplaced: str = ""
-    stop: Stop = attrs.field(init=False)
 
     @functools.cached_property
     def credentials(self) -> Credentials:
@@ -153,14 +151,10 @@ class Run(Head):
 
 @contextlib.contextmanager
 def carried_out(run: Run) -> Iterator[TextIO]:
-    """Begin the file of outcomes, which the block writes; at the end, say what it came to.
-
-    A signal stops only what the block drives.
-    """
+    """Begin the file of outcomes, which the block writes; at the end, say what it came to."""
     with files.out_file(run.given.report) if run.given.report else contextlib.nullcontext() as page:
         try:
             with files.out_file(run.given.out or files.STDIO) as out:
-                run.stop = Stop(run.console)
                 run.started_at = datetime.now().astimezone()  # behind a question
                 yield out
         except (OSError, GatewayError) as error:
@@ -206,7 +200,7 @@ async def drive(run: Run, streamed: Any, *, total: int, see: Callable[[Any], obj
     is_shared = run.given.out == files.STDIO and sys.stdout.isatty()
     with progress(run.console, run.command, total, look, is_shared=is_shared):
         try:
-            with run.stop.cancelling():
+            with stoppable(run.console):
                 async with streamed:
                     async for one in streamed:
                         see(one)

@@ -176,7 +176,7 @@ class Settings(Network):
     def journal_file(self) -> Path | None:
         """The file of the journal; None for one on a server."""
         found = locate(self.journal)
-        return found.path.absolute() if isinstance(found, Sqlite) else None
+        return found.path if isinstance(found, Sqlite) else None
 
     @property
     def place(self) -> str:
@@ -200,7 +200,7 @@ class Settings(Network):
                     raise JournalError(f"there is no journal sqlite:///{path}")
                 if self.journal == default_journal(os.environ):
                     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Journal.open(locate(self.journal).absolute_url)
+        return Journal.open(self.journal)
 
     def check_named(self, *missing: str) -> None:
         """Check that the gateway, and who speaks to it, are named.
@@ -272,8 +272,7 @@ def read_settings(options: Mapping[str, Any], environment: Mapping[str, str]) ->
         raise ConfigurationError(f"{' and '.join(places)}: the secret has one place; give one")
     merged["policy"] = {**document.get("policy", {}), **given.get("policy", {})}
     merged.pop("secret", None)  # the variable is read last
-    if "journal" not in given:
-        locate(merged["journal"]).check_absolute()
+    locate(merged["journal"]).check_absolute()
     return _structured(merged, Settings, "settings")
 
 

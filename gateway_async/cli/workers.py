@@ -10,43 +10,20 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
-from gateway_async.cli import options
-from gateway_async.cli.console import Exit, Stop, counted, listed, print_json, progress
+from gateway_async.cli import Exit, options
+from gateway_async.cli.console import counted, listed, print_json, progress, stoppable
 from gateway_async.cli.files import open_orders
 from gateway_async.cli.jobs import facts_of, find_job
-from gateway_async.cli.settings import Settings
 from gateway_async.client import GatewayClient
 from gateway_async.errors import ConfigurationError
 from gateway_async.journal import OrderState
-from gateway_async.journal.engines import locate
 from gateway_async.operations import OPERATIONS
 from gateway_async.settings import WorkerPolicy
-from gateway_async.signing import Credentials
 from gateway_async.workers import Workers
 from gateway_async.workers.workers import watch as watch_job
 
 _POLICY = WorkerPolicy()
 _SUBMITTED = [name for name, row in OPERATIONS.items() if row.takes_jobs and row.list_field]
-
-
-def _make(settings: Settings, credentials: Credentials, broker: Any) -> Workers:
-    """Make what works on jobs; its rate, if there is one, is that of all workers together."""
-
-    @contextlib.asynccontextmanager
-    async def client() -> AsyncIterator[GatewayClient]:
-        shared: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
-        if settings.rate is not None:
-            from gateway_async.workers.rate import shared_rate
-
-            who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
-            requests = max(1, int(settings.rate))  # at once: no more than a second has
-            seconds = requests / settings.rate
-            shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
-        async with shared as limiter, settings.client(credentials, limiter=limiter) as made:
-            yield made
-
-    settings.open_journal()  # makes the folder of the usual one, for this user alone
-    return Workers(broker, client, locate(settings.journal).absolute_url)
 
 
 async def submit(
@@ -132,11 +109,26 @@ async def worker(
     from aio_pika.exceptions import AMQPError
 
     made = rabbit_broker(url, queue=queue, slices_at_once=slices)
-    _make(settings, credentials, made)
+
+    @contextlib.asynccontextmanager
+    async def client() -> AsyncIterator[GatewayClient]:
+        shared: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
+        if settings.rate is not None:  # of all workers together
+            from gateway_async.workers.rate import shared_rate
+
+            who = f"{credentials.merchant_id}/{credentials.account_id} at {settings.address}"
+            requests = max(1, int(settings.rate))  # at once: no more than a second has
+            seconds = requests / settings.rate
+            shared = shared_rate(settings.journal, who, requests=requests, seconds=seconds)
+        async with shared as limiter, settings.client(credentials, limiter=limiter) as one:
+            yield one
+
+    settings.open_journal()  # makes the folder of the usual one, for this user alone
+    Workers(made, client, settings.journal)
     until = asyncio.Event()  # the slices that run come to an end
     console.note(f"working for queue {queue}")
     try:
-        with Stop(console, drain=until.set).cancelling():
+        with stoppable(console, drain=until.set):
             await serve(made, until, slices_at_once=slices)
     except AMQPError as error:
         reason = type(error).__name__

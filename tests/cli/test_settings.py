@@ -194,7 +194,6 @@ def test_every_table_that_is_wrong_is_named_at_once(write: Write) -> None:
 )
 def test_mistakes_in_the_environment(name: str, value: str, words: str, write: Write) -> None:
     assert words in refused("", write, {**ENVIRONMENT, f"GATEWAY_{name}": value})
-    assert read(journal="sqlite:///j.db").journal == "sqlite:///j.db"  # of the command, it is meant
 
 
 # The secret
