@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import runpy
+import signal
 import stat
 import sys
 import tracemalloc
@@ -396,6 +397,19 @@ def test_ctrl_c_while_a_command_is_loaded_ends_it_in_few_words(
 ) -> None:
     monkeypatch.setattr(loads, Mock(side_effect=KeyboardInterrupt))
     assert here("jobs list", 2).stderr == "gateway-async: stopped\n"
+
+
+def test_ctrl_c_ends_a_command_that_only_reads(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(1)
+
+    (tmp_path / "j.db").touch()
+    monkeypatch.setattr("gateway_async.cli.jobs.write_job", read)
+    line = "jobs outcomes night --out o.csv --journal sqlite:///j.db"
+    assert "stopped; this command sent nothing" in here(line, 2).stderr
 
 
 def test_ctrl_c_in_submit_does_not_say_that_nothing_was_sent(
