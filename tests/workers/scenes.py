@@ -89,23 +89,24 @@ class Scene:
                 await self.jobs._enqueue("job", number)
 
 
-FAULTS: tuple[tuple[float, Callable[[Scene], Coroutine[Any, Any, None]]], ...] = (
-    (0.1, Scene.deliver_twice),
-    (0.25, Scene.kill_a_worker),
-    (0.45, Scene.freeze_a_worker),
-    (0.66, Scene.kill_the_broker),
-)
+FAULTS: dict[str, tuple[float, Callable[[Scene], Coroutine[Any, Any, None]]]] = {
+    "double": (0.1, Scene.deliver_twice),
+    "kill": (0.25, Scene.kill_a_worker),
+    "freeze": (0.45, Scene.freeze_a_worker),
+    "broker": (0.66, Scene.kill_the_broker),
+}
 """What befalls a job, and once which share of it was asked of the gateway."""
 
 
 async def play(
     refunds: int, latency_seconds: float, policy: WorkerPolicy, folder: Path
-) -> tuple[Counter[Wrong], Counter[str]]:
+) -> tuple[Counter[Wrong], Counter[str], dict[str, float]]:
     """Run one job with every fault.
 
-    Return how many orders are wrong, by what is wrong with them, and what became of the orders, as
-    the job says.
+    Return how many orders are wrong, by what is wrong with them; what became of the orders, as the
+    job says; and the seconds from each fault to the end of the job.
     """
+    clock, struck = asyncio.get_running_loop().time, dict[str, float]()
     async with contextlib.AsyncExitStack() as stack:
         node, journal = stack.enter_context(own_node()), stack.enter_context(postgres_url())
         sandbox = await stack.enter_async_context(Sandbox())
@@ -138,12 +139,14 @@ async def play(
         scene = Scene(policy, node, workers, jobs, journal, -(-refunds // policy.slice_size))
         assert await jobs.submit("refund", orders, job="job") == refunds
         async with asyncio.TaskGroup() as striking:
-            for share, strike in FAULTS:
+            for name, (share, strike) in FAULTS.items():
                 while sandbox.requests["refund"] < share * refunds / 50:  # noqa: ASYNC110  # no event
                     await asyncio.sleep(0.01)
+                struck[name] = clock()
                 striking.create_task(strike(scene))
         result = await jobs.result("job")
+        seconds = {name: clock() - then for name, then in struck.items()}
     check_conserved(result, orders)
     told = [attrs.evolve(told_of(outcome), reference="") for outcome in result]
     found = judge(Books(done=effects(sandbox, orders)), told, told)
-    return Counter(kind for kind, _ in found), Counter(map(str, statuses(result)))
+    return Counter(kind for kind, _ in found), Counter(map(str, statuses(result))), seconds
