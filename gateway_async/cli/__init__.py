@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import traceback
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from gateway_async.errors import require_extra
@@ -12,14 +11,7 @@ from gateway_async.errors import require_extra
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-class Exit(IntEnum):
-    """How a command ended; the reference page of the command line has what each code means."""
-
-    DONE = 0
-    NOT_ALL_DONE = 1
-    WRONG = 2
-    UNSETTLED = 3
+_WRONG, _UNSETTLED = 2, 3  # as in `console.Exit`, which needs the extra
 
 
 def main(arguments: "Sequence[str] | None" = None) -> None:
@@ -31,20 +23,20 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
     if None in (sys.stdin, sys.stdout, sys.stderr):  # `2>&-`: the next file would take its number
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
-        sys.exit(Exit.WRONG)
+        sys.exit(_WRONG)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until `Stop` takes both
-    code: int = Exit.WRONG
+    code = _WRONG
     try:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):
             from gateway_async.cli.app import run
-        code = Exit.UNSETTLED
+        code = _UNSETTLED
         code = run(sys.argv[1:] if arguments is None else arguments)
     except Exception as error:  # noqa: BLE001  # of a defect, 1 would say that some were declined
         if isinstance(error, ModuleNotFoundError) and "pip install" in str(error):
             sys.stderr.write(f"gateway-async: {error}\n")
-            code = Exit.WRONG
+            code = _WRONG
         else:
-            code = Exit.UNSETTLED
+            code = _UNSETTLED
             traceback.print_exc()
     except KeyboardInterrupt:  # before `run` takes it, as while it is imported
         sys.stderr.write("gateway-async: stopped\n")

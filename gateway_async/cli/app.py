@@ -21,8 +21,7 @@ from typing import Any
 import attrs
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from gateway_async.cli import Exit
-from gateway_async.cli.console import Console
+from gateway_async.cli.console import Console, Exit
 from gateway_async.cli.files import TableError
 from gateway_async.cli.options import Config
 from gateway_async.errors import GatewayError, JobBusyError

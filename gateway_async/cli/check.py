@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from gateway_async.cli import Exit, options
-from gateway_async.cli.console import explained, output, print_json
+from gateway_async.cli import options
+from gateway_async.cli.console import Exit, explained, output, print_json
 from gateway_async.cli.files import STDIO, out_file, to_text
 from gateway_async.cli.settings import Network, Settings, default_journal, to_toml
 from gateway_async.client import GatewayClient

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from enum import IntEnum
 from typing import Any, TextIO, cast
 
 import attrs
@@ -26,6 +27,15 @@ _FRAMES_BETWEEN_LINES = 50
 _CONTROLS = {
     one: f"\\x{one:02x}" for one in (*range(0x20), *range(0x7F, 0xA0)) if chr(one) not in "\n\t"
 }
+
+
+class Exit(IntEnum):
+    """How a command ended; the reference page of the command line has what each code means."""
+
+    DONE = 0
+    NOT_ALL_DONE = 1
+    WRONG = 2
+    UNSETTLED = 3
 
 
 class _Forgiving:

@@ -10,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from gateway_async.cli import Exit, files, options
-from gateway_async.cli.console import counted, output, print_json
+from gateway_async.cli import files, options
+from gateway_async.cli.console import Exit, counted, output, print_json
 from gateway_async.cli.jobs import KnownJob, facts_of, find_job, run_job
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.run import Run, carried_out, drive

@@ -17,8 +17,16 @@ from urllib.parse import urlsplit
 import attrs
 
 from gateway_async.batching.table import RECORD, cells_of
-from gateway_async.cli import Exit, files
-from gateway_async.cli.console import Console, counted, listed, print_json, progress, stoppable
+from gateway_async.cli import files
+from gateway_async.cli.console import (
+    Console,
+    Exit,
+    counted,
+    listed,
+    print_json,
+    progress,
+    stoppable,
+)
 from gateway_async.cli.kept import Kept
 from gateway_async.cli.options import Files, Running
 from gateway_async.cli.settings import Settings, config_path

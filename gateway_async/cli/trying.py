@@ -22,9 +22,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
 from gateway_async.batching.batch import Batch
-from gateway_async.cli import Exit, options
+from gateway_async.cli import options
 from gateway_async.cli.check import write_config
-from gateway_async.cli.console import counted, listed, output, plain_console, progress
+from gateway_async.cli.console import Exit, counted, listed, output, plain_console, progress
 from gateway_async.cli.files import out_file, row_writer
 from gateway_async.cli.settings import VARIABLES, Settings, to_toml
 from gateway_async.client import GatewayClient

@@ -10,8 +10,8 @@ import attrs
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
-from gateway_async.cli import Exit, options
-from gateway_async.cli.console import counted, listed, print_json, progress, stoppable
+from gateway_async.cli import options
+from gateway_async.cli.console import Exit, counted, listed, print_json, progress, stoppable
 from gateway_async.cli.files import open_orders
 from gateway_async.cli.jobs import facts_of, find_job
 from gateway_async.client import GatewayClient
