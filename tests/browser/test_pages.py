@@ -56,13 +56,13 @@ _ELSEWHERE = re.compile(r"^(https?|wss?)://(?!127\.0\.0\.1[:/])")
 _ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-sync")
 
 
+@attrs.define(eq=False, slots=False)  # playwright adds attributes
 class Visit:
     """A page of its own, without anybody else's cookies."""
 
-    def __init__(self, page: Page) -> None:
-        self.page = page
-        # what a page must never do: errors, dialogs, and requests that leave this machine
-        self.alarms: list[str] = []
+    page: Page
+    # what a page must never do: errors, dialogs, and requests that leave this machine
+    alarms: list[str] = attrs.field(factory=list)
 
     async def keep_screenshots(self, name: str) -> None:
         """Keep what is shown, at the width of a desk and of a phone, below build/screenshots."""

@@ -149,7 +149,7 @@ async def test_each_fault_on_the_way_is_seen_and_says_what_to_do(
         shell.sandbox.faults.add(way.refused, Status(403))
     url, tls = shell.sandbox.base_url, tls_of(authority) if way.is_tls else None
     async with Proxy(url, tls=tls) as gateway, Proxy(login="me:right") as proxy:
-        gateway.always(Trouble(said=way.change))
+        gateway.always = Trouble(said=way.change)
         env = {"GATEWAY_PROXY": proxy.with_login(way.login)} if way.login else {}
         options = way.options.format(gateway=gateway.base_url, sandbox=url, host=url[7:])
         ended, found = await check(shell, options, env)
@@ -158,7 +158,7 @@ async def test_each_fault_on_the_way_is_seen_and_says_what_to_do(
     assert seen in found[line]["seen"]
     assert ADVICE.get(seen, "") in found[line]["advice"]
     assert bool(found[line]["advice"]) == (status != "ok")
-    assert bool(proxy.lines) == bool(way.login)
+    assert bool(proxy.heads) == bool(way.login)
     assert status == "ok" or line not in ("address", "proxy", "tls") or not shell.sandbox.requests
     assert not any(one in ended.stdout for one in ("another-secret", "wrong-pa55"))
 

@@ -5,7 +5,7 @@ import random
 from gateway_async.reconciliation import Kind, LedgerEntry
 from gateway_async.sandbox.faults import ExtraItems, Status
 from tests.cli.running import Shell, write
-from tests.reconciliation.books import PLANTS, entry_of, pay
+from tests.reconciliation.books import PLANTS, entry_of, pay, plant
 from tests.report.test_page import Read
 from tests.support.orders import COLUMNS
 
@@ -33,7 +33,7 @@ async def test_every_planted_difference_is_found_and_no_other(shell: Shell) -> N
     # A payment may stand in several lines: so the books are the smaller part of the work.
     fitting = [entry_of(pay(shell.sandbox, f"first {n}", refunds=["1.50"])) for n in range(40)]
     entries = [
-        PLANTS[kind](shell.sandbox, f"N{number}") if kind else fitting[number // 50]
+        plant(shell.sandbox, kind, f"N{number}") if kind else fitting[number // 50]
         for number, kind in enumerate(kinds)
     ]
     write_ledger(shell, *(cells(one, f"clerk {number}") for number, one in enumerate(entries)))

@@ -44,7 +44,7 @@ async def test_an_exchange_that_breaks_off_once(trial: Trial, proxy: Proxy, cloc
     limits = attrs.evolve(PATIENT, connect_seconds=600)  # a silence ends before a connection would
     for trouble, effects in ONCE:
         before, known = proxy.requests, trial.requests
-        proxy.once(trouble)
+        proxy.troubles.append(trouble)
         result = await trial.run(proxy.base_url, timeouts=limits)
         assert status_of(result) is trial.by_kind(read=SUCCEEDED, money=UNKNOWN), trouble
         assert proxy.requests - before == result.requests == trial.by_kind(read=2, money=1)
@@ -85,7 +85,7 @@ def _spoilt(random: Random, reply: bytes) -> bytes:
 @pytest.mark.usefixtures("clock")
 async def test_any_bytes_come_to_outcomes(trial: Trial, proxy: Proxy) -> None:
     """No exception of aiohttp's passes, and no money is moved twice: `Trial` sees to it."""
-    proxy.always(Trouble(said=partial(_spoilt, Random(1)), end=End.CLOSE))
+    proxy.always = Trouble(said=partial(_spoilt, Random(1)), end=End.CLOSE)
     seen = {status_of(await trial.run(proxy.base_url)) for _ in range(25)}
     assert seen == {SUCCEEDED, UNKNOWN}
 

@@ -153,20 +153,20 @@ async def test_a_proxy_that_is_down(way: Way) -> None:
     ],
 )
 async def test_a_tunnel_not_opened(way: Way, trouble: Trouble, error: str, clock: Clock) -> None:
-    way.proxy.always(trouble)
+    way.proxy.always = trouble
     way.proxy.on_silence = clock.advance
     assert error in await way.run_in_vain()
-    assert len(way.proxy.lines) == ATTEMPTS
+    assert len(way.proxy.heads) == ATTEMPTS
 
 
 @only("http by http", "http by https")
 @pytest.mark.parametrize("status", [407, 502])
 async def test_an_answer_of_the_proxy_itself_proves_nothing(way: Way, status: int) -> None:
-    way.proxy.always(refusal(status))
+    way.proxy.always = refusal(status)
     result = await way.run()
     assert status_of(result) is UNKNOWN
     assert isinstance(error_of(result), ReplyStatusError)
-    assert len(way.proxy.lines) == 1
+    assert len(way.proxy.heads) == 1
 
 
 @only(*TUNNELS)
@@ -219,6 +219,6 @@ async def test_the_environment_names_the_proxy(
     monkeypatch.setenv("HTTPS_PROXY" if way.is_tunnel else "HTTP_PROXY", way.settings["proxy"])
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert (await way.run(proxy=None, trust_env=trust_env)).ok
-    assert len(way.proxy.lines) == is_used
+    assert len(way.proxy.heads) == is_used
     assert (await way.run(trust_env=trust_env)).ok  # what is given goes over it
-    assert len(way.proxy.lines) == is_used + 1
+    assert len(way.proxy.heads) == is_used + 1

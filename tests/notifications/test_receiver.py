@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
+import attrs
 import pytest
 import uvicorn
 from aiohttp import web
@@ -42,12 +43,12 @@ def receiver_of(handler: Any = print, **settings: Any) -> NotificationReceiver:
     return NotificationReceiver(client_over(), handler, **settings)
 
 
+@attrs.define
 class Shop:
     """An application that writes down what it is given, once it has failed as often as it will."""
 
-    def __init__(self, failures: int = 0) -> None:
-        self.heard: list[Any] = []
-        self.failures = failures
+    failures: int = 0
+    heard: list[Any] = attrs.field(factory=list)
 
     async def take(self, subject: Any) -> None:
         if self.failures:

@@ -1,6 +1,6 @@
 """Books of a gateway in memory and of a sandbox, and ledgers that fit them or differ."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -66,20 +66,14 @@ NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 STATES = {"3000": ("paid", "refunded"), "4100": "reserved"}
 
 
-def pay(
-    sandbox: Sandbox,
-    order_no: str,
-    *,
-    refunds: Iterable[str] = (),
-    currency: str = "EUR",
-    amount: str = "10.00",
-    status: PaymentStatus = PaymentStatus.CAPTURED,
-) -> Transaction:
-    """Enter a payment, captured if nothing else is said, and its refunds."""
-    money: dict[str, Any] = {"currency": currency, "order_no": order_no}
-    transaction = sandbox.ledger.open(amount=Decimal(amount), now=NOW, status=status, **money)
+def pay(sandbox: Sandbox, order_no: str, *, refunds: Iterable[str] = ()) -> Transaction:
+    """Enter a payment of 10 EUR, captured, and its refunds."""
+    paid: dict[str, Any] = {"currency": "EUR", "order_no": order_no}
+    transaction = sandbox.ledger.open(
+        **paid, amount=Decimal("10.00"), now=NOW, status=PaymentStatus.CAPTURED
+    )
     for refund in refunds:
-        order = {"transaction_id": transaction.transaction_id, "amount": amount, **money}
+        order = {**paid, "transaction_id": transaction.transaction_id, "amount": "10.00"}
         assert sandbox.ledger.carry_out("refund", {**order, "refund_amount": refund}, NOW).done
     return transaction
 
@@ -91,30 +85,30 @@ def entry_of(transaction: Transaction, **changes: Any) -> LedgerEntry:
     return LedgerEntry(**{**fitting, **changes})
 
 
-def _several(sandbox: Sandbox, order_no: str) -> LedgerEntry:
-    pay(sandbox, order_no)
-    return entry_of(pay(sandbox, order_no), transaction_id=None)
-
-
-PLANTS: dict[str, Callable[[Sandbox, str], LedgerEntry]] = {
-    "absent_at_gateway": lambda sandbox, no: entry_of(
-        pay(sandbox, no), transaction_id=f"gone-{no}", refunded="3.00"
-    ),
-    "several_transactions": _several,
-    "order_no": lambda sandbox, no: entry_of(pay(sandbox, no), order_no=f"other-{no}"),
-    "amount": lambda sandbox, no: entry_of(pay(sandbox, no), amount="10.01"),
-    "currency": lambda sandbox, no: entry_of(pay(sandbox, no), currency="USD"),
-    "refunded_total": lambda sandbox, no: entry_of(
-        pay(sandbox, no, refunds=["1.00", "2.00"]), refunded="2.99"
-    ),
-    "refund_unknown_to_ledger": lambda sandbox, no: entry_of(
-        pay(sandbox, no, refunds=["4.00"]), refunded=0
-    ),
-    "refund_absent_at_gateway": lambda sandbox, no: entry_of(pay(sandbox, no), refunded="4.00"),
-    "state": lambda sandbox, no: entry_of(pay(sandbox, no), state="reserved"),
-    "unreadable": lambda sandbox, no: entry_of(pay(sandbox, no, status=PaymentStatus.DECLINED)),
+PLANTS: dict[str, tuple[Sequence[str], dict[str, Any]]] = {
+    "absent_at_gateway": ((), {"transaction_id": "gone", "refunded": "3.00"}),
+    "several_transactions": ((), {"transaction_id": None}),
+    "order_no": ((), {"order_no": "another"}),
+    "amount": ((), {"amount": "10.01"}),
+    "currency": ((), {"currency": "USD"}),
+    "refunded_total": (("1.00", "2.00"), {"refunded": "2.99"}),
+    "refund_unknown_to_ledger": (("4.00",), {"refunded": 0}),
+    "refund_absent_at_gateway": ((), {"refunded": "4.00"}),
+    "state": ((), {"state": "reserved"}),
+    "unreadable": ((), {}),
 }
-"""By kind, how to plant an entry with exactly one difference of it."""
+"""By kind, the refunds of a payment, and in what an entry of it has that difference alone."""
+
+
+def plant(sandbox: Sandbox, kind: str, order_no: str) -> LedgerEntry:
+    """Enter a payment, and return an entry with exactly one difference."""
+    refunds, changes = PLANTS[kind]
+    transaction = pay(sandbox, order_no, refunds=refunds)
+    if kind == "several_transactions":
+        pay(sandbox, order_no)
+    if kind == "unreadable":
+        transaction.status = PaymentStatus.DECLINED
+    return entry_of(transaction, **changes)
 
 
 def found(differences: Iterable[Difference]) -> list[tuple[int, str]]:

@@ -3,8 +3,6 @@
 At the end, its settings, and `gateway-async sandbox`, as a user starts it.
 """
 
-import csv
-import os
 import re
 import signal
 import subprocess
@@ -14,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from gateway_async.cli import app, main
+from gateway_async.cli import app
 from gateway_async.cli.settings import read_settings
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction, faults
+from tests.cli.running import Shell
 from tests.sandbox.conftest import CARD, DIRECT, PAYOUT, Merchant, item, merchant_of
-from tests.support import nursery
 from tests.support.interface_fields import FIELDS
 
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
@@ -228,37 +226,30 @@ def exported(said: str) -> dict[str, str]:
 
 @pytest.mark.slow
 async def test_it_says_how_to_reach_it_and_its_file_is_one_for_the_command_line(
-    tmp_path: Path,
+    sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("GATEWAY_")}
-    orders, out = tmp_path / "orders.csv", tmp_path / "out.csv"
-    line = ("sandbox", "--port", "0", "--orders", "3", "--orders-csv", str(orders))
-    serving = await nursery.start(main, line, env=kept)
+    shell = Shell(sandbox, tmp_path)
+    serving = await shell.start("sandbox --port 0 --orders 3 --orders-csv orders.csv")
     try:
         said = await serving.stdout.readuntil(b"export GATEWAY_CONFIG")  # the last line
         said += await serving.stdout.readline()
         assert all(line.startswith(b"export GATEWAY_") for line in said.splitlines())
-        variables = {**exported(said.decode()), "XDG_STATE_HOME": str(tmp_path)}
-        assert read_settings({}, variables).dialect == Sandbox().dialect
-        configured = tmp_path / variables["GATEWAY_CONFIG"]
-        refund = ("refund", str(orders), "--yes", "--out", str(out))
-        done = await nursery.start(main, refund, env={**kept, **variables})
-        _, why = await done.communicate()
-        assert done.returncode == 0, why
-        assert not (tmp_path / "gateway-async").exists()  # the journal of real jobs
+        variables = exported(said.decode())
+        assert read_settings({}, variables).dialect == sandbox.dialect
+        await shell("refund orders.csv --yes --out out.csv", env=variables)
+        assert not tmp_path.with_name(f"{tmp_path.name}-state").exists()  # the journal of real jobs
     finally:
         serving.send_signal(signal.SIGINT)
     stdout, stderr = await serving.communicate()
     assert (serving.returncode, stdout) == (0, b"")
     listening = rb"sandbox listening on http://127\.0\.0\.1:\d+; in a second terminal, run:\n"
     assert re.fullmatch(listening, stderr)
-    with out.open(encoding="utf-8") as file:
-        rows = [*csv.DictReader(file)]
+    rows = shell.rows()
     assert [row["order_no"] for row in rows] == [f"S0000000{number}" for number in (1, 2, 3)]
     assert {(row["status"], row["amount"], row["refund_amount"]) for row in rows} == {
         ("succeeded", "10.00", "2.50")  # so that `--again` can be tried
     }
-    assert not configured.exists()
+    assert not (tmp_path / variables["GATEWAY_CONFIG"]).exists()
 
 
 def test_options_become_settings_and_faults(monkeypatch: pytest.MonkeyPatch) -> None:

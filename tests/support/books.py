@@ -124,7 +124,14 @@ def judge(
 
     The journal may still call some orders in flight.
     """
-    problems = [*_doubled(books)]
+    problems = [
+        (Wrong.DOUBLED, f"order {index} was done {times} times")
+        for index, times in enumerate(books.done)
+        if times > 1
+    ]
+    problems += [
+        (Wrong.DOUBLED, f"order {index} was sent again after it was done") for index in books.again
+    ]
     for where, said in (("journal", kept), ("report", told)):
         problems += [*_lost(where, books, said), *_untrue(where, books, said)]
     final = [one for one in earlier if one.status in {SUCCEEDED, DECLINED}]
@@ -136,14 +143,6 @@ def judge(
     if in_flight:
         problems.append((Wrong.LOST, f"{in_flight} orders are still in flight"))
     return problems
-
-
-def _doubled(books: Books) -> Iterator[Problem]:
-    for index, times in enumerate(books.done):
-        if times > 1:
-            yield Wrong.DOUBLED, f"order {index} was done {times} times"
-        if index in books.again:
-            yield Wrong.DOUBLED, f"order {index} was sent again after it was done"
 
 
 def _lost(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:

@@ -10,27 +10,25 @@ from gateway_async import Operation
 from gateway_async.telemetry import BatchEnd, BatchStart, RequestEnd, RequestStart, Telemetry
 
 
+@attrs.define
 class Limiter:
     """Lets everyone through, and counts the attempts that enter and leave.
 
     At each, `enter` or `leave` is called with its number from 1, and awaited if need be.
     """
 
-    def __init__(
-        self,
-        enter: Callable[[int], Any] = lambda _: None,
-        leave: Callable[[int], Any] = lambda _: None,
-    ) -> None:
-        self.entered = self.left = 0
-        self._enter, self._leave = enter, leave
+    enter: Callable[[int], Any] = lambda _: None
+    leave: Callable[[int], Any] = lambda _: None
+    entered: int = 0
+    left: int = 0
 
     async def __aenter__(self) -> None:
         self.entered += 1
-        await _done(self._enter(self.entered))
+        await _done(self.enter(self.entered))
 
     async def __aexit__(self, *_: object) -> None:
         self.left += 1
-        await _done(self._leave(self.left))
+        await _done(self.leave(self.left))
 
 
 async def _done(came: Any) -> None:
@@ -48,23 +46,20 @@ def raising(error: BaseException, at: int | None = None) -> Callable[[int], None
     return fail
 
 
+@attrs.define
 class Verifier:
     """Signs as it is told, and answers, or raises, when asked about a reply."""
 
-    def __init__(
-        self,
-        answer: bool | BaseException = True,  # noqa: FBT002  # it says what it is
-        sign: Callable[..., str] = lambda *_: "mine",
-    ) -> None:
-        self.asked: list[tuple[dict[str, str], str]] = []  # fields and signature of each reply
-        self.sign = sign
-        self._answer = answer
+    answer: bool | BaseException = True
+    sign: Callable[..., str] = lambda *_: "mine"
+    # fields and signature of each reply
+    asked: list[tuple[dict[str, str], str]] = attrs.field(factory=list)
 
     def verify(self, _: Operation, fields: Mapping[str, str], signature: str) -> bool:
         self.asked.append((dict(fields), signature))
-        if isinstance(self._answer, BaseException):
-            raise self._answer
-        return self._answer
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
 
 
 @attrs.define

@@ -22,6 +22,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from gateway_async.cli.app import COMMANDS
 
 _FORKING = multiprocessing.get_context("forkserver")
@@ -42,25 +44,18 @@ class Forked:
     def __init__(self, process: Any, output: Sequence[asyncio.StreamReader]) -> None:
         self._number = process.pid
         self._end: asyncio.Task[int] = asyncio.create_task(_ended(process))
-        self._output = output
+        if output:
+            self.stdout, self.stderr = output
 
     @property
     def returncode(self) -> int | None:
         return self._end.result() if self._end.done() else None
 
-    @property
-    def stdout(self) -> asyncio.StreamReader:
-        return self._output[0]
-
-    @property
-    def stderr(self) -> asyncio.StreamReader:
-        return self._output[1]
-
     async def wait(self) -> int:
         return await asyncio.shield(self._end)
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        stdout, stderr = await asyncio.gather(*(one.read() for one in self._output))
+        stdout, stderr = await asyncio.gather(self.stdout.read(), self.stderr.read())
         await self.wait()
         return stdout, stderr
 
@@ -98,7 +93,7 @@ async def start(
     given.close()
     output = [await _reader(stdout[0]), await _reader(stderr[0])]
     theirs = (source, stdout[1], stderr[1])
-    return _fork(theirs, function, arguments, env, cwd or Path.cwd(), output)
+    return _Command(theirs, function, arguments, {**env}, cwd or Path.cwd()).fork(output)
 
 
 def start_with(
@@ -111,7 +106,7 @@ def start_with(
 ) -> Forked:
     """Start a command that has three open files for its own; a terminal becomes the one it has."""
     theirs = [Connection(os.dup(number)) for number in files]
-    return _fork(theirs, function, arguments, env, cwd)
+    return _Command(theirs, function, arguments, {**env}, cwd).fork()
 
 
 def run_file() -> None:
@@ -128,48 +123,44 @@ async def _reader(pipe: Connection) -> asyncio.StreamReader:
     return reader
 
 
-def _fork(
-    files: Sequence[Connection],
-    function: Callable[[], object],
-    arguments: Sequence[str],
-    env: Mapping[str, str],
-    cwd: Path,
-    output: Sequence[asyncio.StreamReader] = (),
-) -> Forked:
-    """Start a command, to which the files go along."""
-    process = _FORKING.Process(target=_run, args=(files, function, arguments, {**env}, cwd))
-    process.start()
-    for file in files:
-        file.close()
-    return Forked(process, output)
+@attrs.frozen
+class _Command:
+    """What is run as a program."""
 
+    files: Sequence[Connection]  # its standard ones
+    function: Callable[[], object]
+    arguments: Sequence[str]
+    env: dict[str, str]
+    cwd: Path
 
-def _run(
-    files: Sequence[Connection],
-    function: Callable[[], object],
-    arguments: Sequence[str],
-    env: Mapping[str, str],
-    cwd: Path,
-) -> None:
-    """Make three open files the standard ones, as an interpreter does that starts, and go on."""
-    for number, file in enumerate(files):
-        os.dup2(file.fileno(), number)
-        file.close()
-    os.setsid()
-    if os.isatty(0):
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # be the tests run with nohup
-    stdout = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
-    stderr = io.BufferedWriter(io.FileIO(2, "w", closefd=False))
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
-    encoding = env.get("PYTHONIOENCODING")
-    sys.stdout = io.TextIOWrapper(stdout, encoding, line_buffering=os.isatty(1))
-    sys.stderr = io.TextIOWrapper(stderr, errors="backslashreplace", line_buffering=True)
-    warnings.simplefilter("error")
-    os.environ.clear()
-    os.environ.update(env)
-    time.tzset()
-    os.chdir(cwd)
-    sys.argv = [function.__name__, *arguments]
-    function()
+    def fork(self, output: Sequence[asyncio.StreamReader] = ()) -> Forked:
+        """Start it; the files go along."""
+        process = _FORKING.Process(target=self.run)
+        process.start()
+        for file in self.files:
+            file.close()
+        return Forked(process, output)
+
+    def run(self) -> None:
+        """Make the files the standard ones, as an interpreter does that starts, and go on."""
+        for number, file in enumerate(self.files):
+            os.dup2(file.fileno(), number)
+            file.close()
+        os.setsid()
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # be the tests run with nohup
+        stdout = io.BufferedWriter(io.FileIO(1, "w", closefd=False))
+        stderr = io.BufferedWriter(io.FileIO(2, "w", closefd=False))
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
+        encoding = self.env.get("PYTHONIOENCODING")
+        sys.stdout = io.TextIOWrapper(stdout, encoding, line_buffering=os.isatty(1))
+        sys.stderr = io.TextIOWrapper(stderr, errors="backslashreplace", line_buffering=True)
+        warnings.simplefilter("error")
+        os.environ.clear()
+        os.environ.update(self.env)
+        time.tzset()
+        os.chdir(self.cwd)
+        sys.argv = [self.function.__name__, *self.arguments]
+        self.function()

@@ -136,52 +136,38 @@ def cut(place: Callable[[bytes], int]) -> Callable[[bytes], bytes]:
     return lambda reply: reply[: place(reply)]
 
 
+@attrs.define(eq=False)
 class Proxy:
     """Passes requests on one by one, each on a new connection, or lets an exchange break off.
 
     It stands in for the gateway, or is a forward proxy: then it goes to the port that a request
     names, on this machine, whatever the name.
-
-    Args:
-        upstream: Where a request goes that names no address.
-        tls: The context with which it listens; None for plain HTTP.
-        login: User and password that it demands, as ``user:password``.
     """
 
-    def __init__(
-        self, upstream: str = "", *, tls: ssl.SSLContext | None = None, login: str = ""
-    ) -> None:
-        self.base_url = ""
-        self.connections = self.requests = 0  # of requests, the first byte was seen
-        self.heads: list[str] = []  # of each request that was read whole
-        # called when it has read something, and is not going to answer
-        self.on_silence: Callable[[], object] = lambda: None
-        self._serving = serving(self._serve, tls=tls)
-        self._upstream = upstream
-        self._demanded = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
-        self._troubles: list[Trouble] = []
-        self._always = Trouble()
-        self._open: dict[asyncio.StreamWriter, End | None] = {}
+    upstream: str = ""  # where a request goes that names no address
+    tls: ssl.SSLContext | None = attrs.field(default=None, kw_only=True)  # None for plain HTTP
+    login: str = attrs.field(default="", kw_only=True)  # which it demands, as `user:password`
+    base_url: str = ""
+    connections: int = 0
+    requests: int = 0  # whose first byte was seen
+    heads: list[str] = attrs.field(factory=list)  # of each request that was read whole
+    troubles: list[Trouble] = attrs.field(factory=list)  # of the next exchanges, once each
+    always: Trouble = Trouble()  # of all others
+    # called when it has read something, and is not going to answer
+    on_silence: Callable[[], object] = lambda: None
+    _serving: contextlib.AbstractAsyncContextManager[str] = attrs.field(init=False)
+    _open: dict[asyncio.StreamWriter, End | None] = attrs.field(factory=dict)
 
     async def __aenter__(self) -> Self:
+        self._serving = serving(self._serve, tls=self.tls)
         self.base_url = await self._serving.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._serving.__aexit__(None, None, None)
 
-    @property
-    def lines(self) -> list[str]:
-        return [head.partition("\r\n")[0] for head in self.heads]
-
     def with_login(self, login: str) -> str:
         return self.base_url.replace("://", f"://{login}@")
-
-    def once(self, trouble: Trouble) -> None:
-        self._troubles.append(trouble)
-
-    def always(self, trouble: Trouble) -> None:
-        self._always = trouble
 
     def end_idle(self, end: End) -> None:
         """End every open connection; `SILENCE` lets it seem to live."""
@@ -206,11 +192,12 @@ class Proxy:
         request = await reader.readexactly(1)
         self.requests += 1
         if self._open[writer] is not End.SILENCE:
-            trouble = self._troubles.pop(0) if self._troubles else self._always
+            trouble = self.troubles.pop(0) if self.troubles else self.always
             request += await read_message(reader)
             self.heads.append(request.partition(_HEAD_END)[0].decode())
-            if self._demanded not in ("", header(self.heads[-1], "proxy-authorization")):
-                trouble = REFUSED
+            demanded = f"Basic {base64.b64encode(self.login.encode()).decode()}"
+            if self.login and header(self.heads[-1], "proxy-authorization") != demanded:
+                trouble = refusal(407)
             heard = trouble.heard(request)
             reply = await self._ask(request, heard, (reader, writer)) if heard else b""
             writer.write(trouble.said(reply))
@@ -228,7 +215,7 @@ class Proxy:
         """Hand what is heard of a request to its target, or open a tunnel to it."""
         method, target, _ = request.decode("latin-1").split(" ", 2)
         is_named = "://" in target or method == "CONNECT"
-        address = (target if "://" in target else f"//{target}") if is_named else self._upstream
+        address = (target if "://" in target else f"//{target}") if is_named else self.upstream
         gateway = await asyncio.open_connection(LOOPBACK, urlsplit(address).port)
         try:
             if method == "CONNECT":
@@ -260,9 +247,6 @@ def refusal(status: int) -> Trouble:
     """Let a proxy answer in the place of the gateway."""
     answer = f"HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno".encode()
     return Trouble(NOTHING, lambda _: answer)
-
-
-REFUSED = refusal(407)
 
 
 async def tunnel(
