@@ -348,7 +348,10 @@ async def test_a_full_reply_of_which_the_rest_is_never_asked_for_loses_no_order(
     assert statuses(query.result) == [UNKNOWN, SUCCEEDED, UNKNOWN]
 
 
-NO_MEANING = "query_result is '7', which has no meaning in the Dialect"
+NO_MEANING = (
+    "query_result is '7', which stands neither in Dialect.found_query_results "
+    "nor in absent_query_results"
+)
 
 
 @pytest.mark.parametrize(
