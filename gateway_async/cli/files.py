@@ -230,8 +230,15 @@ def out_file(path: Path) -> Iterator[TextIO]:
         beside = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
         beside.touch(mode=0o600, exist_ok=False)
     try:
-        with beside.open("w", **form) as file:
+        file = beside.open("w", **form)
+        try:
             yield file
+        finally:
+            try:
+                file.close()  # shows at the latest that a disk is full
+            except OSError as error:
+                error.filename = str(path)
+                raise
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

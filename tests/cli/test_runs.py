@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import signal
 
 import pytest
@@ -224,6 +225,18 @@ async def test_outcomes_that_standard_output_does_not_take_are_in_the_journal(sh
     os.close(full)
     await shell(line)
     assert shell.statuses("outcomes.csv") == {"succeeded": 3}
+
+
+async def test_a_report_that_finds_no_room_is_named_and_the_outcomes_stay(shell: Shell) -> None:
+    shell.refunds(3)
+    process = await shell.start("query orders.csv --out out.csv --report night.html")
+    resource.prlimit(process._number, resource.RLIMIT_FSIZE, (4096, 4096))
+    said = (await process.communicate())[1].decode()
+    assert process.returncode == 3
+    assert "3 succeeded" in said
+    assert "File too large: 'night.html'" in said
+    assert shell.statuses() == {"succeeded": 3}
+    assert not (shell.folder / "night.html").exists()
 
 
 async def test_json_has_names_and_texts_that_are_no_text_in_utf_8(shell: Shell) -> None:
