@@ -8,6 +8,7 @@ import contextlib
 import hmac
 import inspect
 import re
+from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -104,7 +105,7 @@ class HmacSigner(Unpicklable):
         kw_only=True,
     )
     uppercase: bool = attrs.field(default=False, validator=check(*FLAG), kw_only=True)
-    excluded: frozenset[str] = converted_field(
+    excluded: Collection[str] = converted_field(
         to_set,
         "names of fields such as {'note'}",
         default=frozenset({SIGNATURE_FIELD}),

@@ -44,6 +44,7 @@ ID = "T-1"
 # Settings: what converters take.
 
 Credentials(merchant_id="M1", account_id="A1", signer=HmacSigner("secret"))
+HmacSigner("secret", excluded={"encryption_data", "note"})
 Credentials(
     merchant_id="M1", account_id="A1", signer=lambda operation, fields: f"{operation} {fields}"
 )
