@@ -353,7 +353,7 @@ def checked_base_url(url: str, *, allow_http: bool = False) -> str:
             "and path, without user, password, query or fragment"
         )
     host = parts.hostname or ""
-    if parts.scheme == "http" and not _is_loopback(host) and not allow_http:
+    if parts.scheme == "http" and not is_loopback(host) and not allow_http:
         raise ConfigurationError(
             f"base_url: plain http:// is refused except to this machine; use https://{parts.netloc}"
             ", or allow_http where you trust the network"
@@ -393,7 +393,7 @@ def checked_proxy(
             f"{name}: expected a URL such as 'http://proxy.example:3128' or "
             "'https://user:password@proxy.example', of scheme http or https, without a path"
         )
-    if scheme == "http" and not allow_http and not _is_loopback(parts.hostname or ""):
+    if scheme == "http" and not allow_http and not is_loopback(parts.hostname or ""):
         raise ConfigurationError(
             f"{name}: requests to a plain http:// base_url would leave this machine by the proxy; "
             "use https://, except this host from the proxy (NO_PROXY), or use allow_http where you "
@@ -427,7 +427,8 @@ def _url_parts(url: str) -> SplitResult | None:
     return parts if is_http and url.isprintable() and " " not in url else None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -3,8 +3,7 @@
 The gateway is named by options, by environment variables (GATEWAY_BASE_URL, GATEWAY_MERCHANT_ID,
 GATEWAY_ACCOUNT_ID, GATEWAY_SECRET) or by a TOML file. Exit codes: 0, all orders succeeded; 1,
 some were declined, are absent, or differ; 2, the command or its file is wrong and nothing was
-sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes had to be written
-elsewhere.
+sent; 3, some outcomes are unknown, some orders were not sent, or the outcomes could not be written.
 """
 # This is the help of `gateway-async`; below are its commands, as one table.
 

@@ -36,7 +36,7 @@ from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import Outcome
 from gateway_async.payments import recent_request
-from gateway_async.settings import checked_proxy
+from gateway_async.settings import checked_proxy, is_loopback
 from gateway_async.signing import Credentials, HmacSigner
 from gateway_async.transport import SendTracker
 
@@ -166,7 +166,7 @@ class Answer:
     @property
     def is_judged(self) -> bool:
         """Whether it is a reply to a look-up, which was accepted, or refused by a return_status."""
-        return self.error is None or bool(isinstance(self.error, RejectedError) and self.error.code)
+        return self.error is None or isinstance(self.error, RejectedError)
 
     @property
     def is_refused(self) -> bool:
@@ -230,7 +230,8 @@ def _judge(
     is_untrusted = isinstance(error, CertificateError)
     is_unsent = isinstance(error, NotSentError | ConfigurationError)
     is_lost, is_plain = is_unsent and not is_untrusted, address.startswith("http:")
-    reached = f"{urlsplit(proxy or address).netloc} was reached"
+    first = urlsplit(proxy or address)
+    is_open, reached = not is_loopback(first.hostname or ""), f"{first.netloc} was reached"
     is_barred = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
     yield "address", not is_lost or proxy is not None, OK, reached
     yield "address", True, UNKNOWN, str(error)
@@ -238,7 +239,7 @@ def _judge(
     yield "proxy", is_barred, UNKNOWN, f"{proxy} lets this user not through (HTTP 407)"
     yield "proxy", is_lost, UNKNOWN, f"{proxy}: {error}"
     yield "proxy", True, OK, f"requests go through {proxy}"
-    yield "tls", is_plain and settings.allow_http, WRONG, "plain HTTP can be read and changed"
+    yield "tls", is_plain and is_open, WRONG, "plain HTTP can be read and changed"
     yield "tls", is_plain, OK, "plain HTTP, which does not leave this machine"
     yield "tls", is_untrusted, UNKNOWN, str(error)
     yield "tls", not is_lost, OK, "the certificate of the gateway is valid"

@@ -124,6 +124,13 @@ async def test_a_reply_without_a_list_is_no_empty_page() -> None:
         await gateway.recent_transactions()
 
 
+@pytest.mark.parametrize("status", [{}, {"return_status": None}, {"return_status": 1.5}])
+async def test_a_page_without_a_return_status_is_no_refusal(status: dict[str, object]) -> None:
+    gateway = client_over(lambda _: {"return_message": "no route", "orders_list": [], **status})
+    with pytest.raises(ReplyUnreadableError, match=r"no readable return_status; .*'no route'"):
+        await gateway.recent_transactions()
+
+
 async def test_payments_of_every_kind_come_back(sandbox: Sandbox, gateway: GatewayClient) -> None:
     items = "SKU-1#,#Tea#,#2#,#9.90#;#SKU-2#,#Cup#,#1#,#4.00"
     payment = DirectPayment(**PAYMENT, **CARD, items=items, token_flag="YES")
