@@ -219,6 +219,18 @@ async def test_a_deadline_that_ends_every_request_ends_no_worker(
     assert not transport.asked
 
 
+async def test_a_stream_yields_what_the_deadline_left_of_its_input(clock: Clock) -> None:
+    async def orders() -> AsyncIterator[RefundOrder]:
+        for order in refunds(3):
+            yield order
+        clock.advance(30)
+        await asyncio.Event().wait()
+
+    policy = attrs.evolve(TEN, deadline_seconds=30)
+    async with client_over().refund(orders(), policy=policy) as batch:
+        assert statuses([outcome async for outcome in batch]) == [NOT_SENT] * 3
+
+
 # What is bounded
 
 

@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -82,6 +84,26 @@ async def test_what_an_earlier_process_sent_may_be_under_way_when_the_job_is_tak
     await asyncio.wait({task})
     assert re.search(r"looked at again in 3[56]\d\d s", caplog.text)
     assert statuses(resumed.result) == [UNKNOWN] * 2
+
+
+async def test_a_lost_reply_is_waited_for_from_its_end_and_not_from_the_lease(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "gateway_async")
+    now, behind = time.time, [3000]
+    monkeypatch.setattr(time, "time", lambda: now() - sum(behind))
+
+    def lose(_: Asked) -> bytes:
+        behind.clear()
+        return b"lost"
+
+    gateway = client_over(listing([], lose), recovery=attrs.evolve(AT_ONCE, settle_seconds=3600))
+    async with Journal.open(f"sqlite:///{tmp_path}/jobs.db", lease_seconds=86_400) as journal:
+        task = asyncio.ensure_future(gateway.refund(refunds(1), job=journal.job("job")))
+        await until(lambda: "looked at again" in caplog.text or task.done())
+        task.cancel()
+        await asyncio.wait({task})
+    assert re.search(r"looked at again in 3[56]\d\d s", caplog.text)
 
 
 @on_a_file
@@ -299,6 +321,16 @@ async def test_a_decision_to_send_holds_although_the_first_request_was_withdrawn
     assert shop.effects(orders) == [2] * decided + [1] * (2 - decided)
     notes = [known.note for known in shop.tables.known()]
     assert notes.count("another one is meant") == decided
+
+
+@on_a_file
+async def test_with_markers_a_job_compares_refunds_only_where_asked(shop: Shop) -> None:
+    orders = shop.orders(2)
+    assert (await shop.refund(orders, "first")).ok
+    asked = attrs.evolve(MARKER, record_baseline=True)
+    for name, recovery, times in (("second", asked, 1), ("third", MARKER, 2)):
+        assert (await shop.refund(orders, name, recovery=recovery)).ok is (times == 2)
+        assert shop.effects(orders) == [times] * 2
 
 
 @on_a_file
