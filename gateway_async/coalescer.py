@@ -7,7 +7,6 @@ disturbs no other: its order is withdrawn if it has not left, and else its outco
 
 import asyncio
 import contextlib
-import logging
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,6 +26,7 @@ from gateway_async.models.values import describe
 from gateway_async.operations import OPERATIONS, Operation, identity_of
 from gateway_async.outcomes import Outcome
 from gateway_async.session import wait_out
+from gateway_async.telemetry import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 UNCLAIMED_KEPT = 1000
 
 _ABANDON_SECONDS = 0.05
-_log = logging.getLogger("gateway_async.coalescer")
+_log = Log("coalescer")
 
 
 @attrs.define(eq=False)

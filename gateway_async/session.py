@@ -7,7 +7,6 @@ the dialect gives it a meaning. This module does not know an order or a batch.
 """
 
 import asyncio
-import logging
 import math
 import random
 import time
@@ -35,7 +34,7 @@ from gateway_async.errors import (
 from gateway_async.models.values import MASK, is_encodable
 from gateway_async.operations import BodyFormat, Operation
 from gateway_async.signing import SIGNATURE_FIELD
-from gateway_async.telemetry import Attempt
+from gateway_async.telemetry import Attempt, Log
 from gateway_async.transport import HttpRequest, HttpResponse, SendTracker
 from gateway_async.wire.decode import identifier, in_utf8, reply_fields, shown
 from gateway_async.wire.encode import JsonText, bracketed_fields, encode_form, encode_json
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = logging.getLogger("gateway_async.requests")
+_log = Log("requests")
 
 CALL_CANCELLED = "the call was cancelled"
 DEADLINE_PASSED = "the deadline had passed"

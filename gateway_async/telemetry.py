@@ -32,9 +32,26 @@ T = TypeVar("T")
 
 logging.getLogger("gateway_async").addHandler(logging.NullHandler())  # quiet unless asked
 
-_batches = logging.getLogger("gateway_async.batches")
-_requests = logging.getLogger("gateway_async.requests")
-_listeners = logging.getLogger("gateway_async.telemetry")
+
+class Log(logging.LoggerAdapter[logging.Logger]):
+    """A log of the library: what the program's handlers and filters raise ends here.
+
+    Args:
+        name: Its name below `gateway_async`.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(f"gateway_async.{name}"))
+
+    def log(self, level: int, msg: object, *args: object, **options: Any) -> None:  # noqa: ANN401  # of the logger
+        """Log something, as said where that is called."""
+        with contextlib.suppress(Exception):
+            super().log(level, msg, *args, **{"stacklevel": 2, **options})
+
+
+_batches = Log("batches")
+_requests = Log("requests")
+_listeners = Log("telemetry")
 
 _FAILED = object()
 
@@ -277,18 +294,16 @@ class BatchSpan:
             seconds=time.perf_counter() - self._began_at,
         )
         self.error = None  # its frames would keep their locals alive
-        if _batches.isEnabledFor(logging.INFO):
-            with contextlib.suppress(Exception):  # of the program's handlers: the result stays
-                _batches.info(
-                    "%s ended after %.1f s: %s; %s, %d retries%s",
-                    self._name,
-                    end.seconds,
-                    ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-                    or "no orders",
-                    _count(requests, "request"),
-                    retries,
-                    f"; raised {type(end.error).__name__}" if end.error is not None else "",
-                )
+        _batches.info(
+            "%s ended after %.1f s: %s; %s, %d retries%s",
+            self._name,
+            end.seconds,
+            ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+            or "no orders",
+            _count(requests, "request"),
+            retries,
+            f"; raised {type(end.error).__name__}" if end.error is not None else "",
+        )
         if self._token is not _FAILED:
             ended = self._owner.listener.batch_ended
             self.run(self._owner.call, ended, self._start, end, self._token)
@@ -330,8 +345,7 @@ class RequestSpan:
         made = self._attempts
         unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
         if unknown or made.error or _requests.isEnabledFor(logging.DEBUG):
-            with contextlib.suppress(Exception):  # of the program's handlers, as above
-                self._log(unknown)
+            self._log(unknown)
         if self._began is None:
             return
         start, began_at, token = self._began

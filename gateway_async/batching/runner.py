@@ -6,7 +6,6 @@ drain time is over.
 """
 
 import asyncio
-import logging
 import math
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -23,6 +22,7 @@ from gateway_async.errors import (
     RejectedError,
 )
 from gateway_async.session import CALL_CANCELLED, DEADLINE_PASSED, Gate, wait_out
+from gateway_async.telemetry import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gateway_async.settings import BatchPolicy
     from gateway_async.telemetry import BatchSpan
 
-_log = logging.getLogger("gateway_async.batches")
+_log = Log("batches")
 
 _ENCODED_AT_ONCE = 8
 """So many chunks are encoded in one turn of the loop: then it sends them, and serves others."""

@@ -8,7 +8,6 @@ end, under the lease: while another process has the job, nothing of it is called
 import asyncio
 import contextlib
 import functools
-import logging
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,6 +40,7 @@ from gateway_async.operations import identity_of
 from gateway_async.outcomes import ListedOutcomes
 from gateway_async.recovery.recover import Recovery
 from gateway_async.settings import expect
+from gateway_async.telemetry import Log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterator
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = logging.getLogger("gateway_async.jobs")
+_log = Log("jobs")
 
 _READ_AT_ONCE = 1000
 _MOST_REASONS = 10_000

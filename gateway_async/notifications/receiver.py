@@ -12,7 +12,6 @@ import hashlib
 import inspect
 import itertools
 import json
-import logging
 import math
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -36,13 +35,14 @@ from gateway_async.models.records import TransactionRecord
 from gateway_async.notifications.reading import MAX_BYTES, Notification, Verifier, parse
 from gateway_async.settings import COUNT, DEFAULT_LINGER_SECONDS, BatchPolicy, check, expect
 from gateway_async.signing import SIGNATURE_FIELD
+from gateway_async.telemetry import Log
 from gateway_async.wire.records import without_secrets
 
 T = TypeVar("T")
 Handler = Callable[[T], Awaitable[object] | object]
 """A function of the application's; it may be asynchronous."""
 Message = MutableMapping[str, Any]
-_log = logging.getLogger("gateway_async.notifications")
+_log = Log("notifications")
 _BODY_SECONDS = 10.0
 _MOST_LOOKS = 5
 

@@ -6,7 +6,6 @@ records prove; this module makes the look-ups, waits, and puts the outcomes in p
 """
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -32,6 +31,7 @@ from gateway_async.recovery.evidence import (
     own_marker,
 )
 from gateway_async.session import Gate, steady_time
+from gateway_async.telemetry import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Changed = dict[Unsettled, Outcome[Any, Any]]
     Lookups = dict[str, LookupResult]  # by transaction
 
-_log = logging.getLogger("gateway_async.recovery")
+_log = Log("recovery")
 
 _NO_CONTROL = (
     "no refund that is known to be done was looked up with it, so it may be done although it is "

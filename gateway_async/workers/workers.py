@@ -8,7 +8,6 @@ since a slice that is not finished is handed over again sooner or later.
 
 import asyncio
 import contextlib
-import logging
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +23,7 @@ from gateway_async.journal import Journal
 from gateway_async.journal.rows import Merchant, StoredChunk
 from gateway_async.models.orders import count_statuses
 from gateway_async.settings import WorkerPolicy, expect, setting
+from gateway_async.telemetry import Log
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
@@ -43,7 +43,7 @@ _FACTORY: "Kind" = (callable, "a function that makes a client")
 # How long a queue may take for one slice: one that cannot be reached may never say so.
 _LONGEST_SECONDS = 10.0
 
-_LOG = logging.getLogger("gateway_async.workers")
+_LOG = Log("workers")
 
 
 class SliceEnd(StrEnum):

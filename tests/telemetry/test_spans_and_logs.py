@@ -20,12 +20,13 @@ from gateway_async import BatchPolicy, GatewayClient, OutcomeUnknownError, Recov
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
 from gateway_async.telemetry import Telemetry
-from tests.support.books import SUCCEEDED, UNKNOWN, check_conserved, statuses, streamed
+from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_conserved, statuses, streamed
 from tests.support.clock import PATIENT, Clock
 from tests.support.collaborators import Diary, Limiter, raising
 from tests.support.interruptions import asked, until
 from tests.support.memory import Asked, MemoryTransport, all_done, client_over
 from tests.support.orders import (
+    AT_ONCE,
     POLICY,
     REFERENCES,
     Make,
@@ -363,21 +364,36 @@ async def test_a_listener_that_breaks_changes_no_outcome(
 
 
 class _Full(logging.Handler):
-    """A handler of the program's that raises once requests were made, as a filter may, too."""
+    """A handler of the program's that raises, as a filter may, too."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if "began" not in record.getMessage():
-            raise OSError("no space left")
+    def emit(self, _: logging.LogRecord) -> None:
+        raise OSError("no space left")
+
+
+class _Broken(Telemetry):
+    """A listener that gives cause for a complaint in the log."""
+
+    def request_ended(self, *_: object) -> None:
+        raise LookupError
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
 async def test_a_log_that_breaks_hides_no_outcome(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_lost: bool
 ) -> None:
-    client = client_over(lambda asked: b"lost" if is_lost else asked.done(), policy=POLICY)
+    """Nor does it keep a batch from its stop, or a look-up from its next attempt."""
+    client = client_over(
+        lambda asked: b"lost" if is_lost else asked.done(),
+        policy=BatchPolicy(concurrency=1, chunk_size=2, stop_after_unknown=1),
+        recovery=AT_ONCE,
+        telemetry=_Broken(),
+    )
     log = logging.getLogger("gateway_async")
     monkeypatch.setattr(log, "handlers", [_Full()])
     caplog.set_level(logging.DEBUG, log.name)
     with pytest.raises(OutcomeUnknownError) if is_lost else nullcontext():
         assert (await client.payout(payout_request())).status == "COMPLETED"
-    assert statuses(await client.refund(refunds(3))) == [UNKNOWN if is_lost else SUCCEEDED] * 3
+    result = await client.refund(refunds(3))
+    expected = [UNKNOWN, UNKNOWN, NOT_SENT] if is_lost else [SUCCEEDED] * 3
+    assert statuses(result) == statuses(await client.recover(result)) == expected
+    assert statuses(await client.query(references(1))) == expected[:1]
