@@ -321,11 +321,10 @@ class OrderFile:
     """A file whose every row was found to be right, as it was when it was read.
 
     Args:
-        text: The file.
+        path: The file; `-` for standard input.
         rows: Where its rows are kept, by their position from 0.
         operation: What is done with its rows.
         settings: How they are sent, which is checked.
-        is_json: Whether it is JSON Lines.
 
     Attributes:
         header: The names of its columns.
@@ -335,23 +334,26 @@ class OrderFile:
         digest: Of its orders, whatever way and in whatever order they are written.
 
     Raises:
+        ConfigurationError: If it cannot be read.
         TableError: With every problem of the file.
     """
 
-    def __init__(
-        self,
-        text: Iterable[str],
-        rows: Kept,
-        operation: Operation,
-        settings: Settings,
-        *,
-        is_json: bool,
-    ) -> None:
+    def __init__(self, path: Path, rows: Kept, operation: Operation, settings: Settings) -> None:
         self.header: list[str] = []
         self.rows: Kept = rows
-        self._is_json = is_json
-        for number, row in enumerate(self._json_rows(text) if is_json else self._csv_rows(text)):
-            rows[number] = row
+        is_stdin = path == STDIO
+        source: Any = sys.stdin.fileno() if is_stdin else path
+        form: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
+        expected = "expected a CSV file, one of JSON Lines, or - for standard input"
+        with (
+            explained(f"cannot read {'standard input' if is_stdin else path}", expected),
+            open(source, closefd=not is_stdin, **form) as text,  # a descriptor, too
+        ):
+            begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
+            self._is_json = path.suffix.lower() == _JSON_LINES or begins.startswith((b"{", b"["))
+            read = self._json_rows if self._is_json else self._csv_rows
+            for number, row in enumerate(read(text)):
+                rows[number] = row
         if not self.header:
             broken = TableError(problem for row in rows for problem in row.problems)
             raise broken if broken.count else TableError([Problem(1, None, "the file is empty")])
@@ -530,19 +532,9 @@ def open_orders(path: Path, operation: Operation, settings: Settings) -> Iterato
         TableError: With every problem of the file.
     """
     check_size(operation, settings.policy)
-    is_stdin = path == STDIO
-    source: Any = sys.stdin.fileno() if is_stdin else path
-    form: Any = {"encoding": "utf-8-sig", "errors": "surrogateescape", "newline": ""}
-    expected = "expected a CSV file, one of JSON Lines, or - for standard input"
     with contextlib.closing(Kept()) as rows:
-        with (
-            interruptible(),
-            explained(f"cannot read {'standard input' if is_stdin else path}", expected),
-            open(source, closefd=not is_stdin, **form) as text,  # a descriptor, too
-        ):
-            begins = text.buffer.peek().removeprefix(codecs.BOM_UTF8).lstrip()
-            is_json = path.suffix.lower() == _JSON_LINES or begins.startswith((b"{", b"["))
-            file = OrderFile(text, rows, operation, settings, is_json=is_json)
+        with interruptible():
+            file = OrderFile(path, rows, operation, settings)
         yield file
 
 

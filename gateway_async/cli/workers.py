@@ -158,8 +158,7 @@ async def watch(
     async with given.settings().open_journal(create=False) as journal:
         last = await journal.status(job)
         with progress(console, job, last.total, lambda: (last.settled, last.counts)):
-            async for seen in watch_job(journal, job, _POLICY.watch_seconds):
-                last = seen
+            async for last in watch_job(journal, job, _POLICY.watch_seconds):
                 if last.counts[OrderState.HELD] and not (last.is_running or last.done):
                     console.note(held)  # others may wait for them, and the job with these
     console.say(f"job {job}: {listed(last.counts) or 'no orders'}")

@@ -251,8 +251,8 @@ class Step(Totals):
         key = code, _NUMBER.sub("", folded)
         if key not in self.groups and len(self.groups) >= _REASONS:
             code, reason = key = "", _OTHER_REASONS
-        if (group := self.groups.get(key)) is None:
-            group = self.groups[key] = Group(dialect=self.dialect, code=code, reason=reason)
+        new = Group(dialect=self.dialect, code=code, reason=reason)
+        group = self.groups.setdefault(key, new)
         group.varies |= reason != group.reason
         group.add(moved)
         if len(group.examples) < _EXAMPLES:
@@ -373,8 +373,7 @@ class Report:
 
 def reason_of(error: Exception | None) -> str:
     """Return why an order did not succeed: what the gateway said, or else the client."""
-    said = error.text if isinstance(error, errors.RejectedError) else ""
-    return said or ("" if error is None else str(error))
+    return (error.text if isinstance(error, errors.RejectedError) else "") or str(error or "")
 
 
 def _names(order: object) -> tuple[str, str]:
