@@ -24,7 +24,7 @@ def main(arguments: "Sequence[str] | None" = None) -> None:
         if sys.stderr is not None:
             sys.stderr.write("gateway-async: a standard stream is closed; use /dev/null for it\n")
         sys.exit(_WRONG)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until `Stop` takes both
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until `stoppable` takes both
     code = _WRONG
     try:
         with require_extra("the command line", "cyclopts", "rich", install="'gateway-async[cli]'"):

@@ -33,10 +33,7 @@ GROUPS = {
         **dict.fromkeys(("query", "search-refunds"), "money:look_up"),
         "reconcile": "money:reconcile",
     },
-    "Jobs": {
-        "jobs": "jobs:jobs",
-        **{name: f"workers:{name}" for name in ("watch", "submit", "worker")},
-    },
+    "Jobs": {name: f"jobs:{name}" for name in ("jobs", "watch", "submit", "worker")},
     "Try": {"check": "check:check", "demo": "trying:demo", "sandbox": "trying:sandbox"},
 }
 """By group and name, where each command is."""

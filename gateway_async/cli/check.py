@@ -173,12 +173,10 @@ class Answer:
         """Whether the gateway, or something before it, answered no."""
         return self.error is not None and (self.is_judged or self.http_status in _REFUSALS)
 
-    @property
-    def problem(self) -> str:
-        """What came instead of a reply to a look-up."""
-        if self.http_status != HTTPStatus.OK:
-            return str(self.error)
-        return f"HTTP 200, but {self.error}"
+    def blame(self, place: str) -> tuple[str, str]:
+        """Return what it comes to where it does not count, and what was seen."""
+        but = "HTTP 200, but " * (self.http_status == HTTPStatus.OK)
+        return WRONG if self.is_refused else UNKNOWN, f"{place}: {but}{self.error}"
 
 
 async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef]) -> list[Finding]:
@@ -246,9 +244,9 @@ def _judge(
     yield "tls", True, SKIPPED, "there is no connection"
     yield "reply", is_unsent, SKIPPED, "there is no connection"
     yield "reply", status is None, UNKNOWN, f"no reply to {_QUERY}: {error}"
-    yield "reply", not query.is_judged, *_blame(query, _QUERY)
+    yield "reply", not query.is_judged, *query.blame(_QUERY)
     is_half = error is None and refunds.error is not None
-    yield "reply", is_half, *_blame(refunds, f"{_QUERY} is answered, {_REFUNDS}")
+    yield "reply", is_half, *refunds.blame(f"{_QUERY} is answered, {_REFUNDS}")
     yield "reply", True, OK, f"{_QUERY} answered HTTP {status} with JSON"
     ahead = query.ahead if query.ahead is not None else refunds.ahead
     yield "time", ahead is None, SKIPPED, "no reply with a Date header came"
@@ -271,11 +269,6 @@ def _judge(
     yield _OWN, not query.is_refused, SKIPPED, f"no reply of {_QUERY} that can be read came"
     yield _OWN, not refunds.error, WRONG, f"{_QUERY} is refused, and {_REFUNDS} is answered"
     yield _OWN, True, ASK, both
-
-
-def _blame(answer: Answer, place: str) -> tuple[str, str]:
-    """Return what an answer that does not count comes to, and what was seen."""
-    return WRONG if answer.is_refused else UNKNOWN, f"{place}: {answer.problem}"
 
 
 # Records
