@@ -190,7 +190,7 @@ class Instrumentation:
     """Logs what a client does, and calls its listener.
 
     Args:
-        listener: The listener; without one, nothing is heard.
+        listener: The listener, if there is one.
         base_url: Where the gateway is.
 
     Raises:
@@ -198,10 +198,10 @@ class Instrumentation:
     """
 
     def __init__(self, listener: Telemetry | None, base_url: str) -> None:
+        if listener is not None:
+            expect("telemetry", listener, Telemetry)
         parts = urlsplit(base_url)
-        self.listener: Telemetry = expect(
-            "telemetry", Telemetry() if listener is None else listener, Telemetry
-        )
+        self.listener = listener
         self.server: dict[str, Any] = {
             "server_address": parts.hostname,
             "server_port": parts.port or DEFAULT_PORTS[parts.scheme],
@@ -233,7 +233,8 @@ class Instrumentation:
             concurrency=policy.concurrency,
             **self.server,
         )
-        return BatchSpan(self, start, copy_context() if in_copy else None)
+        has_own = in_copy and self.listener is not None
+        return BatchSpan(self, start, copy_context() if has_own else None)
 
     def call(self, method: "Callable[..., T]", *facts: object) -> T | None:
         """Call a method of the listener; return its value, or `_FAILED` where it raised."""
@@ -265,7 +266,10 @@ class BatchSpan:
         self._name = start.operation + (f" job {start.job!r}" if start.job is not None else "")
         orders = "orders as they come" if start.orders is None else _count(start.orders, "order")
         _batches.info("%s began: %s", self._name, orders)
-        self._token = self.run(owner.call, owner.listener.batch_began, start)
+        listener = owner.listener
+        self._token = (
+            None if listener is None else self.run(owner.call, listener.batch_began, start)
+        )
 
     def run(self, function: "Callable[..., T]", *args: Any, **options: Any) -> T:  # noqa: ANN401  # whatever it takes
         """Call a function in the context of the batch."""
@@ -275,7 +279,8 @@ class BatchSpan:
 
     def settled(self, counts: "Mapping[OutcomeStatus, int]") -> None:
         """Report the outcomes of some of its orders."""
-        self._owner.call(self._owner.listener.orders_settled, self._start, counts)
+        if self._owner.listener is not None:
+            self._owner.call(self._owner.listener.orders_settled, self._start, counts)
 
     def end(
         self,
@@ -304,9 +309,9 @@ class BatchSpan:
             retries,
             f"; raised {type(end.error).__name__}" if end.error is not None else "",
         )
-        if self._token is not _FAILED:
-            ended = self._owner.listener.batch_ended
-            self.run(self._owner.call, ended, self._start, end, self._token)
+        listener = self._owner.listener
+        if listener is not None and self._token is not _FAILED:
+            self.run(self._owner.call, listener.batch_ended, self._start, end, self._token)
 
 
 @attrs.define(eq=False)
@@ -330,13 +335,14 @@ class RequestSpan:
 
     def begin(self) -> None:
         """Report that it begins, inside of the `with` block: a listener may end the process."""
-        start = RequestStart(
-            operation=self._operation.name, orders=self._orders, **self._owner.server
-        )
-        began_at = time.perf_counter()
-        token = self._owner.call(self._owner.listener.request_began, start)
-        if token is not _FAILED:
-            self._began = start, began_at, token
+        if (listener := self._owner.listener) is not None:
+            start = RequestStart(
+                operation=self._operation.name, orders=self._orders, **self._owner.server
+            )
+            began_at = time.perf_counter()
+            token = self._owner.call(listener.request_began, start)
+            if token is not _FAILED:
+                self._began = start, began_at, token
 
     def __enter__(self) -> Self:
         return self
@@ -346,7 +352,8 @@ class RequestSpan:
         unknown = count_status(self.statuses, OutcomeStatus.UNKNOWN)
         if unknown or made.error or _requests.isEnabledFor(logging.DEBUG):
             self._log(unknown)
-        if self._began is None:
+        listener = self._owner.listener
+        if listener is None or self._began is None:
             return
         start, began_at, token = self._began
         end = RequestEnd(
@@ -357,7 +364,7 @@ class RequestSpan:
             error=made.error,
             seconds=time.perf_counter() - began_at,
         )
-        self._owner.call(self._owner.listener.request_ended, start, end, token)
+        self._owner.call(listener.request_ended, start, end, token)
 
     def _log(self, unknown: int) -> None:
         made, operation = self._attempts, self._operation
