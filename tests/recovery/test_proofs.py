@@ -457,6 +457,20 @@ async def test_one_refund_of_this_batch_explains_one_that_is_listed(others: int)
     assert second.status is (NOT_SENT if others else SUCCEEDED)
 
 
+@pytest.mark.parametrize("changes", [{"transaction_id": "T0"}, {"refund_amount": "0.50"}])
+async def test_a_refund_of_another_payment_or_amount_explains_none_that_is_listed(
+    changes: dict[str, Any],
+) -> None:
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name != "search_refunds":
+            return asked.done()
+        return reply_to("search_refunds", [ALIKE] * ("T1" in asked.transactions))
+
+    gateway = client_over(answer, recovery=REFERENCES, policy=ONE_BY_ONE)
+    result = await gateway.refund([attrs.evolve(SMALL, **changes), SMALL])
+    assert statuses(result) == [SUCCEEDED, NOT_SENT]
+
+
 @pytest.mark.parametrize("first", [NOT_SENT, OutcomeStatus.DECLINED])
 async def test_a_refund_that_was_not_made_explains_none_that_is_listed(
     first: OutcomeStatus,
