@@ -261,22 +261,19 @@ class Ledger:
             case "review":
                 transaction.review_flag = to_text(item.get("review_flag"))
             case "refund":
-                refund = self._refund(transaction, item, now)
+                number = len(transaction.refunds) + 1
+                refund = Refund(
+                    refund_reference_id=f"{transaction.transaction_id}-{number:02d}",
+                    transaction_id=transaction.transaction_id,
+                    amount=_amount_of(item, "refund_amount"),
+                    reason=to_text(item.get("refund_reason")),
+                    at=now,
+                )
+                transaction.refunds.append(refund)
+                transaction.refunded_amount += refund.amount
+                self._refunds.append(refund)
         transaction.effects[operation] += 1
         return Verdict(done=True, refund=refund)
-
-    def _refund(self, transaction: Transaction, item: Item, now: "datetime") -> Refund:
-        refund = Refund(
-            refund_reference_id=f"{transaction.transaction_id}-{len(transaction.refunds) + 1:02d}",
-            transaction_id=transaction.transaction_id,
-            amount=_amount_of(item, "refund_amount"),
-            reason=to_text(item.get("refund_reason")),
-            at=now,
-        )
-        transaction.refunds.append(refund)
-        transaction.refunded_amount += refund.amount
-        self._refunds.append(refund)
-        return refund
 
     def pay_out(
         self, *, request_id: str, amount: Decimal, currency: str, now: "datetime"

@@ -62,18 +62,14 @@ _OF_A_SUBSCRIPTION = (
 )
 _SHOWN_DETAILS = ("website", "shopper_email", "shopper_phone")
 _ON_PAGES = ("first_name", "last_name", "items", "note", "payment_method")
-_KEPT_DETAILS = (*_SHOWN_DETAILS, *_DELIVERY, *_ON_PAGES, "notify_url")
+KEPT_DETAILS = (*_SHOWN_DETAILS, *_DELIVERY, *_ON_PAGES, "notify_url")
+"""What a transaction keeps of a payment request; no card data is among it."""
 _PAYOUT_OBJECTS = ("beneficiary", "payer")
 
 
 def amount_text(amount: Decimal) -> str:
     """Write an amount with two decimal places, or with more if it has more."""
     return f"{amount:.2f}" if amount == round(amount, 2) else str(amount)
-
-
-def details_of(fields: Fields) -> dict[str, str]:
-    """Return what a transaction keeps of a payment request; no card data is among it."""
-    return {name: fields[name] for name in _KEPT_DETAILS if fields.get(name)}
 
 
 def batch_record(operation: Operation, item: "Mapping[str, object]", verdict: "Verdict") -> Record:

@@ -120,7 +120,10 @@ class Service:
 
     def _look_up(self, operation: Operation, fields: Fields) -> list[Record] | str:
         """Query transactions or search refunds: those that are asked for, or the most recent."""
-        asked = {name: _split(fields.get(name, "")) for name in SELECTION_FIELDS}
+        asked = {
+            name: [part.strip() for part in fields.get(name, "").split(",") if part.strip()]
+            for name in SELECTION_FIELDS
+        }
         count = sum(map(len, asked.values()))
         if count > RECORD_LIMIT:
             return _TOO_MANY.format(RECORD_LIMIT)
@@ -156,7 +159,7 @@ class Service:
             now=self.clock(),
             status=status,
             operation=operation.name,
-            details=records.details_of(fields) | ways,
+            details={n: fields[n] for n in records.KEPT_DETAILS if fields.get(n)} | ways,
         )
         if operation == CHECKOUT:
             shown = {name: value for name, value in fields.items() if name not in _CARD_FIELDS}
@@ -242,7 +245,3 @@ class Service:
         back = transaction.details.get("return_url", "")
         left = transaction.details.get("cancel_url") or back
         return to_location(left if transaction.status is PaymentStatus.WAITING else back)
-
-
-def _split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]

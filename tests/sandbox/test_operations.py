@@ -17,7 +17,7 @@ from gateway_async.cli.settings import read_settings
 from gateway_async.errors import ConfigurationError
 from gateway_async.sandbox import PaymentStatus, Sandbox, Transaction, faults
 from tests.cli.running import Shell
-from tests.sandbox.conftest import CARD, DIRECT, PAYOUT, Merchant, item, merchant_of
+from tests.sandbox.conftest import CARD, DIRECT, PAYMENT, PAYOUT, Merchant, item, merchant_of
 from tests.support.interface_fields import FIELDS
 
 OF_A_SEARCH = {"payment_status", "refund_date", "refund_processing_date"}
@@ -109,8 +109,10 @@ async def test_orders_are_selected(merchant: Merchant, field: str, form: bool) -
     assert (records[0]["query_result"], records[0]["payment_status"]) == ("1", "3000")
     assert re.fullmatch(r"\d{14}", records[0]["transaction_date"])
     assert "encryption_data" not in reply
-    refused = await merchant.ask("query", {field: ",".join(map(str, range(101)))}, form=form)
-    assert (refused["return_status"], refused["orders_list"]) == ("0", [])
+    for count, status in ((100, "1"), (101, "0")):
+        strangers = {field: ",".join(map(str, range(count)))}
+        reply = await merchant.ask("query", strangers, form=form)
+        assert (reply["return_status"], reply["orders_list"]) == (status, [])
 
 
 # Payments and payouts
@@ -131,6 +133,9 @@ async def test_a_card_payment_is_authorised_each_time(merchant: Merchant) -> Non
     assert not re.search(r"\b987\b", kept)  # as a number of its own: it is in many a time of day
     assert sandbox.secret not in kept
     assert (await merchant.pay({**DIRECT, "card": "12345678901"}))["card"] == "***"
+    token = (await merchant.pay({**DIRECT, "token_flag": "YES"}))["token_id"]
+    for given, info in ((token, "0000:success"), (token[1:], "2016:unknown token")):
+        assert (await merchant.pay({**PAYMENT, "token_id": given}))["result_info"] == info
 
 
 @pytest.mark.parametrize(("deduplicates", "paid"), [(False, 2), (True, 1)])

@@ -171,11 +171,6 @@ ALL = (*MONEY_OPERATIONS, *LOOK_UPS, *SINGLES)
 _OTHERS = [name for name in ALL if name not in USUAL]
 
 
-def _some(number: int) -> Sequence[str]:
-    """Return the usual operations, and of all others the next: so each has its turn."""
-    return (*USUAL, _OTHERS[number % len(_OTHERS)])
-
-
 def _client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
     """Return a client of the sandbox that reads little."""
     chosen = {
@@ -188,18 +183,17 @@ def _client(sandbox: Sandbox, **settings: Any) -> GatewayClient:
     return client_at(sandbox.base_url, **chosen)
 
 
-async def _call(name: str, client: GatewayClient, sandbox: Sandbox) -> Any:
-    if name in SINGLES:
-        return await SINGLES[name](client)
-    return await client.batch(name, seeded(sandbox, 3, name))
-
-
 async def _drive(
     net: Dragnet, sandbox: Sandbox, names: Sequence[str] = ALL, way: Way | None = None, **given: Any
 ) -> list[BaseException]:
     """Run operations at the same time, catch all that comes of them; return the errors."""
     async with _client(sandbox, **given) as client:
-        calls: list[Any] = [_call(name, client, sandbox) for name in names]
+        calls: list[Any] = [
+            SINGLES[name](client)
+            if name in SINGLES
+            else client.batch(name, seeded(sandbox, 3, name))
+            for name in names
+        ]
         if way is not None:
             calls = [way(call, asked(sandbox)) for call in calls]
         came = await asyncio.gather(*calls, return_exceptions=True)
@@ -274,7 +268,7 @@ async def test_what_is_given_or_ends_a_call(net: Dragnet, sandbox: Sandbox, numb
     given, fault, raised = GIVEN[number]
     if fault:
         sandbox.faults.add("*", fault)
-    names = _some(number)
+    names = (*USUAL, _OTHERS[number % len(_OTHERS)])  # so each has its turn
     errors = await _drive(net, sandbox, names, **given)
     assert [error for error in errors if not isinstance(error, raised or GatewayError)] == []
     assert len(errors) == len(names) or raised is None

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway_async import AlikeRefundError, BatchResult, DuplicateOrderError, Outcome
 from tests.simulation.running import CallerError, Story
-from tests.simulation.scenario import BY_HAND, EPOCH, identity, key
+from tests.simulation.scenario import BY_HAND, EPOCH, LIMITS, identity, key
 from tests.support.books import ABSENT, DECLINED, ERRORS, NOT_SENT, SUCCEEDED, UNKNOWN
 from tests.support.orders import MONEY_OPERATIONS, as_sent
 
@@ -58,7 +58,8 @@ def _heard(story: Story) -> Iterator[str]:
 
 def _sending(story: Story) -> Iterator[str]:
     scenario = story.scenario
-    concurrency, limit = scenario.policy.concurrency, scenario.chunk_limit
+    concurrency = scenario.policy.concurrency
+    limit = min(scenario.policy.chunk_size or 1000, LIMITS[scenario.operation])
     for carried in story.carried:
         names = {identity(one) for one in carried.asked}
         if len(carried.asked) > limit:
@@ -145,7 +146,10 @@ def _in_time(story: Story) -> Iterator[str]:
 
 def _batch(story: Story) -> Iterator[str]:
     if story.result is None:
-        yield from _without_result(story)
+        if story.carried:
+            yield "there is no result, and something was sent"
+        if not _is_refused(story) or not isinstance(story.error, DuplicateOrderError):
+            yield f"there is no result: {story.error!r}"
         return
     outcomes = story.outcomes
     yield from _conserved(story, story.result, outcomes)
@@ -168,13 +172,6 @@ def _is_refused(story: Story) -> bool:
     return (
         doubled and story.scenario.kind == "list" and story.scenario.policy.duplicates == "reject"
     )
-
-
-def _without_result(story: Story) -> Iterator[str]:
-    if story.carried:
-        yield "there is no result, and something was sent"
-    if not _is_refused(story) or not isinstance(story.error, DuplicateOrderError):
-        yield f"there is no result: {story.error!r}"
 
 
 def _conserved(story: Story, result: BatchResult[Any, Any], outcomes: Outcomes) -> Iterator[str]:

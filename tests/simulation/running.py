@@ -166,23 +166,19 @@ async def _call(story: Story, client: GatewayClient) -> None:
     timeout_at = scenario.interrupted_at if scenario.interruption == "timeout" else None
     try:
         async with asyncio.timeout(timeout_at):
+            batch = getattr(client, scenario.operation)(_input(story))
             try:
-                await _consume(story, getattr(client, scenario.operation)(_input(story)))
+                await (_stream(story, batch) if scenario.streamed else batch)
             except asyncio.CancelledError:
                 if not story.was_cancelled:
                     story.disturb("timeout", at=timeout_at)
                 raise
+            finally:
+                with contextlib.suppress(RuntimeError):  # where there is none
+                    story.result = batch.result
     except BaseException as error:
         story.error = error
         raise
-
-
-async def _consume(story: Story, batch: Batch[Any, Any]) -> None:
-    try:
-        await (_stream(story, batch) if story.scenario.streamed else batch)
-    finally:
-        with contextlib.suppress(RuntimeError):  # where there is none
-            story.result = batch.result
 
 
 async def _stream(story: Story, batch: Batch[Any, Any]) -> None:

@@ -166,10 +166,6 @@ class Scenario:
             and all(one is None for one in ends)
         )
 
-    @property
-    def chunk_limit(self) -> int:
-        return min(self.policy.chunk_size or 1000, LIMITS[self.operation])
-
 
 def _draw_dialect(random: Random, *, knows_codes: bool) -> Dialect:
     codes: dict[str, Any] = {
@@ -335,16 +331,27 @@ class Gateway:
         return self._left_out_in[name] == 0
 
 
-# What it knows beforehand
-
-
 def open_gateway(scenario: Scenario, random: Random) -> Gateway:
+    """Return a gateway with what it knows beforehand."""
     gateway = Gateway(deduplicates=scenario.dialect.payout_deduplicates)
     gateway.sorted_by_time = random.random() < 0.3
-    if scenario.is_read:
-        _fill(random, gateway, len(scenario.orders))
-    elif scenario.operation in MONEY_OPERATIONS:
-        _know(random, gateway, scenario.orders)
+    if scenario.is_read:  # of most orders it has one transaction and refund, of some none or many
+        crowd = random.choice((3, 3, 20, 120))
+        for n in range(len(scenario.orders)):
+            names = {"transaction_id": f"2023051612{n:08d}", "order_no": f"N{n}"}
+            refund = {**names, "currency": "EUR", "amount": "10.00", "refund_amount": "1.00"}
+            count = random.choices((1, 0, 2, random.randint(3, crowd)), (85, 7, 5, 3))[0]
+            for _ in range(count):
+                gateway.add_transaction(**names)
+                gateway.add_refund({**refund, "refund_reason": ""}, "20230516120000")
+    elif scenario.operation in MONEY_OPERATIONS:  # some refunds were made in the portal
+        several = random.choice((2, 2, 2, 120))
+        for order in {order.transaction_id: order for order in scenario.orders}.values():
+            gateway.add_transaction(order.transaction_id, order.order_no)
+            refund = {**as_sent(order), "refund_reason": BY_HAND}
+            count = random.choices((0, 1, several), (70, 22, 8))[0]
+            for amount in random.choices(("1.00", "2.50"), k=count):
+                gateway.add_refund({**refund, "refund_amount": amount}, random.choice(_DATES))
     if scenario.operation == "refund":
         gateway.lists_refunds = random.random() < 0.8
         gateway.keeps_reasons = random.random() < 0.9
@@ -354,26 +361,3 @@ def open_gateway(scenario: Scenario, random: Random) -> Gateway:
             and random.random() < 0.6
         )
     return gateway
-
-
-def _fill(random: Random, gateway: Gateway, size: int) -> None:
-    """Let the gateway know transactions and refunds: of most orders one, of some none or many."""
-    crowd = random.choice((3, 3, 20, 120))
-    for n in range(size):
-        names = {"transaction_id": f"2023051612{n:08d}", "order_no": f"N{n}"}
-        refund = {**names, "currency": "EUR", "amount": "10.00", "refund_amount": "1.00"}
-        count = random.choices((1, 0, 2, random.randint(3, crowd)), (85, 7, 5, 3))[0]
-        for _ in range(count):
-            gateway.add_transaction(**names)
-            gateway.add_refund({**refund, "refund_reason": ""}, "20230516120000")
-
-
-def _know(random: Random, gateway: Gateway, orders: list[Any]) -> None:
-    """Let the gateway know the transactions, and refunds made of some of them in the portal."""
-    several = random.choice((2, 2, 2, 120))
-    for order in {order.transaction_id: order for order in orders}.values():
-        gateway.add_transaction(order.transaction_id, order.order_no)
-        refund = {**as_sent(order), "refund_reason": BY_HAND}
-        count = random.choices((0, 1, several), (70, 22, 8))[0]
-        for amount in random.choices(("1.00", "2.50"), k=count):
-            gateway.add_refund({**refund, "refund_amount": amount}, random.choice(_DATES))

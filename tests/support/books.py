@@ -1,7 +1,7 @@
 """The gateway's books beside what a client says: nothing twice, lost, or wrongly reported."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -132,8 +132,20 @@ def judge(
     problems += [
         (Wrong.DOUBLED, f"order {index} was sent again after it was done") for index in books.again
     ]
-    for where, said in (("journal", kept), ("report", told)):
-        problems += [*_lost(where, books, said), *_untrue(where, books, said)]
+    for where, all_told in (("journal", kept), ("report", told)):
+        counts = Counter(one.index for one in all_told)
+        problems += [
+            (Wrong.LOST, f"order {index} has {counts[index]} outcomes in the {where}")
+            for index in sorted({*range(len(books.done)), *counts})
+            if index >= len(books.done) or counts[index] != 1
+        ]
+        for one in all_told:
+            times = books.done[one.index] if one.index < len(books.done) else 0
+            said = f"the {where} says {one}"
+            if one.status is not UNKNOWN and times not in TIMES[one.status]:
+                problems.append((Wrong.REPORTED, f"{said}, and it was done {times} times"))
+            if one.reference and one.reference not in books.references.get(one.index, ()):
+                problems.append((Wrong.REPORTED, f"{said}, and the reference is not its own"))
     final = [one for one in earlier if one.status in {SUCCEEDED, DECLINED}]
     by_index = {one.index: one for one in kept}
     for one in (*told, *final):
@@ -143,20 +155,3 @@ def judge(
     if in_flight:
         problems.append((Wrong.LOST, f"{in_flight} orders are still in flight"))
     return problems
-
-
-def _lost(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
-    counts = Counter(one.index for one in told)
-    for index in sorted({*range(len(books.done)), *counts}):
-        if index >= len(books.done) or counts[index] != 1:
-            yield Wrong.LOST, f"order {index} has {counts[index]} outcomes in the {where}"
-
-
-def _untrue(where: str, books: Books, told: Sequence[Told]) -> Iterator[Problem]:
-    for one in told:
-        times = books.done[one.index] if one.index < len(books.done) else 0
-        said = f"the {where} says {one}"
-        if one.status is not UNKNOWN and times not in TIMES[one.status]:
-            yield Wrong.REPORTED, f"{said}, and it was done {times} times"
-        if one.reference and one.reference not in books.references.get(one.index, ()):
-            yield Wrong.REPORTED, f"{said}, and the reference is not its own"
