@@ -23,30 +23,26 @@ from tests.support.faults import ALL_UNKNOWN, LARGE, ROWS, Row
 async def test_what_a_fault_leads_to(net: Dragnet, sandbox: Sandbox, row: Row) -> None:
     sandbox.faults.add("*", row.fault)
     async with Trial(sandbox, "query").client(max_reply_bytes=LARGE) as gateway:
-        await _pay(net, sandbox, gateway, row)
+        calls: list[tuple[Any, Any, str, str]] = [
+            (gateway.pay_direct, paid_by_card(), "order_status", "1"),
+            (gateway.payout, full(PayoutRequest), "status", "COMPLETED"),
+        ]
+        for call, order, field, success in calls:
+            came: Any = (await asyncio.gather(call(order), return_exceptions=True))[0]
+            net.catch("came", [came, gateway], deep=False)
+            _check_error(net, came)
+            (done,) = effects(sandbox, [order])
+            assert done <= 1 == sandbox.requests[call.__name__]
+            is_unknown = isinstance(came, OutcomeUnknownError)
+            assert is_unknown or done == 1 or getattr(came, field) != success
+            if isinstance(row.fault, faults.Ending | faults.InvalidBody):
+                assert is_unknown is (row.money == ALL_UNKNOWN)
+            if len(row.money) == 1:  # what only XML may hold
+                assert is_unknown is (call == gateway.pay_direct)
         for operation, expected in (("query", row.read), ("refund", row.money)):
             if len(expected) > 1:
                 await _run(net, gateway, Trial(sandbox, operation), row)
     assert set(sandbox.faults.struck) == {type(row.fault).__name__}
-
-
-async def _pay(net: Dragnet, sandbox: Sandbox, gateway: GatewayClient, row: Row) -> None:
-    calls: list[tuple[Any, Any, str, str]] = [
-        (gateway.pay_direct, paid_by_card(), "order_status", "1"),
-        (gateway.payout, full(PayoutRequest), "status", "COMPLETED"),
-    ]
-    for call, order, field, success in calls:
-        came: Any = (await asyncio.gather(call(order), return_exceptions=True))[0]
-        net.catch("came", [came, gateway], deep=False)
-        _check_error(net, came)
-        (done,) = effects(sandbox, [order])
-        assert done <= 1 == sandbox.requests[call.__name__]
-        is_unknown = isinstance(came, OutcomeUnknownError)
-        assert is_unknown or done == 1 or getattr(came, field) != success
-        if isinstance(row.fault, faults.Ending | faults.InvalidBody):
-            assert is_unknown is (row.money == ALL_UNKNOWN)
-        if len(row.money) == 1:  # what only XML may hold
-            assert is_unknown is (call == gateway.pay_direct)
 
 
 async def _run(net: Dragnet, gateway: GatewayClient, trial: Trial, row: Row) -> None:

@@ -72,14 +72,12 @@ class Merchant:
     ) -> dict[str, Any]:
         async with self.post(operation, fields or {}, form=form) as response:
             assert response.status == 200
-            reply: dict[str, Any] = await response.json()
-            return reply
+            return dict(await response.json())
 
     async def order(self, operation: str, *orders: Transaction, **changes: str) -> list[Any]:
         name = f"{operation}_orders"
         reply = await self.ask(operation, {name: [item(one, **changes) for one in orders]})
-        records: list[Any] = reply[name]
-        return records
+        return list(reply[name])
 
     def effects(self, *orders: Transaction, operation: str = "refund") -> list[int]:
         return [self.sandbox.ledger.effects(operation, one.transaction_id) for one in orders]
