@@ -195,8 +195,9 @@ async def look(settings: Settings, credentials: Credentials, refs: list[OrderRef
                 advice = _ADVICE.get(check, {}).get(status, "")
                 found.setdefault(check, Finding(check, status, seen, advice))
         for ref, name in product(refs, _LOOK_UPS) if query.error is None else ():
-            (outcome,) = await client.batch(name, [ref])
-            orders += describe_order(name, outcome, settings.dialect)
+            result = await client.batch(name, [ref])
+            strangers = result.unexpected.count
+            orders += describe_order(name, result[0], settings.dialect, strangers=strangers)
     return [*found.values(), *orders]
 
 
@@ -275,7 +276,7 @@ def _judge(
 
 
 def describe_order(
-    operation: str, outcome: Outcome[Any, Any], dialect: Dialect
+    operation: str, outcome: Outcome[Any, Any], dialect: Dialect, *, strangers: int = 0
 ) -> Iterator[Finding]:
     """Find how the gateway describes one order, and whether the dialect fits that.
 
@@ -283,6 +284,7 @@ def describe_order(
         operation: `query` or `search_refunds`.
         outcome: The outcome of the look-up.
         dialect: The dialect.
+        strangers: How many records of other orders the reply has.
     """
     named = [f"{k} {v!r}" for k, v in attrs.asdict(outcome.order).items() if v is not None]
     check, records = f"{operation} of {' '.join(named)}", tuple(outcome.record or ())
@@ -294,6 +296,9 @@ def describe_order(
     elif outcome.status is not OutcomeStatus.SUCCEEDED:
         seen = f"{outcome.status}: {outcome.error}"
         yield Finding(check, UNKNOWN, seen, advice["unknown"])
+    if strangers:
+        seen, field = f"the reply lists others, too: {strangers:,}", "selection_fields"
+        yield Finding(check, WRONG, seen, QUESTIONS["dialect"][field], (field,))
     for record in records:
         texts = ((name, to_text(getattr(record, name, None))) for name in _SHOWN)
         yield Finding(check, OK, ", ".join(f"{name} {text}" for name, text in texts if text))
@@ -325,7 +330,7 @@ def _fits(records: tuple[Any, ...], dialect: Dialect) -> Iterator[tuple[str, str
             seen = f"{name} {value!r} {is_listed} in Dialect.{field}"
             yield OK if listing else unlisted, seen, field
     for record, name in product(records, ("amount", "refund_amount")):
-        amount, currency = getattr(record, name, None), record.currency or ""
+        amount, currency = getattr(record, name, None), record.currency or "no currency"
         if amount is not None and amount.is_finite():
             places, ours = max(0, -int(amount.as_tuple().exponent)), dialect.places(currency)
             status = OK if places == ours else WRONG if places > ours else ASK

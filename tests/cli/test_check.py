@@ -17,7 +17,7 @@ from gateway_async.cli.settings import Settings, read_settings
 from gateway_async.errors import ReplyUnreadableError
 from gateway_async.models.orders import OrderRef, OutcomeStatus
 from gateway_async.models.records import RefundRecord, TransactionRecord
-from gateway_async.sandbox.faults import Status
+from gateway_async.sandbox.faults import IgnoreSelection, Status
 from tests.cli.running import Ended, Shell
 from tests.support.servers import Proxy, Trouble, tls_of, with_body
 
@@ -62,6 +62,16 @@ async def test_all_is_fine_at_the_sandbox_and_no_money_moves(shell: Shell) -> No
     ended = await shell("check")  # for people, as lines
     lines = [re.split(" {2,}|: ", line)[1] for line in ended.stdout.splitlines()]
     assert [line.removeprefix("ok ") for line in lines] == [*CHECKS]
+
+
+async def test_a_look_up_that_lists_other_orders_is_wrong(shell: Shell) -> None:
+    payment, *_ = shell.sandbox.seed(3, status="captured")
+    shell.sandbox.faults.add("query", IgnoreSelection())
+    ended, _ = await check(shell, f"--order-no {payment.order_no}")
+    (line,) = [one for one in ended.facts["findings"] if one["fields"] == ["selection_fields"]]
+    assert (ended.code, line["status"]) == (1, "wrong")
+    assert line["check"] == f"query of order_no {payment.order_no!r}"
+    assert "lists others, too: 2" in line["seen"]
 
 
 async def test_what_is_printed_is_utf8_in_any_locale(shell: Shell) -> None:
