@@ -363,13 +363,6 @@ async def test_a_listener_that_breaks_changes_no_outcome(
     assert diary.is_closed or method.endswith("_ended")
 
 
-class _Full(logging.Handler):
-    """A handler of the program's that raises, as a filter may, too."""
-
-    def emit(self, _: logging.LogRecord) -> None:
-        raise OSError("no space left")
-
-
 class _Broken(Telemetry):
     """A listener that gives cause for a complaint in the log."""
 
@@ -388,8 +381,9 @@ async def test_a_log_that_breaks_hides_no_outcome(
         recovery=AT_ONCE,
         telemetry=_Broken(),
     )
-    log = logging.getLogger("gateway_async")
-    monkeypatch.setattr(log, "handlers", [_Full()])
+    log, full = logging.getLogger("gateway_async"), logging.Handler()
+    monkeypatch.setattr(full, "emit", raising(OSError("no space left")))  # as a filter may, too
+    monkeypatch.setattr(log, "handlers", [full])
     caplog.set_level(logging.DEBUG, log.name)
     with pytest.raises(OutcomeUnknownError) if is_lost else nullcontext():
         assert (await client.payout(payout_request())).status == "COMPLETED"
