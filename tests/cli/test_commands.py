@@ -204,11 +204,6 @@ async def test_a_dry_run_shows_what_would_be_sent_and_asks_no_gateway(shell: She
 
 ROW = ("T1", "O1", "EUR", "9.00", "1.00", "late")
 LEDGER = ("order_no", "transaction_id", "currency", "amount", "refunded")
-LEDGERS = {
-    "much": ("O1", "T1", "EUR", "much", "0"),
-    "bare": ("O1", "T1", "", "1", "0"),
-    "none": ("", "", "EUR", "1", "0"),
-}
 LONG = "n" * 300
 """A name that no file can have; a folder that may not be entered is refused in the same way."""
 KEPT = "--journal sqlite:///night.db"
@@ -220,8 +215,6 @@ NAMED = [
     ("refund missing.csv --out out.csv", "cannot read missing.csv"),
     ("refund missing.csv --out out.csv -q", "cannot read missing.csv"),
     ("refund orders.csv", "--out: name the file for the outcomes, such as --out outcomes.csv\n"),
-    ("refund bare.csv", "line 1, column refund_amount: missing"),
-    ("query orders.csv", "--out: name the file for the outcomes"),
     ("demo --orders 0", "orders"),
     ("refund orders.csv --dry-run --deadline 1.5h", ""),
     ("refund orders.csv --dry-run --deadline 0s", "deadline_seconds: expected"),
@@ -232,8 +225,6 @@ NAMED = [
     ("refund twice.csv --dry-run --duplicates serialize", ""),
     ("refund orders.csv --dry-run --base-url https://me:hush@x.y", "base_url: expected"),
     ("reconcile much.csv", "line 2, column amount: 'much' is no amount"),
-    ("reconcile bare.csv", "line 2, column currency: empty"),
-    ("reconcile none.csv", "line 2: order_no and transaction_id are both missing"),
     ("reconcile orders.csv --json --out -", "--out: name the file for the outcomes"),
     *(
         (f"{line} --journal sqlite:///j.db", "there is no journal")
@@ -268,7 +259,6 @@ NAMED = [
     ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
     *((f"query orders.csv --out {one}", f"{one} is no file; name one") for one in (".", "/", "..")),
-    ("query orders.csv --out o.csv --report .", ". is no file; name one"),
     ("query orders.csv --out o.csv --deadline 9999999999d", "expected a shorter duration"),
     (f"query orders.csv --out {LONG}", f"cannot write {LONG}: File name too long"),
     (f"query orders.csv --out o.csv --report {LONG}", f"cannot write {LONG}: File name too long"),
@@ -307,8 +297,7 @@ def test_a_line_that_sends_nothing(
         monkeypatch.delenv(f"GATEWAY_{name}")
     write(tmp_path / "orders.csv", REFUND_COLUMNS, [ROW])
     write(tmp_path / "twice.csv", REFUND_COLUMNS, [ROW, ROW])
-    for name, row in LEDGERS.items():
-        write(tmp_path / f"{name}.csv", LEDGER, [row])
+    write(tmp_path / "much.csv", LEDGER, [("O1", "T1", "EUR", "much", "0")])
     (tmp_path / "own.toml").touch()
     (tmp_path / "secret").write_text("secret")
     there = {path: path.read_bytes() for path in tmp_path.iterdir()}

@@ -75,14 +75,11 @@ def csv_of(*payouts: Mapping[str, str]) -> str:
 # What is wrong
 
 OF_CELLS = [
-    (",O1,EUR,1,1,", "transaction_id", "empty"),
     ("T1, ,EUR,1,1,", "order_no", "empty"),
     ("T1,O1 ,EUR,1,1,", "order_no", "'O1 ' must be a non-empty identifier without white space"),
     ("2.02611E+21,O1,EUR,1,1,", "transaction_id", "a number whose last digits a spreadsheet cut"),
     ('T1,O1,EUR,"12,50",1,', "amount", "'12,50' is no amount; write it like '12.50'"),
-    ("T1,O1,EUR,1,0.00,", "refund_amount", "0 moves nothing"),
     ("T1,O1,EUR,1,0.005,", "refund_amount", "0.005 cannot be written with 2 decimal places"),
-    ("T1,O1,EUR,1,1.01,", "refund_amount", "1.01 is more than the order's amount"),
     ("T0,O3,EUR,1,1,", "transaction_id", "the same order as in line 2; if both are meant"),
 ]
 REVIEW = "transaction_id,order_no,currency,amount"
@@ -129,11 +126,8 @@ BANK, DOCUMENTS = "beneficiary.bank_details", "beneficiary.person_documents"
 OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
     ({"request_id": "17"}, "line 3, column request_id: '17' is no UUID"),
     ({"request_id": str(uuid.UUID(int=1))}, "the same order as in line 2"),
-    ({"payment_amount": "0"}, "line 3, column payment_amount: 0 moves nothing"),
     ({"payment_currency": ""}, "column payment_currency: missing or empty, beside payment_am"),
     ({"source_amount": "1"}, "column source_currency: missing or empty, beside source_amount"),
-    ({"source_amount": "1.001", "source_currency": "EUR"}, "column source_amount: 1.001"),
-    ({"payment_date": "20.11.2026"}, "payment_date: '20.11.2026' is not a date"),
     ({DOCUMENTS: "x"}, 'person_documents: expected a list, as JSON such as [{"file_type": "..."}]'),
     *(
         ({DOCUMENTS: f"[{one}]"}, f"column {DOCUMENTS}: expected objects that have only file_type")
