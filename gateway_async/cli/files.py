@@ -328,6 +328,7 @@ class OrderFile:
 
     Attributes:
         header: The names of its columns.
+        settings: How its orders are sent.
         unread: Names the columns that nothing is made of, and that no command wrote.
         totals: What it adds up to.
         hashes: The hash of the order of each row.
@@ -358,7 +359,7 @@ class OrderFile:
             broken = TableError(problem for row in rows for problem in row.problems)
             raise broken if broken.count else TableError([Problem(1, None, "the file is empty")])
         self.operation: Operation = operation
-        self._settings = settings
+        self.settings: Settings = settings
         self._inputs = dict(input_columns(operation.order_class))
         self._needed = [name for name, one in self._inputs.items() if one.default is attrs.NOTHING]
         self._unknown = [name for name in self.header if name not in {*self._inputs, *_WRITTEN}]
@@ -502,7 +503,7 @@ class OrderFile:
 
     def _check(self, order: Any, number: int) -> None:
         """Check that an order can be sent, and does not stand in the file already."""
-        operation, settings = self.operation, self._settings
+        operation, settings = self.operation, self.settings
         if operation is not LEDGER and (error := check_order(operation, order, settings.dialect)):
             raise _explained(error, type(order))
         for amount, currency in operation.moved_fields:

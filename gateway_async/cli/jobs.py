@@ -65,7 +65,7 @@ class KnownJob:
     Attributes:
         name: Its name.
         operation: What is done with its orders.
-        place: Its journal: the path of the file, or the database.
+        settings: Name its journal and the gateway.
         places: Which row of the file each of its orders has; empty if it has others.
         left: What its next run sends, in all.
         first: The first orders that its next run sends.
@@ -76,7 +76,7 @@ class KnownJob:
 
     name: str
     operation: Operation
-    place: str
+    settings: Settings
     places: Sequence[int]
     left: Totals
     first: Sequence[Any]
@@ -89,7 +89,7 @@ class KnownJob:
         """Whether nothing is left to do."""
         return self.status is not None and _is_done(self.status)
 
-    def confirm(self, console: Console, settings: Settings, *, yes: bool) -> bool:
+    def confirm(self, console: Console, *, yes: bool) -> bool:
         """Ask before money leaves, or orders of a job are sent again; return whether it was asked.
 
         Raises:
@@ -98,18 +98,19 @@ class KnownJob:
         is_repeated = self.status is None and bool(self.others or self.before)
         is_asked = self.left.orders and (self.operation.confirms or is_repeated) and not yes
         if is_asked:
-            console.confirm(f"{self}: {self.operation} {self.left} at {settings.address}")
+            console.confirm(f"{self}: {self.operation} {self.left} at {self.settings.address}")
         return bool(is_asked)
 
     def __str__(self) -> str:
         """How far it has come, and what was done before."""
         before = "; ".join(f"{_dated(one)} has {listed(one.counts)}" for one in self.before)
+        place = self.settings.place
         if self.status is not None:
             kind = "is done" if self.is_done else "goes on"
             made = f" (made by --again: {before}; refunds that these have are held)"
-            text = f"{_dated(self.status)} in {self.place} {kind}: {listed(self.status.counts)}"
+            text = f"{_dated(self.status)} in {place} {kind}: {listed(self.status.counts)}"
             return f"{text}{made if before else ''}"
-        new = f"new job {self.name} in {self.place}"
+        new = f"new job {self.name} in {place}"
         return f"AGAIN, as {new} ({before})" if before else "\n".join((*self.others, new))
 
 
@@ -142,13 +143,10 @@ def name_of_orders(operation: str, settings: Settings, orders: str) -> str:
     return "-".join((operation, *(one[:_LONGEST_PART] for one in shown), digest))
 
 
-async def find_job(
-    settings: Settings, file: OrderFile, *, job: str | None = None, again: bool = False
-) -> KnownJob:
+async def find_job(file: OrderFile, *, job: str | None = None, again: bool = False) -> KnownJob:
     """Find out how far the job of a file has come; no journal is made where there is none.
 
     Args:
-        settings: Name the journal.
         file: The file.
         job: The name of the job; by default, one that is made of its orders, and `-again-2` and so
             on behind it, where they were sent once more: the last of these jobs is found.
@@ -159,12 +157,13 @@ async def find_job(
             once more while another job has orders of it in doubt.
         JournalError: If the journal cannot be read.
     """
+    settings = file.settings
     settings.check_named()
     name = job if job is not None else name_of_orders(file.operation.name, settings, file.digest)
     settings.open_journal().job(name)  # refuses what is no name
     first = [*itertools.islice(file.orders(), _MOST_SHOWN)]
     rows = range(file.totals.orders)
-    new = KnownJob(name, file.operation, settings.place, rows, file.totals, first)
+    new = KnownJob(name, file.operation, settings, rows, file.totals, first)
     place = settings.journal_file
     if place is not None and not place.exists():  # a server is asked
         return new
@@ -211,8 +210,8 @@ async def read_job(
         if each.state is OrderState.NEW or (resends and may_be_absent):
             left.add(operation.moved_by(each.order))
             first.extend([each.order] * (len(first) < _MOST_SHOWN))
-    places, journal_place = match_rows(hashes, file.hashes if file else hashes), settings.place
-    return KnownJob(status.name, operation, journal_place, places, left, first, status, before)
+    places = match_rows(hashes, file.hashes if file else hashes)
+    return KnownJob(status.name, operation, settings, places, left, first, status, before)
 
 
 def match_rows(job: Sequence[int], file: Sequence[int]) -> Sequence[int]:
@@ -284,7 +283,7 @@ async def run_job(
         duplicates = "allow" if is_keyed else settings.policy.duplicates
         policy = attrs.evolve(settings.policy, duplicates=duplicates)
         run.settings = attrs.evolve(settings, recovery=recovery, policy=policy)
-    is_asked = known.confirm(run.console, run.settings, yes=yes)
+    is_asked = known.confirm(run.console, yes=yes)
     tell = run.console.say if known.others else run.console.note  # what may be sent once more
     with carried_out(run) as out, contextlib.closing(Kept()) as reasons:
 
@@ -513,10 +512,10 @@ async def submit(
     policy = attrs.evolve(settings.policy, duplicates=duplicates or settings.policy.duplicates)
     settings = attrs.evolve(settings, policy=policy)
     with open_orders(orders, OPERATIONS[operation], settings) as file:
-        known = await find_job(settings, file, job=job)
+        known = await find_job(file, job=job)
         if file.unread:
             console.note(f"columns that are not sent: {file.unread}")
-        known.confirm(console, settings, yes=yes)
+        known.confirm(console, yes=yes)
         async with settings.open_journal() as journal, settings.client(credentials) as client:
             kept, sent = journal.job(job), file.orders()
             console.has_begun = True  # from here on, workers may send it

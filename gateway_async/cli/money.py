@@ -43,10 +43,9 @@ async def send(
             "--again: a job with a name of its own is made again under another --job"
         )
     run = Run(command=name, console=console, given=given, source=str(orders), again=given.again)
-    settings = run.settings
-    with files.open_orders(orders, OPERATIONS[run.operation], settings) as file:
+    with files.open_orders(orders, OPERATIONS[run.operation], run.settings) as file:
         run.check(needs_out=not given.dry_run, needs_secret=not given.dry_run)
-        known = await find_job(settings, file, job=given.job, again=given.again)
+        known = await find_job(file, job=given.job, again=given.again)
         if file.unread:
             console.note(f"columns that are not sent: {file.unread}")
         if given.dry_run:
