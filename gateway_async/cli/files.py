@@ -168,7 +168,9 @@ def _to_json(value: object) -> str:
 
 
 def to_text(value: object) -> str:
-    """Write the value of a cell as text; None as an empty one."""
+    """Write the value of a cell as text: None as an empty one, several joined by `;`."""
+    if isinstance(value, tuple):
+        return ";".join(map(to_text, value))
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, date):

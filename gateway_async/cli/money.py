@@ -152,10 +152,7 @@ async def reconcile(
 
             def see(difference: Difference) -> None:
                 row = file.rows.get(difference.index)
-                ours, theirs = (
-                    ";".join(map(files.to_text, side if isinstance(side, tuple) else (side,)))
-                    for side in (difference.ledger, difference.gateway)
-                )
+                ours, theirs = files.to_text(difference.ledger), files.to_text(difference.gateway)
                 kind, field, error = difference.kind, difference.field, difference.error
                 cells = (kind, field, ours, theirs, error, row.line)
                 write({**row.cells, **dict(zip(_COLUMNS, cells, strict=True))})

@@ -105,7 +105,7 @@ class Run(Head):
         read = [cells_of(one, prefix) for one in found]
         return {
             **row.cells,
-            **{name: ";".join(files.to_text(one.get(name)) for one in read) for name in columns},
+            **{name: files.to_text(tuple(one.get(name) for one in read)) for name in columns},
             "status": str(outcome.status),
             "code": getattr(outcome.error, "code", ""),
             "error": reason_of(outcome.error),
