@@ -222,9 +222,9 @@ async def called(gateway: GatewayClient) -> bool:
 @pytest.mark.parametrize(
     ("end", "pause_seconds", "used"),
     [
-        (End.RESET, 0, 3),  # which is seen
-        (End.CLOSE, 0, 3),
-        (End.SILENCE, 1.01, 3),  # which is not; it was idle for too long
+        ("reset", 0, 3),  # which is seen
+        ("close", 0, 3),
+        ("silence", 1.01, 3),  # which is not; it was idle for too long
         (None, 0, 1),
     ],
 )

@@ -18,17 +18,7 @@ from tests.support.books import UNKNOWN
 from tests.support.clock import Clock
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import asked
-from tests.support.servers import (
-    NOTHING,
-    End,
-    Proxy,
-    Trouble,
-    bind,
-    header,
-    refusal,
-    tls_of,
-    trust_in,
-)
+from tests.support.servers import NOTHING, Proxy, Trouble, bind, header, refusal, tls_of, trust_in
 
 LOGIN, LOGIN_IN_URL = "me@corp:pa55:w%rd", "me%40corp:pa55%3Aw%25rd"
 TUNNELS = ("https by http", "https by https")
@@ -121,7 +111,7 @@ async def test_ended_or_unclean_idle_connections_are_not_used(way: Way, said: by
         if said:
             way.proxy.say(said)
         else:
-            way.proxy.end_idle(End.RESET)
+            way.proxy.end_idle("reset")
         assert (await way.trial.run_with(gateway)).ok
     assert way.trial.requests == 2
 
@@ -130,7 +120,7 @@ async def test_a_reply_that_is_lost_on_its_way_back(way: Way) -> None:
     way.trial.sandbox.faults.add("refund", NoReply(times=1))
     running = asyncio.create_task(way.run())
     await asked(way.trial.sandbox)
-    way.proxy.end_idle(End.RESET)
+    way.proxy.end_idle("reset")
     assert (status_of(await running), way.trial.requests) == (UNKNOWN, 1)
 
 
@@ -148,8 +138,8 @@ async def test_a_proxy_that_is_down(way: Way) -> None:
     [
         (refusal(301), "the proxy opened no connection (HTTP 301)"),
         (refusal(502), "the proxy opened no connection (HTTP 502)"),
-        (Trouble(NOTHING, end=End.CLOSE), "nothing was sent"),
-        (Trouble(NOTHING, end=End.SILENCE), "nothing was sent"),
+        (Trouble(NOTHING, end="close"), "nothing was sent"),
+        (Trouble(NOTHING, end="silence"), "nothing was sent"),
     ],
 )
 async def test_a_tunnel_not_opened(way: Way, trouble: Trouble, error: str, clock: Clock) -> None:

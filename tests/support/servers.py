@@ -8,8 +8,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from enum import Enum, auto
-from typing import Self
+from typing import Literal, Self
 from urllib.parse import urlsplit
 
 import attrs
@@ -98,14 +97,8 @@ def trust_in(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
-class End(Enum):
-    """How an exchange ends that breaks off."""
-
-    RESET = auto()
-    CLOSE = auto()
-    SILENCE = auto()
-
-
+End = Literal["reset", "close", "silence"]
+"""How an exchange ends that breaks off."""
 PLACES: dict[str, Callable[[bytes], int]] = {
     "before its first byte": lambda _: 0,
     "within its first line": lambda message: message.index(b"\r\n") // 2,
@@ -170,7 +163,7 @@ class Proxy:
         return self.base_url.replace("://", f"://{login}@")
 
     def end_idle(self, end: End) -> None:
-        """End every open connection; `SILENCE` lets it seem to live."""
+        """End every open connection; `silence` lets it seem to live."""
         for writer in self._open:
             self._finish(writer, end)
 
@@ -191,7 +184,7 @@ class Proxy:
         """Pass one request on, and its reply back."""
         request = await reader.readexactly(1)
         self.requests += 1
-        if self._open[writer] is not End.SILENCE:
+        if self._open[writer] != "silence":
             trouble = self.troubles.pop(0) if self.troubles else self.always
             request += await read_message(reader)
             self.heads.append(request.partition(_HEAD_END)[0].decode())
@@ -204,7 +197,7 @@ class Proxy:
             await writer.drain()
             if trouble.end is not None:
                 self._finish(writer, trouble.end)
-        if self._open[writer] is End.SILENCE:
+        if self._open[writer] == "silence":
             for _ in range(5):  # the client has read what was said before time goes by
                 await asyncio.sleep(0)
             self.on_silence()
@@ -234,12 +227,12 @@ class Proxy:
 
     def _finish(self, writer: asyncio.StreamWriter, end: End) -> None:
         self._open[writer] = end
-        if end is End.RESET:
+        if end == "reset":
             bare = writer.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):  # the client went before
                 bare.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
-        elif end is End.CLOSE:
+        elif end == "close":
             writer.close()
 
 
