@@ -8,7 +8,7 @@ its own.
 import json
 import re
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,12 @@ class Visit:
     page: Page
     # what a page must never do: errors, dialogs, and requests that leave this machine
     alarms: list[str] = attrs.field(factory=list)
+
+    async def show(self, page: str, folder: Path) -> None:
+        """Open a page from a file."""
+        path = folder / "report.html"
+        path.write_text(page, encoding="utf-8")
+        await self.page.goto(path.as_uri())
 
     async def keep_screenshots(self, name: str) -> None:
         """Keep what is shown, at the width of a desk and of a phone, below build/screenshots."""
@@ -123,28 +129,13 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
 
 # The report
 
-Show = Callable[[str], Awaitable[Visit]]
-
 _LINES = "all => all.filter(one => one.checkVisibility()).map(one => one.getClientRects().length)"
 _NEXT_FRAME = "new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
 _LONG = "X" * 20 + "0123456789" * 9
 
 
-@pytest.fixture
-def show(visit: Visit, tmp_path: Path) -> Show:
-    """Open a page from a file."""
-
-    async def shown(page: str) -> Visit:
-        path = tmp_path / "report.html"
-        path.write_text(page, encoding="utf-8")
-        await visit.page.goto(path.as_uri())
-        return visit
-
-    return shown
-
-
-async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(show: Show) -> None:
-    visit = await show(render(night(), HEAD))
+async def test_it_fits_a_desk_and_a_phone_in_light_and_dark(visit: Visit, tmp_path: Path) -> None:
+    await visit.show(render(night(), HEAD), tmp_path)
     await visit.keep_screenshots("report")
     assert await visit.fits()  # the phone was last
     for name in ("Money", "How long the gateway took"):
@@ -167,11 +158,11 @@ def unknown(*texts: str) -> Report:
     return report
 
 
-async def test_identifiers_and_sums_stay_on_one_line(show: Show) -> None:
+async def test_identifiers_and_sums_stay_on_one_line(visit: Visit, tmp_path: Path) -> None:
     job = "refund-M10442-gateway.example-99c0601b7fa5769b"
     lines = (("see them with", f"gateway-async jobs show {job}"),)
     head = attrs.evolve(HEAD, job=job, next_lines=lines)
-    visit = await show(render(unknown(LOST), head))
+    await visit.show(render(unknown(LOST), head), tmp_path)
     assert await visit.fits()
     for width in WIDTHS.values():
         await visit.page.set_viewport_size({"width": width, "height": 800})
@@ -180,8 +171,9 @@ async def test_identifiers_and_sums_stay_on_one_line(show: Show) -> None:
         assert {*ids} == {1}
 
 
-async def test_on_paper_every_example_is_there(show: Show) -> None:
-    page = (await show(render(unknown("reset", "timed out"), HEAD))).page
+async def test_on_paper_every_example_is_there(visit: Visit, tmp_path: Path) -> None:
+    await visit.show(render(unknown("reset", "timed out"), HEAD), tmp_path)
+    page = visit.page
     rows = page.locator("details:not([open]) tbody tr")
     assert await rows.count() == 20
     visible = "all => all.map(one => one.checkVisibility({contentVisibilityAuto: true}))"
@@ -191,14 +183,14 @@ async def test_on_paper_every_example_is_there(show: Show) -> None:
     assert all(await rows.evaluate_all(visible))
 
 
-async def test_even_markup_that_got_in_could_do_nothing(show: Show) -> None:
+async def test_even_markup_that_got_in_could_do_nothing(visit: Visit, tmp_path: Path) -> None:
     """The policy of the page lets no script run, and no style but its own."""
     page = render(night(105), HEAD)
     attack = (
         "<script>document.title = 'owned'</script><style>body { color: red }</style>"
         "<p id='there' onclick=\"document.title = 'owned'\" style='color: red'>x</p>"
     )
-    visit = await show(page.replace("<main>", f"<main>{attack}", 1))
+    await visit.show(page.replace("<main>", f"<main>{attack}", 1), tmp_path)
     await visit.page.locator("#there").click()
     assert await visit.page.title() != "owned"
     color = "getComputedStyle(document.querySelector('#there')).color"
