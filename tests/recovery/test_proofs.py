@@ -422,6 +422,7 @@ HELD: list[dict[str, Any]] = [
     *({"refund_date": date} for date in ("", "yesterday", ["20200101000000"])),
     {"refund_date": f"{AHEAD - timedelta(hours=23):%Y-%m-%dT%H:%M:%S}+14:00"},
     {"refund_reference_id": ""},
+    {"refund_amount": "one", "refund_reference_id": ""},
     {"refund_status": "7"},
 ]
 NOT_HELD: list[dict[str, Any]] = [
