@@ -144,7 +144,7 @@ class Dialect:
             is shown, so none is set. A status that stands in none of the three leaves its order
             `unknown`.
         pending_statuses: Values of the same fields, and of a payout's `status`, that mean neither
-            "done" nor "not done".
+            "done" nor "not done". No look-up proves that such an order was not done.
         payout_done_statuses: Values of a payout's `status` that mean "done". One with a
             `failure_reason` beside it proves nothing.
         payout_declined_statuses: Values of a payout's `status` that mean "not done, and never

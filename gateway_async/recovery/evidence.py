@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from gateway_async.batching.judge import UNDECIDED
 from gateway_async.batching.results import BatchResult
 from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
@@ -186,6 +187,8 @@ class PaymentOrders:
             found = _by_state(self.operation, lookup, dialect) if is_only_order else _SHARED
             evidence = dict.fromkeys(self.undecided, found)
         for each, found in evidence.items():
+            if found.status is _NOT_DONE and UNDECIDED in str(each.outcome.error):
+                evidence[each] = _PENDING
             each.evidence = found if found.status is _DONE or found.is_final else None
         return evidence
 
@@ -213,6 +216,7 @@ class PaymentOrders:
 
 
 _BESIDE_ITSELF = Evidence(_UNKNOWN, "the same order was also given as one that is settled")
+_PENDING = Evidence(_UNKNOWN, "its reply said that the gateway may still do it")
 _SHARED = Evidence(
     _UNKNOWN, "what is shown may be the work of another order of the same transaction"
 )

@@ -68,6 +68,29 @@ async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: 
 
 
 @on_a_file
+async def test_a_job_does_not_send_again_what_the_gateway_has_not_decided_on(
+    journal: Journal,
+) -> None:
+    first, second = refunds(2)
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            made = {"transaction_id": first.transaction_id, "refund_reference_id": "1"}
+            is_done = len(transport.asked) > 1 and made["transaction_id"] in asked.transactions
+            return reply_to("search_refunds", [{**made, "refund_amount": "7"}] if is_done else [])
+        is_first = asked.transactions == [first.transaction_id]
+        return refund_done(asked, refund_status="1" if is_first else "2", refund_reference_id="1")
+
+    transport = MemoryTransport(answer)
+    dialect = Dialect(pending_statuses={"2"})
+    gateway = client_over(transport, policy=EACH_ALONE, recovery=RESENDING, dialect=dialect)
+    await gateway.refund([first, second], job=journal.job("job"))
+    result = await gateway.resume(journal.job("job"))
+    assert statuses(result) == [SUCCEEDED, UNKNOWN]
+    assert sum(asked.operation.name == "refund" for asked in transport.asked) == 2
+
+
+@on_a_file
 @pytest.mark.parametrize("ended_at", [None, 1.0], ids=["it was killed", "its clock was behind"])
 async def test_what_an_earlier_process_sent_may_be_under_way_when_the_job_is_taken_over(
     shop: Shop, caplog: pytest.LogCaptureFixture, ended_at: float | None

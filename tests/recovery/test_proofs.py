@@ -226,6 +226,34 @@ async def test_a_refusal_that_recovery_settles_keeps_what_the_gateway_said() -> 
     assert settled.reply is result[1].reply
 
 
+@pytest.mark.parametrize("sent", [AGAIN, MARKER])
+async def test_a_refund_that_the_gateway_has_not_decided_on_is_not_proved_absent(
+    sent: RecoveryPolicy,
+) -> None:
+    """It answered so, by a status of `Dialect.pending_statuses`: it may list the refund later."""
+    books, asked_for = Books([[], [], [], [], [listed(1, refund_reason="OWN")]]), list[str]()
+
+    def answer(asked: Asked) -> Any:
+        reply = books(asked)
+        if asked.operation.name == "refund":
+            asked_for.extend(asked.transactions)
+            if asked.transactions == ["T1"]:
+                return refund_done(asked, refund_status="2", refund_reference_id="")
+        return reply
+
+    recovery = attrs.evolve(sent, resend_absent=True)
+    dialect = Dialect(pending_statuses={"2"})
+    gateway = client_over(answer, policy=ONE_BY_ONE, recovery=recovery, dialect=dialect)
+    result = await gateway.refund([CONTROL, ORDER])
+    waiting = await gateway.recover(result)
+    assert statuses(waiting) == [SUCCEEDED, UNKNOWN]
+    assert "may still do it" in str(waiting[1].error)
+    while waiting.unknown:
+        waiting = await gateway.recover(waiting)
+    assert statuses(waiting) == [SUCCEEDED] * 2
+    assert asked_for == ["T0", "T1"]
+
+
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 BLIND, DROPS_MARKERS = {"sees_control": False}, {"keeps_markers": False}
