@@ -82,8 +82,8 @@ class Network:
     """
 
     base_url: str | None = None
-    merchant_id: str | None = attrs.field(default=None, validator=_identifier)
-    account_id: str | None = attrs.field(default=None, validator=_identifier)
+    merchant_id: str | None = None
+    account_id: str | None = None
     secret_file: Path | None = None
     keyring: str | None = None
     allow_http: bool = False
@@ -127,6 +127,8 @@ class Settings(Network):
         reconcile: See `Reconcile`.
     """
 
+    merchant_id: str | None = attrs.field(default=None, validator=_identifier)
+    account_id: str | None = attrs.field(default=None, validator=_identifier)
     journal: str = attrs.field(default="", repr=False)
     rate: float | None = attrs.field(default=None, validator=_positive)
     timeouts: policies.Timeouts = attrs.field(factory=policies.Timeouts)

@@ -259,6 +259,8 @@ NAMED = [
     ("refund orders.csv --yes --out --dry-run", "stands where a file is expected"),
     ("query orders.csv --out nowhere/o.csv", "cannot write nowhere/o.csv: No such"),
     *((f"query orders.csv --out {one}", f"{one} is no file; name one") for one in (".", "/", "..")),
+    ("query orders.csv --out o.csv --merchant-id=", "merchant_id: expected a text"),
+    ("check --account-id ' A1'", "account_id: expected a text"),
     ("query orders.csv --out o.csv --deadline 9999999999d", "expected a shorter duration"),
     (f"query orders.csv --out {LONG}", f"cannot write {LONG}: File name too long"),
     (f"query orders.csv --out o.csv --report {LONG}", f"cannot write {LONG}: File name too long"),
