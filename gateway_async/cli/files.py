@@ -410,7 +410,7 @@ class OrderFile:
                 problems = _problems(line, [*cells], [*cells.values()])
             except json.JSONDecodeError as error:
                 reason = f"not a JSON object: {error.msg}, at character {error.pos + 1}"
-                problems.append(Problem(line, None, reason))
+                problems.append(Problem(line, None, reason if _is_text(written) else _NO_TEXT))
             except (_WrongCellError, RecursionError, orjson.JSONEncodeError) as error:
                 problems.append(Problem(line, getattr(error, "column", None), str(error)))
             self.header += [name for name in cells if name not in self.header]

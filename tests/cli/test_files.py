@@ -108,6 +108,7 @@ AMOUNTS = TEXTS % '"amount": 1, "refund_amount": 1, %s'
 OF_JSON = [
     ("", "line 1: the file is empty"),
     ("{", "line 1: not a JSON object: Expecting property name"),
+    ("{}".encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     ("[" * 100_000, "line 1: "),
     (TEXTS % '"amount": NaN', "line 1: NaN is no number of JSON"),
     (TEXTS % '"amount": 1, "amount": 1', "line 1, column amount: more than one field has this"),
