@@ -241,12 +241,14 @@ class ChunkStore:
         return found
 
     def control_refund(self) -> JobOrder | None:
-        """Return an order that succeeded with a reference; None if there is none."""
+        """Return an order that succeeded, with a reference where one has; None if none did."""
+        unnamed: list[tuple[int, Known]] = []
         for _, found in self._scan((OrderState.SUCCEEDED,)):
             for at, known in found:
                 if known.reference:
                     return self._with_orders([(at, known)])[0]
-        return None
+                unnamed = unnamed or [(at, known)]
+        return next(iter(self._with_orders(unnamed)), None)
 
     def blocks(self, start: int, last: int) -> list[str]:
         """Return the blocks of orders that begin at these positions, as they are stored."""

@@ -78,7 +78,8 @@ class ControlRefund:
 
     Attributes:
         transaction_id: Its transaction.
-        reference: Its reference; empty where only the transaction is known to be listed.
+        reference: Its reference; empty where it has none, or only its transaction is known to be
+            listed.
         marker: The marker it was sent with, if any.
     """
 
@@ -372,13 +373,17 @@ def find_transactions(chunks: "Sequence[ChunkResult]", *, all_known: bool) -> li
 
 
 def find_control(chunks: "Sequence[ChunkResult]") -> ControlRefund | None:
-    """Find a refund that the gateway said it did, with its reference."""
+    """Find a refund that the gateway said it did: one with a reference, or else with a marker."""
+    marked = None
     for chunk in chunks:
         for _, operation, outcome in _outcomes_of(chunk, _DONE):
-            if operation.allows_several and (reference := reference_of(outcome.record)):
-                transaction_id = outcome.order.transaction_id
-                return ControlRefund(transaction_id, reference, own_marker(outcome))
-    return None
+            if operation.allows_several:
+                name, marker = outcome.order.transaction_id, own_marker(outcome)
+                if reference := reference_of(outcome.record):
+                    return ControlRefund(name, reference, marker)
+                if marker and marked is None:
+                    marked = ControlRefund(name, marker=marker)
+    return marked
 
 
 def _outcomes_of(

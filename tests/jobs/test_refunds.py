@@ -68,6 +68,23 @@ async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: 
 
 
 @on_a_file
+async def test_a_marker_alone_shows_that_a_refund_of_the_job_is_listed(journal: Journal) -> None:
+    """The gateway gives its refunds no reference."""
+    first, second = refunds(2)
+    made: list[dict[str, Any]] = []
+
+    def answer(asked: Asked) -> Any:
+        if asked.transactions == [second.transaction_id]:
+            return b"no reply"
+        made.append({**asked.done()["refund_orders"][0], "refund_status": "1"})
+        return reply_to("refund", made)
+
+    gateway = client_over(listing(made, answer), policy=EACH_ALONE, recovery=MARKER)
+    result = await gateway.refund([first, second], job=journal.job("job"))
+    assert statuses(result) == [SUCCEEDED, NOT_SENT]
+
+
+@on_a_file
 async def test_a_job_does_not_send_again_what_the_gateway_has_not_decided_on(
     journal: Journal,
 ) -> None:

@@ -84,6 +84,7 @@ class Books:
     replies: Iterator[str | None] = attrs.field(default=(), converter=_then_none)
     sees_control: bool = True  # whether its searches list the refund that surely exists
     keeps_markers: bool = True  # whether it lists that one with its marker
+    control: str = "T0-01"  # the reference of that one
     most: int = 100  # records that it lists, in the order in which they were asked for
     _reasons: dict[str, str] = attrs.field(factory=dict, init=False)
 
@@ -93,7 +94,7 @@ class Books:
         (item,) = asked.done()["refund_orders"]
         self._reasons[item["transaction_id"]] = item.get("refund_reason", "")
         if item["transaction_id"] == "T0":
-            reference: str | None = "T0-01"
+            reference: str | None = self.control
         elif (reference := next(self.replies)) is None:
             return LOST
         return reply_to("refund", [{**item, "refund_reference_id": reference}])
@@ -102,8 +103,8 @@ class Books:
         found: Listed = []
         if "T0" in names and "T0" in self._reasons and self.sees_control:
             reason = self._reasons["T0"] if self.keeps_markers else ""
-            own = {"transaction_id": "T0", "refund_reference_id": "T0-01", "refund_reason": reason}
-            found.append(listed(0, **own))
+            own = {"transaction_id": "T0", "refund_reason": reason}
+            found.append(listed(0, **own, refund_reference_id=self.control))
         if "T1" in names:
             own_reason = self._reasons.get("T1", "")
             for one in next(self.searches):
@@ -257,6 +258,7 @@ async def test_a_refund_that_the_gateway_has_not_decided_on_is_not_proved_absent
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 BLIND, DROPS_MARKERS = {"sees_control": False}, {"keeps_markers": False}
+NO_REFERENCES = {"control": ""}
 BY_MARKER: list[tuple[Listed, dict[str, Any], OutcomeStatus]] = [
     ([listed(1, refund_reason="OWN torn")], DROPS_MARKERS, SUCCEEDED),
     ([ELSE], {}, UNKNOWN),
@@ -265,6 +267,9 @@ BY_MARKER: list[tuple[Listed, dict[str, Any], OutcomeStatus]] = [
     ([listed(1)], {}, NOT_SENT),
     ([listed(1, refund_reason="torn")], DROPS_MARKERS, UNKNOWN),
     ([], BLIND, UNKNOWN),
+    ([], NO_REFERENCES, NOT_SENT),
+    ([], {**NO_REFERENCES, **BLIND}, UNKNOWN),
+    ([], {**NO_REFERENCES, **DROPS_MARKERS}, UNKNOWN),
 ]
 A_DECLINED_ONE_IS_NONE: list[tuple[Listed, OutcomeStatus]] = [
     *(([DECLINED], NOT_SENT), ([DECLINED, ELSE], UNKNOWN)),
