@@ -7,7 +7,7 @@
     ├── InvalidOrderError             an order or payment is wrong; nothing was sent (a ValueError)
     │   └── DuplicateOrderError       the same order twice in one batch
     ├── NotSentError                  proved: not one byte of the body was written
-    │   ├── AlikeRefundError          the gateway lists a refund like it already
+    │   ├── AlikeRefundError          the gateway lists a refund like it already: look first
     │   ├── CertificateError          the gateway's TLS certificate is not valid
     │   └── NotDoneError              it may have been sent, and recovery proved it was not done
     ├── OutcomeUnknownError           it may have happened: never resend blindly
@@ -69,7 +69,7 @@ class InvalidOrderError(GatewayError, ValueError):
 
 
 class DuplicateOrderError(InvalidOrderError):
-    """The same order stands twice in one batch."""
+    """The same order stands twice in one batch, or is under way in a coalescer."""
 
 
 class _OnePaymentError(GatewayError):
@@ -99,7 +99,10 @@ class _CodedError(GatewayError):
 
 
 class NotSentError(_OnePaymentError):
-    """Nothing was sent, and that is proved; it may be tried again freely."""
+    """Nothing was sent, and that is proved; it may be tried again.
+
+    `AlikeRefundError` and `NotDoneError` are of this class, too, and say what is proved instead.
+    """
 
 
 class AlikeRefundError(NotSentError):

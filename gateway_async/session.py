@@ -1,9 +1,10 @@
 """The session layer: signs and encodes requests, sends them, repeats some, and decodes replies.
 
 The texts that are signed are the texts that go out. A request that moves money is repeated only on
-proof that nothing was sent; a look-up also if no readable reply came. Only a reply with HTTP status
-200 is decoded, unless the signer finds its signature wrong; another status proves nothing, unless
-the dialect gives it a meaning. This module does not know an order or a batch.
+proof that nothing was sent; a look-up also if no readable reply came, and so is a payout that the
+gateway deduplicates (`Dialect.payout_deduplicates`). Only a reply with HTTP status 200 is decoded,
+unless the signer finds its signature wrong; another status proves nothing, unless the dialect gives
+it a meaning. This module does not know an order or a batch.
 """
 
 import asyncio

@@ -202,9 +202,10 @@ class Timeouts:
 class RetryPolicy:
     """How often, and after which pause, what may be repeated is repeated.
 
-    Reads may always be repeated; what moves money only on proof that nothing was sent. The pause
-    before attempt n+1 is drawn evenly between 0 and `first_pause_seconds` times 2 to the power of
-    n-1, capped by `max_pause_seconds`; a Retry-After of the gateway is honoured up to that cap.
+    Reads may always be repeated, and payouts with `Dialect.payout_deduplicates`; what moves money
+    else only on proof that nothing was sent. The pause before attempt n+1 is drawn evenly between 0
+    and `first_pause_seconds` times 2 to the power of n-1, capped by `max_pause_seconds`; a
+    Retry-After of the gateway is honoured up to that cap.
 
     Attributes:
         attempts: Attempts in all, the first included. A job sends and recovers so often at most.
@@ -256,8 +257,8 @@ class RecoveryPolicy:
     Attributes:
         settle_seconds: How long after the end of a lost request an absence may count: a refund
             may land late. In a job, from the start of the run.
-        resend_absent: Send again what was proved not to be done. The one exception to "never
-            twice", and yours to choose.
+        resend_absent: Send again what was proved not to be done: yours to choose, since it relies on
+            the gateway's records.
         refund_evidence: What proves a refund. `"references"`: a refund reference that was not
             there before and belongs to no other outcome; needs `record_baseline`, and a gateway
             that gives each refund a reference of its own: a refund is unknown where the reply

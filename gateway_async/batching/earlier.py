@@ -83,7 +83,7 @@ async def _find_barred(
         foreign = [one for one in alike if reference_of(one) not in references]
         unexplained = foreign[others:]  # so many of them may be ours
         if unexplained:
-            barred[place] = _alike_error(order, unexplained[0], recorder.alike_advice)
+            barred[place] = _alike_error(unexplained[0], recorder.alike_advice)
         elif not is_read:
             barred[place] = _not_looked_up(outcome)
     alike_errors = {n: why for n, why in barred.items() if isinstance(why, AlikeRefundError)}
@@ -152,12 +152,12 @@ def list_alike(
     ]
 
 
-def _alike_error(order: "RefundOrder", record: "RefundRecord", advice: str) -> AlikeRefundError:
+def _alike_error(record: "RefundRecord", advice: str) -> AlikeRefundError:
     reference, date = reference_of(record), record.refund_date
+    amount = "an unreadable amount" if record.refund_amount is None else record.refund_amount
     return AlikeRefundError(
-        f"nothing was sent: the gateway already lists a refund of {order.refund_amount} of this "
-        f"transaction, refund_reference_id {reference!r}, refund_date {date or 'unreadable'}"
-        f"{advice}",
+        f"nothing was sent: the gateway already lists a refund of {amount} of this transaction, "
+        f"refund_reference_id {reference!r}, refund_date {date or 'unreadable'}{advice}",
         reference=reference,
         refund_date=date,
     )

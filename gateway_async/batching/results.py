@@ -207,7 +207,10 @@ class BatchResult(OutcomeView[O_co, R_co]):
 
     @property
     def not_sent(self) -> OutcomeView[O_co, R_co]:
-        """The orders that were not done, proved: resend freely; of a job, by running it again."""
+        """The orders that this run did not do, proved: resend them; of a job, by running it again.
+
+        After an `AlikeRefundError`, look first: another run may have done it.
+        """
         return OutcomeView(self.chunks, OutcomeStatus.NOT_SENT)
 
     def to_dicts(self) -> list[dict[str, Any]]:

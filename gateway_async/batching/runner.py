@@ -65,7 +65,7 @@ class Work(Protocol):
         ...
 
     def end_unsent(self) -> None:
-        """Take no more orders, and end the requests of which nothing was sent."""
+        """Take no more orders, and end what sends nothing; the gate ends unsent requests."""
         ...
 
     def abandon(self) -> None:
@@ -104,7 +104,7 @@ class BatchRunner:
         streamed: Whether the caller takes outcomes as they come; workers wait when they pile up.
         is_leaving: Whether it takes no more orders, not even to call them `not_sent`.
         task: What does the work, once it is started.
-        failed_in_a_row: How many requests had no readable reply since one had.
+        failed_in_a_row: How many chunks had no readable reply about their orders since one had.
     """
 
     def __init__(

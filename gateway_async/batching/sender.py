@@ -357,7 +357,7 @@ async def look_up(
     gate: "Gate",
     counts: "Results",
 ) -> "BatchResult[OrderRef, Any]":
-    """Look some transactions up in one request, in the task of the caller.
+    """Look some transactions up in the task of the caller, in one request unless its reply is full.
 
     Args:
         session: The way to the gateway.

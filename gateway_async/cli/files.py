@@ -333,8 +333,8 @@ class OrderFile:
         settings: How its orders are sent.
         unread: Names the columns that nothing is made of, and that no command wrote.
         totals: What it adds up to.
-        hashes: The hash of the order of each row.
-        digest: Of its orders, whatever way and in whatever order they are written.
+        hashes: The hash of the order of each row, where money moves.
+        digest: Of these orders, whatever way and in whatever order they are written.
 
     Raises:
         ConfigurationError: If it cannot be read.

@@ -295,7 +295,7 @@ async def run_job(
         async with run.settings.open_journal() as journal, run.client() as client:
             job = journal.job(known.name)
             if not is_asked and known.places:  # or else it has other orders, and is refused
-                tell(f"{known}{'; nothing is sent' * (not known.left.orders)}")
+                tell(f"{known}{'; no order is sent' * (not known.left.orders)}")
             if file is not None and (known.status is None or not known.places):
                 batch = client.batch(run.operation, file.orders(), job=job)
             else:

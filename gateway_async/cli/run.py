@@ -113,7 +113,7 @@ class Run(Head):
 
     @property
     def exit_code(self) -> int:
-        """0: all succeeded. 1: some declined, absent or different. 3: some unknown or misplaced."""
+        """0: all succeeded. 1: some declined, absent or different. 3: some open, or it failed."""
         books, counts = self.books, self.report.counts
         is_open = counts["unknown"] + counts["not_sent"] > 0
         is_wrong = counts["declined"] + counts["absent"] > 0

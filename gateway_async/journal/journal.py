@@ -276,7 +276,7 @@ class Job:
             slice_number: Which slice, from 1; 0 for a job that is in one piece.
 
         Raises:
-            ConfigurationError: If the number is below 1.
+            ConfigurationError: If the number is negative, or no int.
             JobNotFoundError: If there is no such job, or no such slice of it.
             JobConflictError: If it is another client's, or was cut into slices, and none is named.
             JobBusyError: If another process has it.

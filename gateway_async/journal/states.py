@@ -14,7 +14,7 @@ class OrderState(StrEnum):
     """What the journal knows of one order."""
 
     NEW = "new"
-    """Nothing of it was sent; the next run sends it."""
+    """Nothing of it was sent, or it was proved or decided not to be done; the next run sends it."""
 
     INTENT = "intent"
     """It is in flight, or was when its process ended."""

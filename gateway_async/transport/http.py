@@ -5,7 +5,8 @@ while, if the gateway has closed several used connections in place of replying. 
 connections in the order in which they asked. A request past its time limit ends as with
 `asyncio.timeout`: its task is cancelled and the cancellation taken back, so that one from outside
 is never swallowed. aiohttp's exceptions leave this module only as causes, without their frames,
-which hold the body. It does not know an operation, a signature or a retry.
+which hold the body. It knows no operation, no signature and no retry, but for another connection
+where the first could not take the request.
 """
 
 import asyncio
@@ -174,7 +175,7 @@ class AiohttpTransport:
             NotSentError: Nothing was sent.
             OutcomeUnknownError: The reply was lost, unreadable or too large.
             ConfigurationError: The client is closed, or the proxy expects another password.
-            Exception: What the hooks of a given session raise.
+            Exception: What the hooks of a given session raise, and the check of the tracker.
         """
         opened = self._opened.get(asyncio.get_running_loop())
         if opened is None or self.is_closed:

@@ -45,7 +45,7 @@ async def test_the_same_orders_again_move_no_money_and_write_the_outcomes(shell:
     rewrite(shell, [dict([*row.items()][::-1]) for row in longer], "turned.csv")
     lines = [json.dumps({**row, "customer": {"number": n}}) for n, row in enumerate(given)]
     text = "\n".join(lines).replace('"refund_amount": "1.00"', '"refund_amount": 1.000')
-    done = "is done: 120 succeeded; nothing is sent"
+    done = "is done: 120 succeeded; no order is sent"
     await shell(f"refund turned.csv --out out.csv {KEPT}", 0, done)  # no question is asked
     assert shell.statuses() == {"succeeded": 120}
     piped = await shell(f"refund - --out - {KEPT}", 0, done, stdin=text)
