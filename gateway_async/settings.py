@@ -257,8 +257,8 @@ class RecoveryPolicy:
     Attributes:
         settle_seconds: How long after the end of a lost request an absence may count: a refund
             may land late. In a job, from the start of the run.
-        resend_absent: Send again what was proved not to be done: yours to choose, since it relies on
-            the gateway's records.
+        resend_absent: Send again what was proved not to be done: yours to choose, since it relies
+            on the gateway's records.
         refund_evidence: What proves a refund. `"references"`: a refund reference that was not
             there before and belongs to no other outcome; needs `record_baseline`, and a gateway
             that gives each refund a reference of its own: a refund is unknown where the reply
