@@ -159,11 +159,11 @@ def recent_request(operation: "Operation", session: "Session") -> Request[Page[A
         session.check_owner(payload)
         code = message(payload.get("return_status")) or ""
         text = message(payload.get("return_message")) or ""
-        if not code:
-            raise ReplyUnreadableError(
-                f"the reply has no readable return_status; return_message {text!r}"
-            )
         if code not in session.dialect.done_return_statuses:
+            if not code:
+                raise ReplyUnreadableError(
+                    f"the reply has no readable return_status; return_message {text!r}"
+                )
             raise RejectedError(
                 f"the gateway refused the look-up: return_status {code!r}, return_message {text!r}",
                 code=code,

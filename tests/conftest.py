@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from gateway_async import GatewayClient, HmacSigner, Operation, RetryPolicy
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
+from gateway_async.telemetry import Log
 from tests.journal.tables import Tables
 from tests.support.clock import Clock
 from tests.support.dragnet import SIGNER_SECRET, Dragnet
@@ -69,6 +70,20 @@ def _a_loop_that_is_closed() -> Iterator[None]:
     yield
     asyncio.set_event_loop(None)
     loop.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_line_of_the_log_is_broken() -> Iterator[None]:
+    """A log of the library says nothing of what is raised in it, nor of a wrong line of ours."""
+    log = Log.log
+
+    def checked(self: Log, level: int, msg: object, *args: object, **options: Any) -> None:
+        logging.LogRecord("", level, "", 0, msg, args, None).getMessage()
+        log(self, level, msg, *args, **{"stacklevel": 3, **options})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Log, "log", checked)
+        yield
 
 
 @pytest.fixture

@@ -229,8 +229,9 @@ def _judge(
     is_untrusted = isinstance(error, CertificateError)
     is_unsent = isinstance(error, NotSentError | ConfigurationError)
     is_lost, is_plain = is_unsent and not is_untrusted, address.startswith("http:")
-    first = urlsplit(proxy or address)
-    is_open, reached = not is_loopback(first.hostname or ""), f"{first.netloc} was reached"
+    hosts = [urlsplit(one).hostname or "" for one in (address, proxy) if one]
+    is_open = not all(map(is_loopback, hosts))
+    reached = f"{urlsplit(proxy or address).netloc} was reached"
     is_barred = status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
     yield "address", not is_lost or proxy is not None, OK, reached
     yield "address", True, UNKNOWN, str(error)

@@ -34,7 +34,7 @@ from gateway_async.session import Gate, steady_time
 from gateway_async.telemetry import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from gateway_async.models.orders import RefundOrder
     from gateway_async.operations import Operation
@@ -53,10 +53,10 @@ _NO_CONTROL = (
     "not listed; recover it together with one that succeeded; of a job, look it up in the merchant "
     "portal and decide (`resolve`)"
 )
-_REQUESTED_AT_ONCE = 90
-"""Orders in one look-up: below the limit of 100, so that a few more records leave it whole."""
-_CONFIRMED_AT_ONCE = 9
-"""Orders in the look-up that confirms an absence: a gateway may list fewer than 100 records."""
+_WIDE = 90, 100
+"""Transactions in one look-up, and with how many records its reply may have been cut."""
+_NARROW = 9, 10
+"""The same of one that confirms an absence: a gateway may list fewer than 100 records."""
 _WORTH_SAYING_SECONDS = 1.0
 # A journal keeps an error's text only, so what an earlier recovery wrote is found in the text.
 _NOT_SETTLED = "; recovery does not settle it: "
@@ -158,7 +158,13 @@ class Recovery:
             )
         await asyncio.sleep(seconds)
         second = await self._look()
-        third = await self._look(_CONFIRMED_AT_ONCE)  # only at what the second left undecided
+        not_sent = OutcomeStatus.NOT_SENT
+        absent = {
+            one.outcome.order.transaction_id
+            for one, found in second.items()
+            if found.status is not_sent
+        }
+        third = await self._look(absent)  # only at what the second left undecided
         for one, found in third.items():
             if one.evidence is None:
                 before = second[one]
@@ -168,21 +174,23 @@ class Recovery:
 
     # Look-ups
 
-    async def _look(self, at_once: int = _REQUESTED_AT_ONCE) -> "dict[Unsettled, Evidence]":
-        """Look up what is left, so many orders a request; settle what is shown to be done."""
+    async def _look(self, absent: "Collection[str]" = ()) -> "dict[Unsettled, Evidence]":
+        """Look up what is left, a few `absent` ones at a time; settle what is shown to be done."""
         evidence: dict[Unsettled, Evidence] = {}
         for operation in RECOVERABLE:
             asked = [t for t in self._transactions if t.operation is operation and t.undecided]
             names = [each.name for each in asked]
             lookups: Lookups = {}
-            for start in range(0, len(names), at_once):
-                lookups |= await self._ask(operation, names[start : start + at_once])
+            for (at_once, most), is_absent in ((_WIDE, False), (_NARROW, True)):
+                group = [name for name in names if (name in absent) is is_absent]
+                for start in range(0, len(group), at_once):
+                    lookups |= await self._ask(operation, group[start : start + at_once], most)
             for each in asked:
                 evidence |= each.judge(lookups[each.name], self._session.dialect)
         return evidence
 
-    async def _ask(self, operation: "Operation", names: "Sequence[str]") -> "Lookups":
-        """Make one look-up, with the control; where its reply had to be split, ask in halves."""
+    async def _ask(self, operation: "Operation", names: "Sequence[str]", most: int) -> "Lookups":
+        """Make one look-up, with the control; where its reply may have been cut, ask in halves."""
         is_refund = operation.allows_several
         control = self._control if is_refund else None
         # The control is the last: a list that is cut short lacks it, and so proves no absence.
@@ -192,10 +200,11 @@ class Recovery:
         result = await look_up(self._session, row, asked, gate, self.counts)
         if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError
-        if len(result.chunks) > 1 and len(names) > 1:
+        is_cut = len(result.chunks) > 1 or sum(len(one.items) for one in result) >= most
+        if is_cut and len(names) > 1:
             middle = len(names) // 2
-            lookups = await self._ask(operation, names[:middle])
-            return lookups | await self._ask(operation, names[middle:])
+            lookups = await self._ask(operation, names[:middle], most)
+            return lookups | await self._ask(operation, names[middle:], most)
         lookups = _read_lookups(result, control)
         if is_refund and self._control is None:
             # A transaction whose refunds are listed now is the control of the look-ups to come.

@@ -251,8 +251,8 @@ class Step(Totals):
         key = code, _NUMBER.sub("", folded)
         if key not in self.groups and len(self.groups) >= _REASONS:
             code, reason = key = "", _OTHER_REASONS
-        new = Group(dialect=self.dialect, code=code, reason=reason)
-        group = self.groups.setdefault(key, new)
+        if (group := self.groups.get(key)) is None:
+            group = self.groups[key] = Group(dialect=self.dialect, code=code, reason=reason)
         group.varies |= reason != group.reason
         group.add(moved)
         if len(group.examples) < _EXAMPLES:

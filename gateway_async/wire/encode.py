@@ -139,7 +139,7 @@ def check_amounts(orders: "Sequence[Any]", dialect: "Dialect") -> None:
     """
     writing = _writing(orders[0].__class__)
     if writing.template and (point := _point_in(orders, dialect)):
-        has_places = Decimal(1).scaleb(point + 1).same_quantum
+        has_places = Decimal((0, (1,), point + 1)).same_quantum
         values = (map(attrgetter(name), orders) for name in writing.amounts)
         if all(map(has_places, chain.from_iterable(values))):
             return

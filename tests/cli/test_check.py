@@ -104,6 +104,7 @@ def of_a_router(reply: bytes) -> bytes:
 
 LONG = ".".join(["x" * 60] * 5)
 """Longer than the name of a host can be, so that no resolver is asked."""
+ELSEWHERE = f"--base-url http://{LONG} --allow-http"
 UNREAD = dict.fromkeys(("credentials", "signature", OWN), "skipped")
 UNREACHED = {**UNREAD, "reply": "skipped", "time": "skipped"}
 NO_TLS = {**UNREACHED, "tls": "skipped"}
@@ -130,6 +131,7 @@ ADVICE = {
     [
         (Way(login="me:right", is_tls=True), "proxy", "ok", {}, "requests go through http://127"),
         (Way("--base-url {gateway} --allow-http"), "tls", "ok", {}, "does not leave this machine"),
+        (Way(ELSEWHERE, login="me:right"), "tls", "wrong", BOTH_UNREAD, "can be read and changed"),
         (Way("--base-url http://127.0.0.1:1"), "address", "unknown", UNREACHED, "no connection to"),
         (Way("--base-url https://{host}"), "address", "unknown", NO_TLS, "may not speak TLS"),
         (Way(f"--base-url https://{LONG}"), "address", "unknown", NO_TLS, "is not known; check"),
@@ -164,7 +166,7 @@ async def test_each_fault_on_the_way_is_seen_and_says_what_to_do(
         env = {"GATEWAY_PROXY": proxy.with_login(way.login)} if way.login else {}
         options = way.options.format(gateway=gateway.base_url, sandbox=url, host=url[7:])
         ended, found = await check(shell, options, env)
-    assert ended.code == {"ok": 0, "unknown": 3}.get(status, 1)
+    assert ended.code == (3 if "unknown" in (status, *others.values()) else int(status != "ok"))
     assert {**statuses_of(found), line: found[line]["status"]} == {**others, line: status}
     assert seen in found[line]["seen"]
     assert ADVICE.get(seen, "") in found[line]["advice"]

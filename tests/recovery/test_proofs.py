@@ -322,9 +322,10 @@ async def test_by_marker_where_some_are_declined_and_where_two_are_equal(
     assert await recovered(Books(**books), recovery, orders) == expected
 
 
-async def test_a_gateway_that_lists_but_its_newest_ten_refunds_hides_none() -> None:
-    """The refund that is known to exist is the newest of all."""
-    made: Listed = []
+@pytest.mark.parametrize("refused", [0, 3])
+async def test_a_gateway_that_lists_but_ten_refunds_hides_none(refused: int) -> None:
+    """The first is the one that is known to exist; those that were refused come before ours."""
+    made: Listed = [{**as_sent(one), "refund_status": "0"} for one in refunds(41) * refused]
 
     def answer(asked: Asked) -> Any:
         if asked.operation.name == "search_refunds":
@@ -333,11 +334,14 @@ async def test_a_gateway_that_lists_but_its_newest_ten_refunds_hides_none() -> N
         reply = asked.done()
         for item in reply["refund_orders"]:
             item["refund_reference_id"] = f"{item['transaction_id']}-01"
-            made.insert(0, {**item, "refund_status": "1"})
-        return reply if "T000040" in asked.transactions else LOST
+            made.append({**item, "refund_status": "1"})
+        if "T000040" not in asked.transactions:
+            return LOST
+        made.insert(0, made.pop())
+        return reply
 
     policy = BatchPolicy(concurrency=1, chunk_size=40)
-    gateway = client_over(answer, policy=policy, recovery=AGAIN)
+    gateway = client_over(answer, policy=policy, recovery=AGAIN, dialect=DECLINES)
     result = await gateway.refund(refunds(41))
     assert statuses(result) == [UNKNOWN] * 40 + [SUCCEEDED]
     assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 41
