@@ -158,11 +158,10 @@ class Recovery:
             )
         await asyncio.sleep(seconds)
         second = await self._look()
-        not_sent = OutcomeStatus.NOT_SENT
         absent = {
             one.outcome.order.transaction_id
             for one, found in second.items()
-            if found.status is not_sent
+            if found.status is OutcomeStatus.NOT_SENT
         }
         third = await self._look(absent)  # only at what the second left undecided
         for one, found in third.items():
