@@ -63,6 +63,7 @@ _CLOCKS_DIFFER = 3600.0  # seconds
 # All positions.
 ANYWHERE = range(2**62)
 _INTERRUPTED = "it was in flight when its process ended"
+_BEFORE = "; before: "
 _EARLIER = "earlier, "
 _NOTHING_TO_DECIDE: "Mapping[str, str]" = {
     OrderState.NEW: "it is not done, and the next run sends it",
@@ -478,6 +479,10 @@ def _changed(known: Known, new: Known, transition: Transition) -> Known:
         # A person's decision to send an order holds until its request ends.
         proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
         return new._replace(proof=proof, note=known.note)
+    if transition is Transition.RESOLVE and new.state == OrderState.HELD:
+        # What the gateway said still tells the next look-up what may be concluded.
+        text = _BEFORE.join(filter(None, (new.text, known.text)))
+        new = new._replace(code=known.code, text=text, said=known.said)
     is_repeated = (known.state, known.proof) == (OrderState.NEW, Proof.BY_PERSON)
     if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT and not is_repeated:
         proof = ""  # no person was shown a refund that the gateway lists by now

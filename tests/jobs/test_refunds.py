@@ -102,6 +102,8 @@ async def test_a_job_does_not_send_again_what_the_gateway_has_not_decided_on(
     dialect = Dialect(pending_statuses={"2"})
     gateway = client_over(transport, policy=EACH_ALONE, recovery=RESENDING, dialect=dialect)
     await gateway.refund([first, second], job=journal.job("job"))
+    await gateway.resume(journal.job("job"))
+    await journal.resolve("job", second, "unknown", "the gateway was asked")
     result = await gateway.resume(journal.job("job"))
     assert statuses(result) == [SUCCEEDED, UNKNOWN]
     assert sum(asked.operation.name == "refund" for asked in transport.asked) == 2
