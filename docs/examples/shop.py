@@ -71,7 +71,7 @@ class Shop:
 
     def __init__(self, gateway: ga.GatewayClient, single: ga.Coalescer, url: str) -> None:
         self.gateway, self.single, self.url = gateway, single, url
-        self.told: dict[str, Any] = {"website": "Leaf & Kettle", "notify_url": f"{url}/notify"}
+        self.always: dict[str, Any] = {"website": "Leaf & Kettle", "notify_url": f"{url}/notify"}
         self.orders: dict[str, Order] = {}
         self.app, order = web.Application(), "/orders/{order_no}"
         self.app.router.add_get("/", self._show_catalogue)
@@ -149,13 +149,13 @@ class Shop:
 
     async def _checkout(self, order: Order, _: object) -> None:
         """Open the gateway's payment page, and keep what forwards the shopper to it."""
-        payment = ga.RedirectPayment(**order.fields("first_name", "note") | self.told)
+        payment = ga.RedirectPayment(**order.fields("first_name", "note") | self.always)
         order.page = (await self.gateway.checkout(payment)).html
 
     async def _card(self, order: Order, form: Mapping[str, object]) -> None:
         """Pay by card. For the sandbox only: a shop that sees cards must never keep or log them."""
         card: dict[str, Any] = {name: str(form.get(name, "")).replace(" ", "") for name in CARD}
-        payment = order.fields("first_name", "note") | self.told | card
+        payment = order.fields("first_name", "note") | self.always | card
         await self.gateway.pay_direct(ga.DirectPayment(**payment))
 
     async def _capture(self, order: Order, _: object) -> ga.GatewayError | None:

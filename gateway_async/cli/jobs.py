@@ -434,7 +434,7 @@ async def resolve(
 
     Args:
         name: The name of the job.
-        outcome: What became of them; not_sent lets the next run send them.
+        outcome: Their outcome; not_sent lets the next run send them.
         orders: The orders, by their index in the job, from 0, as `jobs show` prints it.
         note: Why, such as "seen in the merchant portal"; it is kept.
         state: In place of orders: all of the job that are in this state; may be repeated.
