@@ -112,6 +112,11 @@ class Unsettled:
         before = references.get(self.outcome.order.transaction_id)
         return None if before is None else {each.strip() for each in before} - {""}
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether its reply said that the gateway may still do it."""
+        return UNDECIDED in str(self.outcome.error)
+
     def is_shown_by(self, record: "RefundRecord", dialect: "Dialect") -> bool:
         """Say whether a record shows a done refund of its amount."""
         order = self.outcome.order
@@ -188,7 +193,7 @@ class PaymentOrders:
             found = _by_state(self.operation, lookup, dialect) if is_only_order else _SHARED
             evidence = dict.fromkeys(self.undecided, found)
         for each, found in evidence.items():
-            if found.status is _NOT_DONE and UNDECIDED in str(each.outcome.error):
+            if found.status is _NOT_DONE and each.is_pending:
                 evidence[each] = _PENDING
             each.evidence = found if found.status is _DONE or found.is_final else None
         return evidence
@@ -196,11 +201,11 @@ class PaymentOrders:
     def _judge_refunds(self, lookup: LookupResult, dialect: "Dialect") -> dict[Unsettled, Evidence]:
         """Judge unknown refunds together: no record proves two of them."""
 
-        def precedence(each: Unsettled) -> tuple[bool, int, int]:
+        def precedence(each: Unsettled) -> tuple[bool, bool, int, int]:
             before, outcome = each.references_before or (), each.outcome
-            # Those with a marker first: it names one refund. Then those with more refunds before
-            # them: they have fewer to choose from.
-            return own_marker(outcome) is None, -len(before), outcome.index
+            # Those with a marker first: it names one refund. Those that the gateway may still do
+            # last. Then those with more refunds before them: they have fewer to choose from.
+            return own_marker(outcome) is None, each.is_pending, -len(before), outcome.index
 
         evidence = {}
         for each in sorted(self.undecided, key=precedence):

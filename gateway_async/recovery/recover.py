@@ -148,7 +148,8 @@ class Recovery:
             ended.append(started)
         # All requests ended before this began. A later time is not known, or of a clock ahead.
         last_end = min(max(ended), started)
-        seconds = last_end + recovery.settle_seconds - steady_time()
+        # Never longer than from now on, also where the clock is set back during the look-up.
+        seconds = min(last_end - steady_time(), 0) + recovery.settle_seconds
         if seconds >= _WORTH_SAYING_SECONDS:
             _log.info(
                 "recovery: %d unknown so far; the gateway's records are looked at again in %.0f s, "

@@ -255,6 +255,25 @@ async def test_a_refund_that_the_gateway_has_not_decided_on_is_not_proved_absent
     assert asked_for == ["T0", "T1"]
 
 
+async def test_a_refund_that_is_listed_is_the_lost_one_before_one_that_is_not_decided_on() -> None:
+    """They are alike. The other way round, the lost one would be absent, and be sent again."""
+    books = Books([[], [], [listed(1)]], replies=["2", None])
+
+    def answer(asked: Asked) -> Any:
+        reply = books(asked)
+        is_undecided = asked.operation.name == "refund" and reply is not LOST
+        if is_undecided and asked.transactions == ["T1"]:
+            return refund_done(asked, refund_status="2", refund_reference_id="")
+        return reply
+
+    policy = attrs.evolve(ONE_BY_ONE, duplicates="allow")
+    dialect = Dialect(pending_statuses={"2"})
+    gateway = client_over(answer, policy=policy, recovery=AGAIN, dialect=dialect)
+    result = await gateway.refund([CONTROL, ORDER, ORDER])
+    assert statuses(result) == [SUCCEEDED, UNKNOWN, UNKNOWN]
+    assert statuses(await gateway.recover(result)) == [SUCCEEDED, UNKNOWN, SUCCEEDED]
+
+
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 BLIND, DROPS_MARKERS = {"sees_control": False}, {"keeps_markers": False}
