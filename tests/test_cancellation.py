@@ -29,6 +29,7 @@ from gateway_async import (
 )
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox, faults
+from gateway_async.session import steady_time
 from tests.support.books import NOT_SENT, SUCCEEDED, TIMES, UNKNOWN, effects, statuses
 from tests.support.collaborators import Limiter
 from tests.support.interruptions import until
@@ -179,12 +180,14 @@ async def test_a_recovery_tells_of_what_it_was_given_and_may_be_repeated(
         orders = seeded(sandbox, 4)
         sandbox.faults.add("refund", fault)
         async with make_client(sandbox, recovery=recovery, policy=policy) as client:
-            lost = await client.refund(orders)
+            lost, began = await client.refund(orders), steady_time()
             error, was_found = await interrupted(client.recover(list(lost)), turn)
             assert isinstance(error, asyncio.CancelledError | None)
             if (came := getattr(error, "outcome", None)) is not None:
                 told.append(came)
                 assert [(o.order, o.status) for o in came] == [(o.order, o.status) for o in lost]
+                # The next recovery waits for a resend from its end.
+                assert not resends or all(o.sending.ended_at >= began for o in came.unknown)
             assert (await client.recover(came or lost)).ok
         assert effects(sandbox, orders) == [1] * 4
         if not was_found:

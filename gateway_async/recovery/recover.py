@@ -111,7 +111,10 @@ class Recovery:
                 for operation in RECOVERABLE:
                     changed |= await self._resend(operation, changed)
         except asyncio.CancelledError as cancelled:  # not with the outcome of a look-up or a resend
-            cancelled.outcome = result  # type: ignore[attr-defined]  # as for a single call
+            # What may have been sent again has ended now: the next recovery waits from here.
+            unknown = (one for each in self._transactions for one in each.unknown)
+            ended = {one: _ended_now(one.outcome) for one in unknown} if resent else {}
+            cancelled.outcome = self._merged(result, ended)  # type: ignore[attr-defined]  # as for a single call
             raise
         finally:
             self._session.resending.difference_update(resent)
@@ -315,6 +318,14 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
     return attrs.evolve(
         outcome, order=before.order, index=before.index, items=items, exchange=exchange
     )
+
+
+def _ended_now(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
+    """Return an unknown outcome as that of a request that ended just now."""
+    if outcome.sending is None:
+        return outcome
+    sending = attrs.evolve(outcome.sending, ended_at=steady_time())
+    return attrs.evolve(outcome, exchange=attrs.evolve(outcome.exchange, sending=sending))
 
 
 def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
