@@ -38,6 +38,7 @@ class Sending:
         began_at: When its batch, or the run of its job, began, in seconds since the epoch; minus
             infinity if that was not noted.
         references: By transaction, the references of its earlier refunds, where recorded.
+        claimed: By transaction, a reference that the reply names and an earlier refund has claimed.
         marker_prefix: What the markers of the batch begin with, where markers were sent.
         alone: Whether the batch refused a second order of the transaction; a job does not.
     """
@@ -45,6 +46,7 @@ class Sending:
     ended_at: float
     began_at: float = -math.inf
     references: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    claimed: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
     marker_prefix: str | None = None
     alone: bool = True
 

@@ -44,14 +44,16 @@ class Chunk:
         indices: Their positions in the input, ascending.
         orders: The orders.
         encoded: The orders as they go out; None if they are not encoded yet.
-        references: By transaction, the references that count as those of earlier refunds. Where
-            they are not known, a transaction has no entry.
+        references: By transaction, the references of its earlier refunds. Where they are not known,
+            a transaction has no entry.
+        claimed: By transaction, a reference that its reply names and an earlier refund has claimed.
     """
 
     indices: "Sequence[int]"
     orders: "Sequence[Any]"
     encoded: EncodedChunk | None = attrs.field(default=None, repr=False)
     references: "Mapping[str, frozenset[str]]" = _NO_REFERENCES
+    claimed: "Mapping[str, frozenset[str]]" = _NO_REFERENCES
 
     def __len__(self) -> int:
         return len(self.orders)
@@ -184,7 +186,8 @@ class AnsweredChunk:
             return echoed_judgement(self._echoing().items)
         sending, payload = self.sending, decode_json(self.reply)
         markers = markers_of(sending.marker_prefix, self.indices)
-        return self.judge.judge_reply(self.orders, payload, sending.references, markers)
+        references = {**sending.references, **sending.claimed}
+        return self.judge.judge_reply(self.orders, payload, references, markers)
 
     def _echoing(self) -> EchoingReply:
         operation = self.judge.operation

@@ -287,10 +287,9 @@ class Sender:
         if self.recorder.claims:
             named = self._named(chunk, judgement)
             if earlier := self.recorder.claimed_among(named):
-                before, nothing = chunk.references, frozenset[str]()
-                added = {name: before.get(name, nothing) | {earlier[name]} for name in earlier}
-                chunk.references = {**before, **added}
-                judgement = judge(chunk.orders, payload, chunk.references, markers)
+                chunk.claimed = {name: frozenset({one}) for name, one in earlier.items()}
+                before = {**chunk.references, **chunk.claimed}
+                judgement = judge(chunk.orders, payload, before, markers)
             self.recorder.claim(named)
         overall = overall_of(payload)
         if glance is not None and judgement.all_echoed:
@@ -327,6 +326,7 @@ class Sender:
             ended_at=attempts.ended_at,
             began_at=self.recorder.began_at,
             references=chunk.references,
+            claimed=chunk.claimed,
             marker_prefix=self.recorder.marker_prefix,
             alone=self.recorder.alone,
         )

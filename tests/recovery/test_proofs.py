@@ -50,7 +50,7 @@ ORDER = RefundOrder(
 )
 CONTROL = attrs.evolve(ORDER, transaction_id="T0", order_no="O0")
 """Its refund succeeds before all others: a look-up that does not list it proves no absence."""
-DECLINES = Dialect(declined_statuses={"0"})
+DECLINES, WAITS = Dialect(declined_statuses={"0"}), Dialect(pending_statuses={"2"})
 ONE_BY_ONE = BatchPolicy(chunk_size=1, concurrency=1, duplicates="serialize")
 Listed = list[dict[str, Any]]
 
@@ -82,7 +82,7 @@ class Books:
     searches: Iterator[Listed] = attrs.field(converter=_last_for_ever)
     # what it answers to each refund of `T1`: nothing, or its reference
     replies: Iterator[str | None] = attrs.field(default=(), converter=_then_none)
-    sees_control: bool = True  # whether its searches list the refund that surely exists
+    sees_control: bool = True  # whether its searches list the refund that surely exists, or another
     keeps_markers: bool = True  # whether it lists that one with its marker
     control: str = "T0-01"  # the reference of that one
     most: int = 100  # records that it lists, in the order in which they were asked for
@@ -101,10 +101,11 @@ class Books:
 
     def _search(self, names: list[str]) -> dict[str, Any]:
         found: Listed = []
-        if "T0" in names and "T0" in self._reasons and self.sees_control:
-            reason = self._reasons["T0"] if self.keeps_markers else ""
+        if "T0" in names and "T0" in self._reasons:
+            reason = self._reasons["T0"] if self.keeps_markers and self.sees_control else ""
+            reference = self.control if self.sees_control else "T0-00"
             own = {"transaction_id": "T0", "refund_reason": reason}
-            found.append(listed(0, **own, refund_reference_id=self.control))
+            found.append(listed(0, **own, refund_reference_id=reference))
         if "T1" in names:
             own_reason = self._reasons.get("T1", "")
             for one in next(self.searches):
@@ -127,12 +128,13 @@ async def recovered(
     settings: dict[str, Any] = {"policy": policy, "recovery": recovery, "dialect": dialect}
     gateway = client_over(books, **settings)
     result = await gateway.refund([CONTROL, *orders])
-    after = statuses(await gateway.recover(result))
-    assert (result[0].status, result[-1].status, after[0]) == (SUCCEEDED, UNKNOWN, SUCCEEDED)
-    return after[1:]
+    after = await gateway.recover(result)
+    assert (result[0].status, result[-1].status, after[0].status) == (SUCCEEDED, UNKNOWN, SUCCEEDED)
+    assert all((one.error is None) is (one.status is SUCCEEDED) for one in after)
+    return statuses(after)[1:]
 
 
-BLANK = {"refund_reference_id": "  "}
+BLANK, FULL = {"refund_reference_id": "  "}, [listed(number) for number in range(100)]
 LONG_AGO, NOW = "20200101000000", datetime.now(UTC)
 BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
     "a new refund of this amount": ([], [listed(1)], SUCCEEDED),
@@ -148,11 +150,8 @@ BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
     "one before, and a new one": ([listed(1)], [listed(1), listed(2)], SUCCEEDED),
     "blanks for a reference": ([], [listed(1, **BLANK)], UNKNOWN),
     "blanks, and before as well": ([listed(1, **BLANK)], [listed(1, **BLANK)], UNKNOWN),
-    "a full list before, which may lack some": (
-        [listed(number) for number in range(100)],
-        [listed(100)],
-        UNKNOWN,
-    ),
+    "a full list before, which may lack some": (FULL, [listed(100)], UNKNOWN),
+    "a new refund in a full list": (FULL[1:], FULL, SUCCEEDED),
     "before, and now with blanks around": (
         [listed(1)],
         [listed(1, refund_reference_id="T1-01  ")],
@@ -243,8 +242,7 @@ async def test_a_refund_that_the_gateway_has_not_decided_on_is_not_proved_absent
         return reply
 
     recovery = attrs.evolve(sent, resend_absent=True)
-    dialect = Dialect(pending_statuses={"2"})
-    gateway = client_over(answer, policy=ONE_BY_ONE, recovery=recovery, dialect=dialect)
+    gateway = client_over(answer, policy=ONE_BY_ONE, recovery=recovery, dialect=WAITS)
     result = await gateway.refund([CONTROL, ORDER])
     waiting = await gateway.recover(result)
     assert statuses(waiting) == [SUCCEEDED, UNKNOWN]
@@ -314,6 +312,7 @@ TWO_EQUAL: list[tuple[list[str | None], list[Listed], list[OutcomeStatus]]] = [
     (["", None], [[], [], [ONE, ONE]], [SUCCEEDED, UNKNOWN]),
     (["", None], [[], [], []], [SUCCEEDED, UNKNOWN]),
 ]
+SMALL = attrs.evolve(ORDER, refund_amount="1.00")
 
 
 @pytest.mark.parametrize(
@@ -326,6 +325,9 @@ TWO_EQUAL: list[tuple[list[str | None], list[Listed], list[OutcomeStatus]]] = [
             (AGAIN, [ORDER] * 2, {"replies": replies, "searches": searches}, ends)
             for replies, searches, ends in TWO_EQUAL
         ),
+        (AGAIN, [SMALL, ORDER], {"replies": [""], "searches": [[]]}, [SUCCEEDED, NOT_SENT]),
+        # A refund that succeeded without a reference and a marker is no control.
+        (AGAIN, [ORDER], {"searches": [[]], "control": ""}, [UNKNOWN]),
         # A list that is cut short lacks the refund that is known to exist.
         (AGAIN, [ORDER], {"searches": [[], [ONE]], "most": 1}, [SUCCEEDED]),
         # A reason of the merchant's own that looks like a marker hides nothing.
@@ -339,6 +341,16 @@ async def test_by_marker_where_some_are_declined_and_where_two_are_equal(
     expected: list[OutcomeStatus],
 ) -> None:
     assert await recovered(Books(**books), recovery, orders) == expected
+
+
+async def test_a_refund_with_the_marker_of_one_proves_no_other_with_it_in_its_reason() -> None:
+    books = Books([[], [listed(1, refund_reason="OWN")]])
+    first = await client_over(books, recovery=MARKER).refund([CONTROL, ORDER], policy=ONE_BY_ONE)
+    gateway = client_over(books, recovery=AGAIN)
+    copy = attrs.evolve(ORDER, refund_reason=books._reasons["T1"])
+    (lost,) = await gateway.refund([copy])
+    recovered = await gateway.recover([first[0], lost, first[1]])
+    assert statuses(recovered) == [SUCCEEDED, NOT_SENT, SUCCEEDED]
 
 
 @pytest.mark.parametrize("refused", [0, 3])
@@ -364,6 +376,14 @@ async def test_a_gateway_that_lists_but_ten_refunds_hides_none(refused: int) -> 
     result = await gateway.refund(refunds(41))
     assert statuses(result) == [UNKNOWN] * 40 + [SUCCEEDED]
     assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 41
+
+
+async def test_a_full_list_of_one_payment_proves_no_absence() -> None:
+    full = [*FULL[1:], listed(100, refund_status="0")]
+    books = Books([[], FULL[1:], full], ["T1-01"])
+    gateway = client_over(books, policy=ONE_BY_ONE, recovery=AGAIN, dialect=DECLINES)
+    result = await gateway.refund([ORDER, ORDER])
+    assert statuses(await gateway.recover(result)) == [SUCCEEDED, UNKNOWN]
 
 
 async def test_the_rest_of_a_stream_is_no_whole_batch() -> None:
@@ -399,13 +419,21 @@ async def test_an_outcome_given_twice_is_one(duplicates: str, expected: OutcomeS
 
 
 @pytest.mark.parametrize(
-    ("reference", "is_new"), [("T1-02", True), ("T1-01", False), (" T1-01 ", False)]
+    ("changes", "expected", "words"),
+    [
+        ({"refund_reference_id": "T1-02"}, SUCCEEDED, "None"),
+        ({"refund_reference_id": " T1-01 "}, UNKNOWN, "a refund that was done before"),
+        ({}, UNKNOWN, "a refund that was done before"),
+        ({"refund_status": "2"}, UNKNOWN, "the gateway is not done"),  # it may do it yet
+    ],
 )
-async def test_a_reply_with_an_earlier_refund_is_no_proof(reference: str, is_new: bool) -> None:
-    answer = partial(refund_done, refund_reference_id=reference)
-    (outcome,) = await client_over(listing([listed(1)], answer), recovery=AGAIN).refund([ORDER])
-    assert outcome.status is (SUCCEEDED if is_new else UNKNOWN)
-    assert is_new or "a refund that was done before" in str(outcome.error)
+async def test_a_reply_with_an_earlier_refund_is_no_proof(
+    changes: dict[str, Any], expected: OutcomeStatus, words: str
+) -> None:
+    books = listing([listed(1)], partial(refund_done, **changes))
+    (outcome,) = await client_over(books, recovery=AGAIN, dialect=WAITS).refund([ORDER])
+    assert outcome.status is expected
+    assert words in str(outcome.error)
 
 
 @pytest.mark.parametrize(
@@ -415,12 +443,28 @@ async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
     duplicates: str, recovery: RecoveryPolicy | None
 ) -> None:
     """Also where the gateway's list lags, and lacks the first refund when the second is sent."""
-    gateway = client_over(listing([], refund_done), recovery=recovery)
-    policy = attrs.evolve(ONE_BY_ONE, duplicates=duplicates)
+    earlier = [listed(5), listed(1, transaction_id="T2", refund_reference_id="T2-01")]
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            found = [one for one in earlier if one["transaction_id"] in asked.transactions]
+            return reply_to("search_refunds", found)
+        reply = asked.done()
+        for item in reply["refund_orders"]:
+            item["refund_reference_id"] = f"{item['transaction_id']}-01"
+        return reply
+
+    gateway = client_over(answer, recovery=recovery)
+    policy = attrs.evolve(ONE_BY_ONE, duplicates=duplicates, chunk_size=2)
     other = attrs.evolve(ORDER, transaction_id="T2")
-    result = await gateway.refund([ORDER, other, ORDER], policy=policy)
-    assert statuses(result) == [SUCCEEDED, SUCCEEDED, UNKNOWN]
+    result = await gateway.refund([CONTROL, ORDER, ORDER, other], policy=policy)
+    last = UNKNOWN if recovery else SUCCEEDED
+    assert statuses(result) == [SUCCEEDED, SUCCEEDED, UNKNOWN, last]
+    assert result.counts[UNKNOWN] == statuses(result).count(UNKNOWN)
     assert "a refund that was done before" in str(result[2].error)
+    # The reference that is known now shows nothing of those which were there before.
+    recovered = await client_over(answer, recovery=AGAIN).recover(result)
+    assert statuses(recovered) == statuses(result)
 
 
 SHOWN: list[tuple[dict[str, Any], list[OutcomeStatus]]] = [
@@ -447,7 +491,6 @@ async def test_a_reply_that_shows_another_marker_proves_nothing() -> None:
 # Refunds that are listed already: the same money does not go out under another batch
 
 
-SMALL = attrs.evolve(ORDER, refund_amount="1.00")
 RECENT = f"{datetime.now(UTC):%Y%m%d%H%M%S}"
 ALIKE = {
     "transaction_id": "T1",
