@@ -90,7 +90,8 @@ ITEMS: dict[str, Row] = {
     "true for a status": ({"status": True}, UNREADABLE),
     "another amount": ({"amount": "10.01"}, UNREADABLE, "amount was", "says 10.01"),
     "the amount as a float": ({"amount": 10.0}, None),
-    "an empty amount": ({"amount": ""}, None),
+    "a blank amount": ({"amount": " "}, None),
+    "no currency, another amount": ({"currency": "", "amount": "9"}, UNREADABLE, "amount was"),
     **{
         f"{amount!r} for an amount": ({"amount": amount}, UNREADABLE)
         for amount in ("ten", "sNaN", "1_0.00", True, {"value": "10.00"})
@@ -171,6 +172,13 @@ async def test_an_item_is_matched_by_identity(name: str) -> None:
     listed, expected, strangers = matching(refunds(3))[name]
     result = await judged("refund", refunds(3), [], refund_orders=listed)
     assert (statuses(result), result.unexpected.count) == (expected, strangers)
+
+
+async def test_an_object_stands_for_a_list_of_one() -> None:
+    (order,) = refunds(1)
+    item = item_of("refund", order)
+    (outcome,) = await judged("refund", [order], [], refund_orders=item)
+    assert (outcome.status, outcome.items) == (SUCCEEDED, (item,))
 
 
 async def test_an_order_number_that_two_orders_share_names_neither() -> None:
@@ -324,17 +332,23 @@ async def test_what_a_look_up_lists(operation: str, name: str) -> None:
     assert len(result.absent) == expected.count(ABSENT)
 
 
+@pytest.mark.parametrize("operation", LOOK_UPS)
+async def test_a_look_up_without_a_list_finds_nothing_absent(operation: str) -> None:
+    gateway = client_over(lambda _: {"return_status": "1", "return_message": "OK"})
+    assert statuses(await gateway.batch(operation, references(2))) == [UNKNOWN] * 2
+
+
 async def test_a_full_reply_is_asked_again_in_halves_until_one_order_alone_fills_it() -> None:
-    many, few = references(2)
-    records = [item_of("query", many)] * FULL + [item_of("query", few)] * 2
+    one, few, many = references(3)
+    records = [*map(partial(item_of, "query"), [one, *[many] * FULL, few, few])]
 
     def answer(asked: Asked) -> Any:
         found = [item for item in records if item["transaction_id"] in asked.transactions]
         return reply_to("query", found[:FULL])
 
-    result = await client_over(answer).query([many, few])
-    assert (statuses(result), result.requests) == ([UNKNOWN, SUCCEEDED], 3)
-    assert [len(outcome.items) for outcome in result] == [FULL, 2]
+    result = await client_over(answer).query([one, few, many])
+    assert (statuses(result), result.requests) == ([SUCCEEDED, SUCCEEDED, UNKNOWN], 5)
+    assert [len(outcome.items) for outcome in result] == [1, 2, FULL]
 
 
 async def test_a_full_reply_of_which_the_rest_is_never_asked_for_loses_no_order() -> None:
