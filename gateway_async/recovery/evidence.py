@@ -131,11 +131,11 @@ class Unsettled:
 
         The look-up before the request may have lacked it: a gateway may cut its lists short.
         """
-        sending, date = self.outcome.sending, record.refund_date
-        if sending is None or date is None:
-            return False
-        began_at = getattr(sending, "began_at", -math.inf)  # an earlier release pickled none
-        return dialect.seconds_of(date) < began_at - _ZONES_DIFFER_SECONDS
+        date = record.refund_date
+        began_at = getattr(
+            self.outcome.sending, "began_at", -math.inf
+        )  # one pickled before has none
+        return date is not None and dialect.seconds_of(date) < began_at - _ZONES_DIFFER_SECONDS
 
 
 @attrs.define(eq=False)

@@ -280,11 +280,9 @@ def _read_lookups(result: BatchResult[Any, Any], control: ControlRefund | None) 
 def _judge_reply(result: BatchResult[Any, Any], control: ControlRefund | None) -> LookupResult:
     """Judge how complete the reply to a look-up is: what holds of every transaction in it."""
     chunk = result.chunks[0] if len(result.chunks) == 1 else None
-    if not isinstance(chunk, AnsweredChunk) or result.unexpected or result.unknown:
+    if not isinstance(chunk, AnsweredChunk) or not chunk.is_accepted:
         return LookupResult()
-    listed = sum(len(outcome.items) for outcome in result)  # each is about one: none is unexpected
-    limit = chunk.judge.operation.limit or 0
-    if not chunk.is_accepted or listed >= limit:  # full, so it may be cut
+    if result.unexpected or result.unknown:  # such as those of a full reply, which may be cut
         return LookupResult()
     if result.record_class is not RefundRecord:
         return LookupResult(complete=True)

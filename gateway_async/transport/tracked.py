@@ -128,7 +128,7 @@ class UsedConnections:
     @property
     def are_distrusted(self) -> bool:
         """Whether none may be used again now."""
-        return self._lost > 0 and self._now() < self._distrusts_until
+        return self._now() < self._distrusts_until
 
     def distrust(self) -> bool:
         """Use none again for a minute, if three replies in a row were lost; return whether so."""
