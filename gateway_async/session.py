@@ -61,6 +61,7 @@ DEADLINE_PASSED = "the deadline had passed"
 HTTP_OK = 200
 _REDIRECTS = range(300, 400)
 _MOST_DOUBLINGS = 60
+_SURELY_LISTED = 10
 _SHORTEST_SIGNATURE = 16
 """A shorter signature may be part of any text; it is masked only in a field of its name."""
 
@@ -220,6 +221,7 @@ class Session:
     gateway: str
     resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
     _glances: dict[str, Glance] = attrs.field(factory=dict, init=False)
+    _longest_lists: dict[str, int] = attrs.field(factory=dict, init=False)
 
     def glance(self, operation: Operation) -> Glance | None:
         """Return what was learnt of the usual replies to an operation.
@@ -230,6 +232,15 @@ class Session:
         if operation.is_look_up or self.dialect.wire_names:
             return None
         return self._glances.setdefault(operation.name, Glance(operation))
+
+    def may_be_cut(self, look_up: Operation, listed: int) -> bool:
+        """Return whether a list of so many records may lack some: no longer one came before.
+
+        A gateway may list fewer than 100 records, but it lists ten.
+        """
+        longest = self._longest_lists.get(look_up.name, _SURELY_LISTED)
+        self._longest_lists[look_up.name] = max(longest, listed)
+        return listed >= longest
 
     def compose(self, request: Request[T]) -> HttpRequest:
         """Sign the fields as they go out, and write the body from the same texts."""

@@ -38,7 +38,9 @@ async def look_up_earlier(sender: "Sender", chunk: Chunk) -> "tuple[Chunk, Gatew
     barred = dict.fromkeys(range(len(chunk)), unfinished)
     try:
         names = [order.transaction_id for order in chunk.orders]
-        result = await look_up(sender.session, SEARCH_REFUNDS, names, sender.gate, sender.results)
+        result = await look_up(
+            sender.session, SEARCH_REFUNDS, names, sender.gate, sender.results, in_halves=True
+        )
         if (problem := _problem_of(result)) is not None:
             barred = dict.fromkeys(barred, NotSentError(f"{_NOT_LOOKED_UP} ({problem})"))
         else:

@@ -63,11 +63,6 @@ class Reading:
     overall: "Overall"
     judgement: Judgement | None
 
-    @property
-    def is_truncated(self) -> bool:
-        """Whether the reply is full, so that it may lack records."""
-        return self.judgement is not None and self.judgement.truncated
-
 
 class OwnRefunds(NamedTuple):
     """Refunds like an order that its batch or job itself made, or may have made.
@@ -193,6 +188,8 @@ class Sender:
         results: Where requests and unexpected records are counted.
         add: Called with the outcomes of each chunk.
         recorder: What the batch remembers.
+        in_halves: Whether a look-up is made again in halves where its list may be cut short, and
+            not only where it is full.
     """
 
     session: "Session"
@@ -201,6 +198,7 @@ class Sender:
     results: Results
     add: "Callable[[AnsweredChunk | FailedChunk], None]"
     recorder: Recorder
+    in_halves: bool = False
     _glance: "Glance | None" = attrs.field(init=False)
     _judge: Judge = attrs.field(init=False)
 
@@ -229,8 +227,8 @@ class Sender:
             try:
                 span.begin()
                 await attempts.run(functools.partial(self._request, chunk))
-                reading = attempts.value
-                is_split = reading is not None and reading.is_truncated and len(chunk) > 1
+                judgement = None if attempts.value is None else attempts.value.judgement
+                is_split = judgement is not None and len(chunk) > 1 and self._may_lack(judgement)
             finally:  # also if a collaborator raised, or the judge has a defect
                 self.results.requests += attempts.sent
                 self.results.retries += max(attempts.tries - 1, 0)
@@ -245,6 +243,12 @@ class Sender:
             return attempts.error
         self.results.add_unexpected(judgement.unexpected, len(attempts.value.reply))
         return _find_none_listed(self.operation, judgement)
+
+    def _may_lack(self, judgement: Judgement) -> bool:
+        """Return whether a reply may lack records, which smaller chunks would bring."""
+        if judgement.truncated or not self.in_halves or judgement.unexpected:
+            return judgement.truncated
+        return self.session.may_be_cut(self.operation, sum(map(len, judgement.items)))
 
     def _request(self, chunk: "Chunk") -> Request[Reading]:
         """Write the request of a chunk."""
@@ -350,14 +354,16 @@ class Sender:
         return chunk.failed(error, None if isinstance(error, NOTHING_SENT) else sending)
 
 
-async def look_up(
+async def look_up(  # noqa: PLR0913  # what is asked, and how
     session: "Session",
     operation: "Operation",
     names: "Sequence[str]",
     gate: "Gate",
     counts: "Results",
+    *,
+    in_halves: bool = False,
 ) -> "BatchResult[OrderRef, Any]":
-    """Look some transactions up in the task of the caller, in one request unless its reply is full.
+    """Look some transactions up in the task of the caller, in one request unless it may lack some.
 
     Args:
         session: The way to the gateway.
@@ -365,12 +371,14 @@ async def look_up(
         names: The transactions.
         gate: Whether the request may leave; a cancellation is not raised, but stops it.
         counts: Where its requests are counted, too, also if a collaborator raises.
+        in_halves: Whether it is made again in halves where its list may be cut short, and not only
+            where it is full.
     """
     refs = [OrderRef(transaction_id=name) for name in names]
     found = Results(operation.record_class)
     recorder = Recorder(operation, session.recovery)
     try:
-        sender = Sender(session, operation, gate, found, found.add, recorder)
+        sender = Sender(session, operation, gate, found, found.add, recorder, in_halves)
         await sender.send(Chunk(range(len(refs)), refs))
     finally:
         counts.add_requests(found)

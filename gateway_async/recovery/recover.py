@@ -34,7 +34,7 @@ from gateway_async.session import Gate, steady_time
 from gateway_async.telemetry import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from gateway_async.models.orders import RefundOrder
     from gateway_async.operations import Operation
@@ -53,10 +53,7 @@ _NO_CONTROL = (
     "not listed; recover it together with one that succeeded; of a job, look it up in the merchant "
     "portal and decide (`resolve`)"
 )
-_WIDE = 90, 100
-"""Transactions in one look-up, and with how many records its reply may have been cut."""
-_NARROW = 9, 10
-"""The same of one that confirms an absence: a gateway may list fewer than 100 records."""
+_ASKED_AT_ONCE = 90
 _WORTH_SAYING_SECONDS = 1.0
 # A journal keeps an error's text only, so what an earlier recovery wrote is found in the text.
 _NOT_SETTLED = "; recovery does not settle it: "
@@ -162,12 +159,7 @@ class Recovery:
             )
         await asyncio.sleep(seconds)
         second = await self._look()
-        absent = {
-            one.outcome.order.transaction_id
-            for one, found in second.items()
-            if found.status is OutcomeStatus.NOT_SENT
-        }
-        third = await self._look(absent)  # only at what the second left undecided
+        third = await self._look()  # only at what the second left undecided
         for one, found in third.items():
             if one.evidence is None:
                 before = second[one]
@@ -177,22 +169,20 @@ class Recovery:
 
     # Look-ups
 
-    async def _look(self, absent: "Collection[str]" = ()) -> "dict[Unsettled, Evidence]":
-        """Look up what is left, a few `absent` ones at a time; settle what is shown to be done."""
+    async def _look(self) -> "dict[Unsettled, Evidence]":
+        """Look up what is left, and settle what is shown to be done."""
         evidence: dict[Unsettled, Evidence] = {}
         for operation in RECOVERABLE:
             asked = [t for t in self._transactions if t.operation is operation and t.undecided]
             names = [each.name for each in asked]
             lookups: Lookups = {}
-            for (at_once, most), is_absent in ((_WIDE, False), (_NARROW, True)):
-                group = [name for name in names if (name in absent) is is_absent]
-                for start in range(0, len(group), at_once):
-                    lookups |= await self._ask(operation, group[start : start + at_once], most)
+            for start in range(0, len(names), _ASKED_AT_ONCE):
+                lookups |= await self._ask(operation, names[start : start + _ASKED_AT_ONCE])
             for each in asked:
                 evidence |= each.judge(lookups[each.name], self._session.dialect)
         return evidence
 
-    async def _ask(self, operation: "Operation", names: "Sequence[str]", most: int) -> "Lookups":
+    async def _ask(self, operation: "Operation", names: "Sequence[str]") -> "Lookups":
         """Make one look-up, with the control; where its reply may have been cut, ask in halves."""
         is_refund = operation.allows_several
         control = self._control if is_refund else None
@@ -203,11 +193,12 @@ class Recovery:
         result = await look_up(self._session, row, asked, gate, self.counts)
         if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError
-        is_cut = len(result.chunks) > 1 or sum(len(one.items) for one in result) >= most
+        listed = sum(len(one.items) for one in result)
+        is_cut = self._session.may_be_cut(row, listed) or len(result.chunks) > 1
         if is_cut and len(names) > 1:
             middle = len(names) // 2
-            lookups = await self._ask(operation, names[:middle], most)
-            return lookups | await self._ask(operation, names[middle:], most)
+            lookups = await self._ask(operation, names[:middle])
+            return lookups | await self._ask(operation, names[middle:])
         lookups = _read_lookups(result, control)
         if is_refund and self._control is None:
             # A transaction whose refunds are listed now is the control of the look-ups to come.

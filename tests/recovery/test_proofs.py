@@ -372,10 +372,13 @@ async def test_a_gateway_that_lists_but_ten_refunds_hides_none(refused: int) -> 
         return reply
 
     policy = BatchPolicy(concurrency=1, chunk_size=40)
-    gateway = client_over(answer, policy=policy, recovery=AGAIN, dialect=DECLINES)
+    settings: dict[str, Any] = {"policy": policy, "dialect": DECLINES}
+    gateway = client_over(answer, recovery=AGAIN, **settings)
     result = await gateway.refund(refunds(41))
     assert statuses(result) == [UNKNOWN] * 40 + [SUCCEEDED]
     assert statuses(await gateway.recover(result)) == [SUCCEEDED] * 41
+    another = client_over(answer, recovery=REFERENCES, **settings)
+    assert statuses(await another.refund(refunds(41))) == [NOT_SENT] * 41  # each is listed
 
 
 async def test_a_full_list_of_one_payment_proves_no_absence() -> None:
