@@ -118,9 +118,9 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 
     def find_refusal(result: Any) -> RejectedError | None:  # noqa: ANN401  # what `read` returns
         status, reason = result.status, result.failure_reason
-        if status not in dialect.payout_declined_statuses:
+        if status in {*dialect.payout_done_statuses, *dialect.pending_statuses}:
             return None
-        said = f"the gateway declined: status {status!r}, {reason!r}"
+        said = f"the gateway answered status {status!r}, {reason!r}"
         return RejectedError(said, code=status, text=reason or "")
 
     return Request(

@@ -178,9 +178,9 @@ class Request(Generic[T]):
         fields: The fields without identity and signature, as text, ready for the wire.
         decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError` or
             `RejectedError`.
-        find_refusal: Returns the error of a reply that says that nothing was done, or None. Called
-            if an earlier attempt was sent: that one may have succeeded, and this one been refused
-            for that reason.
+        find_refusal: Returns an error for a reply that does not say that it was done, or is under
+            way, or None. Called if an earlier attempt was sent: that one may have succeeded, and
+            this one been refused for that reason.
         is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
 
