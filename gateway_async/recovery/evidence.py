@@ -132,9 +132,8 @@ class Unsettled:
         The look-up before the request may have lacked it: a gateway may cut its lists short.
         """
         date = record.refund_date
-        began_at = getattr(
-            self.outcome.sending, "began_at", -math.inf
-        )  # one pickled before has none
+        # It has none if no sending is known, or if an earlier release pickled it.
+        began_at = getattr(self.outcome.sending, "began_at", -math.inf)
         return date is not None and dialect.seconds_of(date) < began_at - _ZONES_DIFFER_SECONDS
 
 
