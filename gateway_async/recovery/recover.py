@@ -193,9 +193,10 @@ class Recovery:
         result = await look_up(self._session, row, asked, gate, self.counts)
         if gate.stop_reason is not None:  # cancelled, which `look_up` does not raise
             raise asyncio.CancelledError
-        listed = sum(len(one.items) for one in result)
-        is_cut = self._session.may_be_cut(row, listed) or len(result.chunks) > 1
-        if is_cut and len(names) > 1:
+        listed = [len(one.items) for one in result]
+        may_lack = is_refund or not all(listed)  # a payment has one record
+        is_cut = may_lack and self._session.may_be_cut(row, sum(listed))
+        if (is_cut or len(result.chunks) > 1) and len(names) > 1:
             middle = len(names) // 2
             lookups = await self._ask(operation, names[:middle])
             return lookups | await self._ask(operation, names[middle:])
