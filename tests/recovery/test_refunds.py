@@ -27,7 +27,7 @@ from gateway_async import (
 from gateway_async.sandbox import Sandbox, faults
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, check_books, effects, statuses
 from tests.support.collaborators import Limiter
-from tests.support.memory import Asked, client_over
+from tests.support.memory import Asked, MemoryTransport, client_over
 from tests.support.orders import (
     AT_ONCE,
     MARKER,
@@ -319,3 +319,23 @@ async def test_a_record_whose_result_has_no_meaning_settles_no_capture() -> None
 
     gateway = client_over(answer, dialect=STATES, recovery=AT_ONCE)
     assert statuses(await gateway.recover(await gateway.capture(orders))) == [UNKNOWN]
+
+
+CAPTURED = {"payment_status": "3000", "query_result": "1"}
+
+
+@pytest.mark.parametrize("most", [10, 100])
+async def test_captures_are_settled_also_by_short_lists(most: int) -> None:
+    orders = orders_for("capture", made_up(41))
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "capture":
+            return b"lost"
+        listed = [{"transaction_id": name, **CAPTURED} for name in asked.transactions]
+        return reply_to("query", listed[:most])
+
+    transport = MemoryTransport(answer)
+    gateway = client_over(transport, dialect=STATES, recovery=AT_ONCE)
+    result = await gateway.recover(await gateway.capture(orders))
+    assert statuses(result) == [SUCCEEDED] * 41
+    assert most == 10 or len(transport.asked) == 2  # what lists all of them lacks none
