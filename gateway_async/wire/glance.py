@@ -131,7 +131,7 @@ class Glance:
         """Return the pattern of what a reply adds to an order; None unless it is plain texts."""
         added = {name: value for name, value in item.items() if name not in self._order_fields}
         are_last = [*item][-len(added) :] == [*added]
-        if not are_last or self._status_field not in added or SIGNATURE_FIELD in added:
+        if not are_last or self._status_field not in added:
             return None
         pattern = b""
         for name, value in added.items():

@@ -326,12 +326,17 @@ def earlier_reference(reply: bytes, top: bytes) -> bytes:
     return reply if reply == top else reply.replace(b'"R0"', b'"R9"')
 
 
+def no_success(reply: bytes, top: bytes) -> bytes:
+    return reply if reply == top else reply.replace(b"V0000:success", b"2001:no funds")
+
+
 BASELINE = RecoveryPolicy(record_baseline=True, hold_alike_hours=None)
 ATTACKS: dict[Callable[[bytes, bytes], bytes], dict[str, Any]] = {
     tail_in_a_reason: {},
     list_within: {},
     amount_again: {},
     earlier_reference: {"recovery": BASELINE},
+    no_success: {},
 }
 
 
@@ -354,6 +359,14 @@ async def test_a_reply_that_looks_usual_is_judged(change: Callable[[bytes, bytes
     gateway = client_over(listing(known, answer), policy=policy, **ATTACKS[change])
     result = await gateway.refund([first, attrs.evolve(second, refund_reason=reason)])
     assert statuses(result) == [SUCCEEDED, UNKNOWN]
+
+
+async def test_the_signature_of_an_item_is_not_kept() -> None:
+    writer = Writer({"refund_status": "1", "encryption_data": SIGNATURE}, {"refund_orders": None})
+    policy = BatchPolicy(concurrency=1, chunk_size=1)
+    result = await client_over(writer.write, policy=policy).refund(refunds(3))
+    assert result.ok
+    assert not keeps_signature(result)
 
 
 async def test_a_gateway_whose_layout_is_never_the_same_is_still_read() -> None:
