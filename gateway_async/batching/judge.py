@@ -194,7 +194,7 @@ class Judge:
         done, declined, fields = self._meanings()
         if status in done and complaint is None:
             return SUCCEEDED
-        praise = "" if complaint else self._success_message(item)
+        praise = self._success_message(item)
         code, text = complaint or ("", praise)
         shown = f", code {code}: {text}" if code else f", {text!r}" if text else ""
         said = f"{field} {status!r}{shown}"

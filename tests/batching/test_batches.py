@@ -308,6 +308,10 @@ async def test_a_batch_stops_after_replies_that_name_no_order(
     assert "sends nothing more" not in caplog.text  # there was nothing more
     found = await gateway.query(orders_for("query", made_up(100)))
     assert len(found.unknown) == 100  # which leaves no order in doubt
+    gateway = client_over(
+        lambda asked: reply_to("capture", asked.done()["capture_orders"][1:]), policy=policy
+    )
+    assert len((await gateway.capture(orders)).succeeded) == 90  # each reply names nine of ten
     certain = Dialect(nothing_done_return_statuses=frozenset({"9"}))
     gateway = client_over(lambda _: refusal, policy=policy, dialect=certain)
     assert len((await gateway.capture(orders)).declined) == 100

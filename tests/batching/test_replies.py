@@ -109,6 +109,10 @@ OWN: dict[str, dict[str, Row]] = {
             *({"status": "0", "text": "V0000:success"}, UNREADABLE),
             "contradict each other: refund_status '0', 'V0000:success'",
         ),
+        "refused with a text of success and a reason": (
+            *({"status": "0", "text": "V0000:success", "error_message": "2001:no"}, UNREADABLE),
+            "code 2001: no",
+        ),
     },
     "review": {"another flag": ({"review_flag": "7"}, UNREADABLE, "review_flag was")},
 }
