@@ -323,8 +323,8 @@ async def test_a_job_of_which_every_refund_is_listed_is_read_through_once(
     counts = (await journal.status("job")).counts
     assert (counts[HELD], counts[NEW]) == (1, 19)
     ago = {"refund_date": f"{datetime.now(UTC) - timedelta(hours=25):%Y%m%d%H%M%S}"}
-    gateway = client_over(listing([{**one, **ago} for one in listed]), recovery=AT_ONCE)
-    assert (await gateway.refund(orders, job=journal.job("another"))).ok
+    gateway = client_over(listing([{**listed[0], **ago}]), recovery=AT_ONCE)
+    assert (await gateway.refund(orders[:1], job=journal.job("another"))).ok
 
 
 @on_a_file
