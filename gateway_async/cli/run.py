@@ -170,9 +170,15 @@ def carried_out(run: Run) -> Iterator[TextIO]:
                 raise
             run.misplaced = str(getattr(error, "strerror", None) or error)
         address = run.settings.address if run.status is None else run.status.gateway
-        run.gateway, run.out = urlsplit(address).netloc or None, str(run.given.out)
+        run.gateway = urlsplit(address).netloc or None
+        run.out = None if run.misplaced else str(run.given.out)
         run.ended_at = datetime.now().astimezone()
         run.next_lines = tuple(_advise(run))
+        seen, status = run.report.counts.total(), run.status
+        if run.misplaced and run.job and (status is None or seen < status.total):
+            share = f"{seen:,} of {status.total:,}" if status else "none of the"
+            unread = f"{share} outcomes were read: {run.misplaced}"
+            run.failure = "; ".join(filter(None, [run.failure, unread]))
         run.console.sum_up()
         for line in _describe(run):
             run.console.say(line)
@@ -255,7 +261,7 @@ def _facts(run: Run) -> dict[str, Any]:
     """Return what `--json` prints."""
     found = {name: getattr(run, name) for name in attrs.fields_dict(Head)}
     found["next"] = [command for _, command in found.pop("next_lines")]
-    found |= {"out": None if run.misplaced else run.out, "seconds": run.seconds}
+    found["seconds"] = run.seconds
     if run.books is not None:
         return found | attrs.asdict(run.books) | {"entries": run.books.entries}
     counts = run.report.counts

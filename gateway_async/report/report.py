@@ -435,7 +435,8 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     counts = report.counts if summary is None else attrs.asdict(summary)
     shape = "%Y-%m-%d %H:%M:%S"
     lasted = timedelta(seconds=round(head.seconds))
-    headline = _books_headline(report, summary) if summary is not None else _headline(report)
+    is_whole = head.failure is None
+    headline = _books_headline(report, summary) if summary else _headline(report, is_whole=is_whole)
     page = environment.get_template("report.html.jinja").render(
         head=head,
         headline=_AMOUNT.sub("\\1\u00a0\\2", headline),
@@ -451,13 +452,20 @@ def render(report: Report, head: Head, summary: Summary | None = None) -> str:
     return _UNPRINTABLE.sub("\ufffd", page)
 
 
-def _headline(report: Report) -> str:
-    """Say how many orders are done, and how much money that is."""
+def _headline(report: Report, *, is_whole: bool) -> str:
+    """Say how many orders are done, and how much money that is.
+
+    Args:
+        report: What was collected.
+        is_whole: Whether that is all of the run.
+    """
     counts, noun = report.counts, _NOUNS.get(report.operation, "orders")
     total, done = counts.total(), counts["succeeded"]
     if not total:
-        return "No orders"
-    share = f"All {total:,}" if 1 < done == total else f"{done:,} of {total:,}"
+        return "No orders" if is_whole else "No outcomes"
+    share = f"{done:,} of {total:,}"
+    if 1 < done == total:
+        share = f"All {total:,}" if is_whole else f"{done:,}"
     done_words = "found" if noun == "look-ups" else "done"
     text = f"{share} {noun if total > 1 else noun[:-1]} {done_words}"
     money = report.totals["succeeded"].money

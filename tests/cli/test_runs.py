@@ -17,10 +17,11 @@ from gateway_async.sandbox.faults import (
     ResetBeforeEffect,
     UnknownItemStatus,
 )
-from tests.cli.running import CTRL_C, Shell, Terminal, names
+from tests.cli.running import CTRL_C, Shell, Terminal, names, write
 from tests.journal.tables import MERCHANT, Tables
 from tests.report.test_page import Read
 from tests.support.interruptions import until
+from tests.support.orders import COLUMNS
 
 # In a terminal
 
@@ -184,6 +185,25 @@ async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(sh
     said = (await ended)[1].decode()
     assert (process.returncode, "the outcomes cannot be written: Is a dir" in said) == (3, True)
     assert names(shell.folder) == ["orders.csv", "out.csv"]
+
+
+async def test_outcomes_that_were_not_all_read_are_no_totals(shell: Shell) -> None:
+    shell.captures(60)
+    more = "A" * 100_000  # more than fits into memory
+    rows = [[*row.values(), more] for row in shell.rows("orders.csv")]
+    write(shell.folder / "orders.csv", (*COLUMNS, "more"), rows)
+    line = "capture orders.csv --yes --out out.csv --journal sqlite:///j.db --json --report a.html"
+    process, ended = await shell.under_way(line)
+    resource.prlimit(process._number, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    facts = json.loads((await ended)[0])
+    assert process.returncode == 3
+    assert 0 < facts["orders"] < 60
+    assert facts["failure"].startswith(f"{facts['orders']} of 60 outcomes were read: a temporary")
+    assert facts["out"] is None
+    page = Read((shell.folder / "a.html").read_text(encoding="utf-8"))
+    assert page.texts["h1"] == [f"{facts['orders']} captures done: EUR\xa0{facts['orders']}.00."]
+    assert "out.csv" not in page.texts["dd"]
+    assert f"It ended early: {facts['failure']}" in page.text
 
 
 async def test_a_journal_that_is_gone_is_to_be_put_back_first(shell: Shell) -> None:

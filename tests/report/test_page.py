@@ -379,7 +379,10 @@ def test_a_run_without_anything_to_do_says_so() -> None:
     assert "No orders." in read(Report("refund")).text
     ended = read(Report("refund"), failure="the journal is gone").text
     assert "It ended early: the journal is gone" in ended
+    assert "No outcomes." in ended
     assert "Nothing is left to do" not in ended
+    partial = read(seen(None, None, status=SUCCEEDED), failure="2 of 9 outcomes were read")
+    assert partial.texts["h1"] == ["2 refunds done: EUR\u00a01.10, USD\u00a02.10."]
 
 
 def test_percentiles_are_right_to_three_digits() -> None:
