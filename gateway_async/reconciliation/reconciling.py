@@ -1,7 +1,7 @@
 """`reconcile`, and the `Reconciliation` that it returns: to be awaited or streamed, once.
 
 A window of entries is taken in, looked up and compared, then the next. An entry that was taken in
-is settled exactly once, whatever happens. Look-ups move no money, so leaving waits for none.
+is settled exactly once, whatever happens.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
 
     ``await reconciliation`` gives the `ReconciliationResult`. ``async with reconciliation``
     streams instead: iterate to get each difference, in the order of the ledger and in bounded
-    memory. Leaving early, or being cancelled, looks up nothing more and waits for nothing; the
-    entries that were taken in by then and not compared are unanswered.
+    memory. Leaving early, or being cancelled, looks up nothing more, and waits for what is in
+    flight as a batch does; the entries that were taken in by then and not compared are unanswered.
     """
 
     _gateway: GatewayClient
@@ -145,7 +145,7 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
             if (reason := gate.stop_reason) is not None:
                 error = NotSentError(f"nothing was asked: {reason}")
             else:
-                error = OutcomeUnknownError("no answer was waited for: the call was cancelled")
+                error = OutcomeUnknownError("not compared: the call was cancelled")
                 cases = await self._look_up(window)
         finally:
             if cases is None:
@@ -203,7 +203,6 @@ class Reconciliation(UsedOnce[ReconciliationResult], AsyncIterator[Difference]):
             self._policy,
             chunk_size=min(self._policy.chunk_size or _ASKED_AT_ONCE, _ASKED_AT_ONCE),
             deadline_seconds=deadline,
-            drain_seconds=0,
         )
         # An iterator, since one reference that cannot be asked for would refuse a whole list.
         batch = look_up(iter(refs), policy=policy)

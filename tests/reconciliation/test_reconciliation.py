@@ -274,7 +274,8 @@ async def test_every_entry_that_was_taken_in_is_counted_once(
                 assert reconciliation.summary.exhausted
 
     meanings: Any = {"states": {"3000": "paid", "4100": "reserved"}, "refund_statuses": {"1": True}}
-    reconciliation = begin(ledger.take(), answer, window=window, **meanings)
+    policy = BatchPolicy(drain_seconds=0)
+    reconciliation = begin(ledger.take(), answer, window=window, policy=policy, **meanings)
     task: asyncio.Task[Any] = asyncio.create_task(stream() if streamed else reconciliation)
     try:
         came = await task
@@ -288,7 +289,7 @@ async def test_every_entry_that_was_taken_in_is_counted_once(
         assert end != "wrong" or f"ledger[{len(entries)}]" in str(came)
     if isinstance(came, asyncio.CancelledError):
         assert streamed or came.outcome is result  # type: ignore[attr-defined]
-        assert "no answer was waited for" in str(result.differences[-1].error)
+        assert "not compared: the call was cancelled" in str(result.differences[-1].error)
     elif end == "left":
         assert [difference async for difference in reconciliation] == []
     else:
@@ -374,6 +375,7 @@ async def test_after_the_deadline_nothing_more_is_asked_and_no_ledger_waited_for
     books, policy = Books(), BatchPolicy(deadline_seconds=10, chunk_size=1, concurrency=1)
 
     def answer(asked: Asked) -> Any:
+        assert asked.seconds > policy.drain_seconds  # it gets these beyond the deadline
         clock.advance(4)
         return books(asked)
 
