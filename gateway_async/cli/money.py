@@ -6,6 +6,7 @@ it was, and sends nothing that may have been sent.
 """
 
 import contextlib
+import itertools
 from typing import Any
 
 import attrs
@@ -140,26 +141,32 @@ async def reconcile(
     """
     run = Run(command="reconcile", console=console, given=given, source=str(ledger))
     words, policy = run.settings.reconcile, run.settings.policy
-    with files.open_orders(ledger, files.LEDGER, run.settings) as file:
+    with (
+        files.open_orders(ledger, files.LEDGER, run.settings) as file,
+        contextlib.closing(Kept()) as found,
+    ):
         run.check()
         if file.unread:
             console.note(f"columns that are not read: {file.unread}")
         if bool(words.states) != ("state" in file.header):
             lacking = "no column state" if words.states else "states; reconcile.states is not set"
             console.say(f"warning: the ledger has {lacking}, so no state is compared", "WARNING")
+        numbers = itertools.count()
+
+        def keep(difference: Difference) -> None:
+            row = file.rows.get(difference.index)
+            ours, theirs = files.to_text(difference.ledger), files.to_text(difference.gateway)
+            kind, field, error = difference.kind, difference.field, difference.error
+            cells = (kind, field, ours, theirs, error, row.line)
+            found[next(numbers)] = {**row.cells, **dict(zip(_COLUMNS, cells, strict=True))}
+            run.report.see_difference(difference, row.line)
+
         with carried_out(run) as out:
-            write = file.writer(out, _COLUMNS)
-
-            def see(difference: Difference) -> None:
-                row = file.rows.get(difference.index)
-                ours, theirs = files.to_text(difference.ledger), files.to_text(difference.gateway)
-                kind, field, error = difference.kind, difference.field, difference.error
-                cells = (kind, field, ours, theirs, error, row.line)
-                write({**row.cells, **dict(zip(_COLUMNS, cells, strict=True))})
-                run.report.see_difference(difference, row.line)
-
             async with run.client() as client:
                 known = attrs.asdict(words, recurse=False)
                 compared = reconcile_ledger(client, file.orders(), policy=policy, **known)
-                await drive(run, compared, total=file.totals.orders, see=see)
+                await drive(run, compared, total=file.totals.orders, see=keep)
+            write = file.writer(out, _COLUMNS)
+            for cells in found:
+                write(cells)
         return run.exit_code
