@@ -211,7 +211,7 @@ def _difference(stored: ChunkStore, blocks: IO[bytes], total: int, *, is_sliced:
     for start in range(0, min(job.total, total), _COMPARED_AT_ONCE):
         kept = stored.blocks(start, start + _COMPARED_AT_ONCE - 1)
         for first, bodies, given in zip(range(start, total, BLOCK), kept, blocks, strict=False):
-            if bodies == (text := given.decode().rstrip()):
+            if bodies == (text := given.decode()):
                 continue
             orders = zip(codec.decode(bodies, job.name), codec.decode(text, job.name), strict=False)
             for at, (known, order) in enumerate(orders, first):

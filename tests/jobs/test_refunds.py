@@ -328,6 +328,15 @@ async def test_a_job_of_which_every_refund_is_listed_is_read_through_once(
 
 
 @on_a_file
+async def test_the_second_refund_of_a_payment_is_recorded_apart(journal: Journal) -> None:
+    """The orders around it are of one request; all three are of one chunk in the journal."""
+    first, other = refunds(2)
+    policy = attrs.evolve(SERIAL, chunk_size=None)
+    gateway = client_over(listing([]), policy=policy, recovery=AT_ONCE)
+    assert (await gateway.refund([first, first, other], job=journal.job("job"))).ok
+
+
+@on_a_file
 @pytest.mark.parametrize("submitted", ["serialize", "allow"])
 async def test_the_reply_to_the_first_of_two_equal_refunds_proves_no_second(
     journal: Journal, submitted: str
