@@ -58,7 +58,11 @@ async def test_what_is_not_answered_exits_3_and_what_nobody_asked_for_1(shell: S
     shell.sandbox.faults.add("query", Status(503, "1"))
     await shell(CONFIGURED, 3, "0 matched, 0 differing, 1 unanswered", "1 x ")  # and why
     assert [row["difference"] for row in shell.rows()] == ["unanswered"]
-    write_ledger(shell, cells(entry_of(pay(shell.sandbox, "N2"), amount="9"), "A" * 100_000))
+
+
+async def test_differences_that_find_no_room_are_counted_all_the_same(shell: Shell) -> None:
+    entry = entry_of(pay(shell.sandbox, "N1"), amount="9")
+    write_ledger(shell, cells(entry, "A" * 100_000))  # more than is buffered
     full = "1 entry: 0 matched, 1 differing", "cannot be written: No space", "report: books.html"
     await shell.installed("reconcile ledger.csv --out - --report books.html >/dev/full", 3, *full)
 
