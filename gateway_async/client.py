@@ -453,8 +453,9 @@ class GatewayClient(Unpicklable):
         Raises:
             InvalidOrderError: If it is given anything but outcomes.
             ConfigurationError: With `resend_absent`, while another call recovers the same orders.
-            asyncio.CancelledError: If the caller is cancelled; its `outcome` is what was given, to
-                be recovered again.
+            asyncio.CancelledError: If the caller is cancelled. Its `outcome` is what was given,
+                with the outcomes of orders that were sent again: recover that. What a collaborator
+                of yours raises has one, too.
         """
         self._check_open()
         return await Recovery(self._session, self._batch_policy(None)).recover(outcomes)

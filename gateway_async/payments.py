@@ -118,7 +118,8 @@ def payment_request(operation: Operation, sent: object, session: "Session") -> R
 
     def find_refusal(result: Any) -> RejectedError | None:  # noqa: ANN401  # what `read` returns
         status, reason = result.status, result.failure_reason
-        if status in {*dialect.payout_done_statuses, *dialect.pending_statuses}:
+        is_done = status in dialect.payout_done_statuses and not reason
+        if is_done or status in dialect.pending_statuses:
             return None
         said = f"the gateway answered status {status!r}, {reason!r}"
         return RejectedError(said, code=status, text=reason or "")

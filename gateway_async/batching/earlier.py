@@ -145,10 +145,11 @@ def list_alike(
         dialect: What declined is, and the gateway's clock.
         since: From when on a date is recent, in seconds since the epoch.
     """
+    amounts = order.refund_amount, -order.refund_amount  # some gateways list what is given back so
     return [
         record
         for record in listed
-        if (record.refund_amount == order.refund_amount or _lacks_amount(record))
+        if (record.refund_amount in amounts or _lacks_amount(record))
         and record.refund_status not in dialect.declined_statuses
         and _is_recent(record, since, dialect)
     ]

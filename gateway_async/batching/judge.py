@@ -122,7 +122,9 @@ class Judge:
         missing = self._judge_missing(payload, denial)
         verdicts: list[Verdict] = []
         for position, (order, items) in enumerate(zip(orders, found, strict=True)):
-            if items and markers and _shows_another(markers[position], items[0]):
+            if waiting := self._find_pending(items):  # whatever else they say
+                verdicts.append(self._judge_status(waiting))
+            elif items and markers and _shows_another(markers[position], items[0]):
                 verdicts.append(_unreadable(_OTHERS_MARKER))
             elif position in conflicts:
                 verdicts.append(_unreadable(_TWO_NAMES))
@@ -146,6 +148,11 @@ class Judge:
             and all(verdict is SUCCEEDED for verdict in verdicts)
             and all(items[0] is item for items, item in zip(found, listed, strict=True)),
         )
+
+    def _find_pending(self, items: "tuple[Item, ...]") -> "Item | None":
+        """Return an item by which the gateway is not done, if there is one."""
+        pending, field = self.dialect.pending_statuses, self.operation.status_field
+        return next((one for one in items if message(one.get(field)) in pending), None)
 
     def _find_denial(self, payload: "Item") -> RejectedError | None:
         """Return the error of a reply whose overall result means that nothing was done, or None."""

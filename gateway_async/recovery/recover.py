@@ -6,6 +6,7 @@ records prove; this module makes the look-ups, waits, and puts the outcomes in p
 """
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -54,6 +55,7 @@ _NO_CONTROL = (
     "portal and decide (`resolve`)"
 )
 _ASKED_AT_ONCE = 90
+_MAY_BE_DONE = frozenset(OutcomeStatus) - {OutcomeStatus.NOT_SENT}
 _WORTH_SAYING_SECONDS = 1.0
 # A journal keeps an error's text only, so what an earlier recovery wrote is found in the text.
 _NOT_SETTLED = "; recovery does not settle it: "
@@ -101,21 +103,20 @@ class Recovery:
     async def _change(self, result: BatchResult[Any, Any]) -> "Changed":
         """Return the outcomes that were unknown, as they are now."""
         resent = self._claim_resends()
+        again: Changed = {}
         try:
             await self._settle()
             changed = {one: _settled(one) for each in self._transactions for one in each.unknown}
-            if self._session.recovery.resend_absent:
+            if resent:
                 for operation in RECOVERABLE:
-                    changed |= await self._resend(operation, changed)
-        except asyncio.CancelledError as cancelled:  # not with the outcome of a look-up or a resend
-            # What may have been sent again has ended now: the next recovery waits from here.
-            unknown = (one for each in self._transactions for one in each.unknown)
-            ended = {one: _ended_now(one.outcome) for one in unknown} if resent else {}
-            cancelled.outcome = self._merged(result, ended)  # type: ignore[attr-defined]  # as for a single call
+                    await self._resend(operation, changed, again)
+        except BaseException as error:  # with what was sent again, and not with its last request
+            sent = {one: new for one, new in again.items() if new.status in _MAY_BE_DONE}
+            vars(error)["outcome"] = self._merged(result, sent)
             raise
         finally:
             self._session.resending.difference_update(resent)
-        return changed
+        return changed | again
 
     def _claim_resends(self) -> "set[tuple[str, str]]":
         """Note what may be sent again: two recoveries would prove the same absence, and send it.
@@ -209,15 +210,15 @@ class Recovery:
 
     # Outcomes
 
-    async def _resend(self, operation: "Operation", changed: "Changed") -> "Changed":
-        """Send again what was proved not to be done."""
+    async def _resend(self, operation: "Operation", changed: "Changed", again: "Changed") -> None:
+        """Send again what was proved not to be done; add the outcomes to `again`."""
         absent = [
             one
             for one, outcome in changed.items()
             if one.operation is operation and outcome.status is OutcomeStatus.NOT_SENT
         ]
         if not absent:
-            return {}
+            return
         # Two look-ups have just proved that none of the refunds listed is one of these.
         recovery = attrs.evolve(
             self._session.recovery, refund_evidence="references", hold_alike_hours=None
@@ -229,11 +230,12 @@ class Recovery:
             attrs.evolve(self._policy, duplicates="serialize", chunk_size=None),
         )
         try:
-            result = await batch
-        finally:  # also if a collaborator raised
+            await batch
+        finally:  # also if it is cancelled, or a collaborator raised
             self.counts.add_requests(batch.progress)
-        resent = zip(absent, result, strict=True)
-        return {one: _as_given(outcome, one.outcome) for one, outcome in resent}
+            with contextlib.suppress(RuntimeError):  # an order cannot be written: nothing was sent
+                each = zip(absent, batch.result, strict=True)
+                again |= {one: _as_given(outcome, one.outcome) for one, outcome in each}
 
     def _merged(self, result: BatchResult[Any, Any], changed: "Changed") -> BatchResult[Any, Any]:
         """Return a result with the outcomes that changed in the place of unknown ones."""
@@ -301,21 +303,14 @@ def _as_given(outcome: "Outcome[Any, Any]", before: "Outcome[Any, Any]") -> "Out
     """Return the outcome of an order that was sent again under its own name and marker."""
     sending = outcome.sending or before.sending
     if sending is not None and before.sending is not None:
-        sending = attrs.evolve(sending, marker_prefix=before.sending.marker_prefix)
+        prefix, alone = before.sending.marker_prefix, before.sending.alone
+        sending = attrs.evolve(sending, marker_prefix=prefix, alone=alone)
     exchange = attrs.evolve(outcome.exchange, sending=sending)
     # Its items are found by its index in the resend, so they are taken out before that changes.
     items = tuple(outcome.items)
     return attrs.evolve(
         outcome, order=before.order, index=before.index, items=items, exchange=exchange
     )
-
-
-def _ended_now(outcome: "Outcome[Any, Any]") -> "Outcome[Any, Any]":
-    """Return an unknown outcome as that of a request that ended just now."""
-    if outcome.sending is None:
-        return outcome
-    sending = attrs.evolve(outcome.sending, ended_at=steady_time())
-    return attrs.evolve(outcome, exchange=attrs.evolve(outcome.exchange, sending=sending))
 
 
 def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":

@@ -80,6 +80,10 @@ ITEMS: dict[str, Row] = {
         *({"status": "3", "text": "P1:wait"}, OutcomeUnknownError),
         *("the gateway is not done", "_status '3'", "wait"),
     ),
+    "pending, another amount": (
+        *({"status": "3", "amount": "0.00"}, OutcomeUnknownError),
+        "the gateway is not done",
+    ),
     "no meaning names what gives it one": (
         *({"status": "2", "text": "P1:in process"}, UNREADABLE),
         *("_status", "'2'", "in process", "done_statuses", "declined_statuses"),

@@ -1,5 +1,6 @@
 """What the refunds that a gateway lists prove of one whose reply was lost, row by row."""
 
+import asyncio
 import itertools
 import re
 from collections.abc import Iterator, Sequence
@@ -272,6 +273,40 @@ async def test_a_refund_that_is_listed_is_the_lost_one_before_one_that_is_not_de
     assert statuses(await gateway.recover(result)) == [SUCCEEDED, UNKNOWN, SUCCEEDED]
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError, LookupError])
+async def test_a_recovery_that_is_cut_off_keeps_what_came_of_a_resend(
+    error: type[BaseException],
+) -> None:
+    """The gateway may still do it, so the next recovery sends nothing."""
+    books, asked_for = Books([[]]), list[str]()
+
+    def answer(asked: Asked) -> Any:
+        reply = books(asked)
+        if asked.operation.name != "refund":
+            return reply
+        asked_for.extend(asked.transactions)
+        if asked_for != ["T0", "T1", "T1"]:
+            return reply
+        if error is asyncio.CancelledError:
+            task.cancel()
+        return refund_done(asked, refund_status="2", refund_reference_id="")
+
+    def leave(_: int) -> None:
+        if asked_for == ["T0", "T1", "T1"] and error is LookupError:
+            raise error
+
+    settings: dict[str, Any] = {"recovery": attrs.evolve(AGAIN, resend_absent=True)}
+    settings |= {"policy": ONE_BY_ONE, "dialect": Dialect(pending_statuses={"2"})}
+    gateway = client_over(answer, limiter=Limiter(leave=leave), **settings)
+    result = await gateway.refund([CONTROL, ORDER])
+    task = asyncio.ensure_future(gateway.recover(result))
+    with pytest.raises(error) as raised:
+        await task
+    again = await client_over(answer, **settings).recover(raised.value.outcome)  # type: ignore[attr-defined]  # ours
+    assert statuses(again) == [SUCCEEDED, UNKNOWN]
+    assert asked_for == ["T0", "T1", "T1"]
+
+
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
 OWN_OTHER_AMOUNT = listed(1, refund_reason="OWN", refund_amount="9")
 BLIND, DROPS_MARKERS = {"sees_control": False}, {"keeps_markers": False}
@@ -520,7 +555,7 @@ AHEAD = datetime.now(UTC) + timedelta(hours=14)
 
 
 HELD: list[dict[str, Any]] = [
-    *({"refund_amount": amount} for amount in ("1.00", 1, "one", None, "")),
+    *({"refund_amount": amount} for amount in ("1.00", 1, "-1.00", "one", None, "")),
     *({"refund_date": date} for date in ("", "yesterday", ["20200101000000"])),
     {"refund_date": f"{AHEAD - timedelta(hours=23):%Y-%m-%dT%H:%M:%S}+14:00"},
     {"refund_reference_id": ""},

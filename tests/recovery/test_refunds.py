@@ -182,7 +182,7 @@ async def test_recovery_with_resends_may_be_repeated_and_runs_once_at_a_time(
     assert isinstance(first, BatchResult)
     assert len(first.unknown) == 2
     assert [outcome.order for outcome in first] == [outcome.order for outcome in result]
-    for given in ([*result, *result.unknown], first, result):
+    for given in (list(first), [*result, *result.unknown], first, result):
         again = await gateway.recover(given)
         assert set(statuses(again)) == {SUCCEEDED}
         assert [outcome.order for outcome in again] == [outcome.order for outcome in given]
