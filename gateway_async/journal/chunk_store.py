@@ -480,9 +480,10 @@ def _changed(known: Known, new: Known, transition: Transition) -> Known:
         proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
         return new._replace(proof=proof, note=known.note)
     if transition is Transition.RESOLVE and new.state == OrderState.HELD:
-        # What the gateway said still tells the next look-up what may be concluded.
+        # What the gateway said, or lists, still tells the next look-up what may be concluded.
         text = _BEFORE.join(filter(None, (new.text, known.text)))
-        new = new._replace(code=known.code, text=text, said=known.said)
+        new = known._replace(state=new.state, text=text, note=new.note)
+        proof = known.proof if known.proof == Proof.NEVER_SENT else proof
     is_repeated = (known.state, known.proof) == (OrderState.NEW, Proof.BY_PERSON)
     if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT and not is_repeated:
         proof = ""  # no person was shown a refund that the gateway lists by now
