@@ -48,6 +48,7 @@ STDIO = Path("-")
 SHOWN_PROBLEMS = 100
 _JSON_LINES = ".jsonl"
 _LONGEST_CELL = 131_072
+_LONGEST_PROBLEM = 1000
 _MOST_BUFFERED = 1 << 24
 _NO_TEXT = "is not UTF-8, or is no text; save the file as UTF-8"
 
@@ -66,7 +67,7 @@ class TableError(Exception):
     """A file cannot be used; nothing of it was sent.
 
     Args:
-        problems: What is wrong with it; the first of them are shown.
+        problems: What is wrong with it; the first of them are shown, and of each, its beginning.
 
     Attributes:
         count: How many there are.
@@ -78,7 +79,9 @@ class TableError(Exception):
         for line, column, reason in problems:
             self.count += 1
             if self.count <= SHOWN_PROBLEMS:
-                shown.append(f"line {line}{f', column {column}' if column else ''}: {reason}")
+                text = f"line {line}{f', column {column}' if column else ''}: {reason}"
+                more = "..." * (len(text) > _LONGEST_PROBLEM)
+                shown.append(f"{text[:_LONGEST_PROBLEM]}{more}")
         hidden = self.count - len(shown)
         total = f"{counted(self.count, 'problem')}, nothing was done"
         super().__init__("\n".join([total, *shown, *[f"... and {hidden:,} more"][: bool(hidden)]]))
@@ -107,8 +110,8 @@ def _problems(line: int, header: list[str], cells: list[str]) -> list[Problem]:
         reason = f"{len(cells)} cells where the header has {len(header)}"
         found.append(Problem(line, None, reason))
     for column, cell in zip(header, cells, strict=False):
-        if len(cell) > _LONGEST_CELL:
-            reason = f"{len(cell):,} characters are too long; at most {_LONGEST_CELL:,} are read"
+        if (longest := max(len(column), len(cell))) > _LONGEST_CELL:
+            reason = f"{longest:,} characters are too long; at most {_LONGEST_CELL:,} are read"
             found.append(Problem(line, column, reason))
         if not _is_text(column + cell):
             found.append(Problem(line, column, _NO_TEXT))
@@ -389,14 +392,17 @@ class OrderFile:
                     yield Row(begins, dict(zip(self.header, cells, strict=False)), wrong)
                     continue
                 self.header = cells
-                if not _is_text("".join(cells)):
-                    raise TableError([Problem(begins, None, _NO_TEXT)])
+                if wrong := _problems(begins, [""] * len(cells), cells):
+                    raise TableError(wrong[:1])
                 if len(cells) == 1 and (others := sorted({*";\t|"} & {*cells[0]})):
                     reason = f"columns are separated by {others[0]!r}; save the file with commas"
                     raise TableError([Problem(begins, None, reason)])
                 if twice := [name for name, count in Counter(cells).items() if count > 1]:
-                    reason = "more than one column has this name"
-                    raise TableError(Problem(begins, name, reason) for name in twice)
+                    reason = "more than one column has"
+                    raise TableError(
+                        Problem(begins, name, f"{reason} {'this' if name else 'an empty'} name")
+                        for name in twice
+                    )
         except csv.Error as error:
             yield Row(line, {}, [Problem(line, None, f"not CSV from here on: {error}")])
 

@@ -54,7 +54,9 @@ def rows(*lines: str) -> str:
 def problems(body: str | bytes, command: str = "refund", name: str = "") -> list[str]:
     with pytest.raises(TableError) as caught:
         read(body, command, name=name)
-    return str(caught.value).splitlines()[1:]
+    found = str(caught.value).splitlines()[1:]
+    assert max(map(len, found), default=0) < 1100  # characters
+    return found
 
 
 def payout(number: int = 1, /, **fields: str) -> dict[str, str]:
@@ -90,7 +92,9 @@ OF_FILES: list[tuple[str, str | bytes, str]] = [
     ("refund", HEADER.replace(",", ";"), "line 1: columns are separated by ';'; save the"),
     ("refund", rows("T1,O1,EUR,1,1,").encode("utf-16"), "line 1: is not UTF-8, or is no text"),
     ("refund", f"{HEADER},amount\nT1,O1,EUR,1,1,,1", "line 1, column amount: more than one column"),
-    ("refund", f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has this name"),
+    ("refund", f"{HEADER},,\nT1,O1,EUR,1,1,,,", "line 1: more than one column has an empty name"),
+    ("refund", f"{HEADER},{'x' * 200_000}\nT1,O1,EUR,1,1,,", "line 1: 200,000 characters are too"),
+    ("query", f"{'x' * 100_000},y\n1,2", "line 1: no column is one of order_no"),
     ("refund", rows("T1,O1,EUR,1,1"), "line 2: 5 cells where the header has 6"),
     ("refund", rows("T1,O1,EUR,1,1,a,b"), "line 2: 7 cells where the header has 6"),
     ("refund", rows('T1,O1,EUR,1,1,"two', 'lines"', "T2,O2,EUR,x,1,"), "line 4, column amount"),
@@ -115,6 +119,7 @@ OF_JSON = [
     (TEXTS % '"a.b": 1, "a": {"b": 1}', "line 1, column a.b: more than one field has this name"),
     (TEXTS % '"note": ["\\ud800"]', "line 1: str is not valid UTF-8: surrogates not allowed"),
     (AMOUNTS % '"note": "\\ud800"', "line 1, column note: is not UTF-8"),
+    (AMOUNTS % f'"{"x" * 200_000}": ""', f"line 1, column {'x' * 900}"),
     (AMOUNTS % '"note\\ud800": ""', "line 1, column note\ud800: is not UTF-8"),
     (TEXTS % '"amount": 1e3, "refund_amount": 1', "line 1, column amount: '1e3' is no amount"),
     (TEXTS % '"amount": 1.005, "refund_amount": 1', "line 1, column amount: 1.005"),
