@@ -94,7 +94,7 @@ def parse(
         raise NotificationError(f"the notification is larger than {max_bytes} bytes")
     try:
         return _parse(headers, body, dialect or Dialect())
-    except (NotificationError, ReplyUnreadableError) as error:
+    except (NotificationError, RecursionError, ReplyUnreadableError) as error:
         problem = str(error)
     del headers, body  # a traceback would show them, and so would the frames of the caught error
     raise NotificationError(problem)

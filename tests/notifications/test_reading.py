@@ -1,5 +1,6 @@
 """Whatever arrives is read whole or refused with a clear error; nothing of it is shown."""
 
+import contextlib
 import json
 from typing import Any
 from urllib.parse import urlencode
@@ -110,6 +111,17 @@ async def test_what_cannot_be_read_is_refused_with_a_reason_that_holds_no_signat
     net.signatures.add("s3cret")
     with net.raises(NotificationError, match=reason):
         _parse(body)
+
+
+def test_what_is_nested_too_deep_for_the_stack_is_refused() -> None:
+    body = b'{"order_no": "A", "a": ' + b"[" * 200 + b"]" * 200 + b"}"
+
+    def parse_below(frames: int) -> object:
+        return parse_below(frames - 1) if frames else _parse(body)
+
+    for frames in range(0, 850, 10):
+        with contextlib.suppress(NotificationError):
+            parse_below(frames)
 
 
 @given(
