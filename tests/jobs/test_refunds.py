@@ -68,6 +68,35 @@ async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: 
 
 
 @on_a_file
+async def test_no_order_follows_one_of_its_payment_that_is_held(journal: Journal) -> None:
+    """Another order, which is sent again, brings a second round to the job."""
+    first, second, third = refunds(3)
+    made: list[dict[str, Any]] = []
+
+    def answer(asked: Asked) -> Any:
+        if asked.operation.name == "search_refunds":
+            found = [one for one in made if one["transaction_id"] in asked.transactions]
+            return reply_to("search_refunds", found)
+        (item,) = asked.done()["refund_orders"]
+        item["refund_reference_id"] = item["transaction_id"]
+        if asked.transactions == [first.transaction_id]:
+            made.append({**item, "refund_status": "1"})
+            return reply_to("refund", made)
+        if asked.transactions == [second.transaction_id]:  # listed, and not as done
+            made.append({**item, "refund_status": "2"})
+        return b"lost"
+
+    transport = MemoryTransport(answer)
+    policy = attrs.evolve(EACH_ALONE, duplicates="serialize", stop_after_unknown=9)
+    gateway = client_over(transport, policy=policy, recovery=RESENDING)
+    orders = [first, second, third, attrs.evolve(second, refund_amount="0.50")]
+    await gateway.refund(orders, job=journal.job("job"))
+    sent = [asked.transactions[0] for asked in transport.asked if asked.operation.name == "refund"]
+    assert sent.count(second.transaction_id) == 1
+    assert sent.count(third.transaction_id) > 1
+
+
+@on_a_file
 async def test_a_marker_alone_shows_that_a_refund_of_the_job_is_listed(journal: Journal) -> None:
     """The gateway gives its refunds no reference."""
     first, second = refunds(2)
