@@ -65,14 +65,17 @@ _OPPOSITES = (
 
 _ECHO_FIELDS = {name: row.echo_fields for name, row in OPERATIONS.items() if row.echo_fields}
 
-
+_PLACES: "tuple[Callable[[Any], bool], str]" = (
+    lambda value: is_count(value) and value <= 100,  # noqa: PLR2004  # more than any currency has
+    "an int from 0 to 100",
+)
 _to_name = only(to_text, bool)
 _to_own_name = only(_to_name, lambda name: name not in ADDED_FIELDS)
-_to_places = only(to_integer, is_count)
+_to_places = only(to_integer, _PLACES[0])
 _to_names = only(to_texts, all)
 _to_statuses = only(
-    lambda value: frozenset(map(_to_places, to_objects(int, value))),
-    lambda statuses: HTTPStatus.OK not in statuses,
+    lambda value: frozenset(map(to_integer, to_objects(int, value))),
+    lambda statuses: HTTPStatus.OK not in statuses and all(map(is_count, statuses)),
 )
 
 
@@ -190,9 +193,9 @@ class Dialect:
         to_key=_to_own_name,
         accepts=lambda names: len({*names.values()}) == len(names),
     )
-    amount_places: int = attrs.field(default=2, validator=check(is_count, "an int of 0 or more"))
+    amount_places: int = attrs.field(default=2, validator=check(*_PLACES))
     currency_places: "Mapping[str, int]" = _table(
-        _to_places, "ints of 0 or more", to_key=lambda code: _to_name(code).upper()
+        _to_places, "ints from 0 to 100", to_key=lambda code: _to_name(code).upper()
     )
     selection_fields: "Mapping[str, str]" = _table(
         _to_own_name, "names other than those of identity and signature", defaults=_SELECTION_FIELDS

@@ -52,7 +52,7 @@ _SECRET_PLACES = ("secret_file", "keyring", "secret")
 _positive = policies.check(
     lambda value: value is None or (policies.is_duration(value) and value > 0), "a number above 0"
 )
-# The name of a job has them: written in two ways, they would send a file as two jobs.
+# The name of a job has identifiers: written in two ways, they would send a file as two jobs.
 _identifier = policies.check(
     lambda value: value is None or (isinstance(value, str) and value == value.strip() > ""),
     "a text without white space around it, in quotes in the TOML file",
@@ -129,6 +129,7 @@ class Settings(Network):
 
     merchant_id: str | None = attrs.field(default=None, validator=_identifier)
     account_id: str | None = attrs.field(default=None, validator=_identifier)
+    keyring: str | None = attrs.field(default=None, validator=_identifier)
     journal: str = attrs.field(default="", repr=False)
     rate: float | None = attrs.field(default=None, validator=_positive)
     timeouts: policies.Timeouts = attrs.field(factory=policies.Timeouts)
@@ -357,8 +358,8 @@ def _flag(value: Any) -> bool:
 
 def _described(error: BaseException, _: object) -> str:
     """Say what is wrong; beside a name that is not known, the nearest that is."""
-    if isinstance(error, AttributeError | TypeError):  # such as in what is no table
-        return f"expected another kind of value: {error}"
+    if isinstance(error, AttributeError | TypeError):
+        return "expected a path, as text" if "PathLike" in str(error) else "expected a table"
     if not isinstance(error, ForbiddenExtraKeysError):
         return str(error)
     (name,), known = error.extra_fields, [*attrs.fields_dict(error.cl)]
