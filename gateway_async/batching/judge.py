@@ -120,9 +120,10 @@ class Judge:
         found, conflicts, unexpected = _match_by_identity(orders, listed)
         denial = self._find_denial(payload)
         missing = self._judge_missing(payload, denial)
+        pending = self.dialect.pending_statuses
         verdicts: list[Verdict] = []
         for position, (order, items) in enumerate(zip(orders, found, strict=True)):
-            if waiting := self._find_pending(items):  # whatever else they say
+            if pending and (waiting := self._find_pending(items)):  # whatever else they say
                 verdicts.append(self._judge_status(waiting))
             elif items and markers and _shows_another(markers[position], items[0]):
                 verdicts.append(_unreadable(_OTHERS_MARKER))
@@ -151,7 +152,7 @@ class Judge:
 
     def _find_pending(self, items: "tuple[Item, ...]") -> "Item | None":
         """Return an item by which the gateway is not done, if there is one."""
-        pending, field = self.dialect.pending_statuses, self.operation.status_field
+        field, pending = self.operation.status_field, self.dialect.pending_statuses
         return next((one for one in items if message(one.get(field)) in pending), None)
 
     def _find_denial(self, payload: "Item") -> RejectedError | None:
