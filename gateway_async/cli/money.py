@@ -116,7 +116,7 @@ def _show_plan(run: Run, known: KnownJob) -> None:
         held = counted(min(size, left.orders - (number - 1) * size), "order")
         cells = files.order_cells(order, is_masked=True).items()
         shown = ", ".join(f"{column} {cell}" for column, cell in cells if cell)
-        output(f"request {number}: {held}, the first of them\n  {shown}")
+        output(f"request {number}: at most {held}, the first of them\n  {shown}")
     output("nothing was sent" if left.orders else "nothing is left to send")
 
 

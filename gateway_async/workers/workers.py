@@ -235,7 +235,7 @@ class Workers:
         Raises:
             ConfigurationError: If the number is no number, such as a text that a queue made of it.
             JobNotFoundError: If there is no such job or slice.
-            JobConflictError: If the job is another merchant's or gateway's.
+            JobConflictError: If the job is another merchant's or gateway's, or the number is 0.
             JournalError: If what happens cannot be kept.
         """
         journal, gateway = self._opened()

@@ -190,7 +190,7 @@ async def test_a_dry_run_shows_what_would_be_sent_and_asks_no_gateway(shell: She
     assert lines[0].startswith("new job refund-")
     assert lines[1] == f"refund 220 orders, EUR 220.00: at least 6 requests to {url}/v1/refund"
     assert lines[2::2] == [
-        *(f"request {number}: 40 orders, the first of them" for number in (1, 2, 3)),
+        *(f"request {number}: at most 40 orders, the first of them" for number in (1, 2, 3)),
         "nothing was sent",
     ]
     for line, row in zip(lines[3::2], shell.rows("orders.csv")[:120:40], strict=True):

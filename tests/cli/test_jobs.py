@@ -173,7 +173,7 @@ async def test_what_is_left_of_a_job_is_asked_about_and_planned(shell: Shell) ->
     first = shell.rows("orders.csv")[50]["transaction_id"]
     await shell(
         *(f"refund {job} --dry-run", 0),
-        f"request 1: 50 orders, the first of them\n  transaction_id {first}, ",
+        f"request 1: at most 50 orders, the first of them\n  transaction_id {first}, ",
         "\nrefund 60 orders, EUR 60.00: at least 2 requests",
     )
     shell.sandbox.faults.add("search_refunds", Status(503, times=1))  # recovery's look-up
