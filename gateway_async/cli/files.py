@@ -570,13 +570,16 @@ def _value_of(column: str, cell: str, field: "attrs.Attribute[Any]") -> Any:
     raise _WrongCellError(column, f"expected a list, as JSON such as {example}")
 
 
-def _explained(error: InvalidOrderError, model: type) -> _WrongCellError:
+def _explained(error: InvalidOrderError, model: type, path: str = "") -> _WrongCellError:
     """Turn the client's words about a field of an order into a column of the file and a reason."""
     text = str(error)
-    for name in attrs.fields_dict(model):
+    for name, field in attrs.fields_dict(model).items():
         _, found, reason = text.partition(f").{name}: ")
-        if found:
-            return _WrongCellError(name, reason)
+        if found and text.startswith(f"{model.__name__}("):
+            return _WrongCellError(f"{path}{name}", reason)
+        part = field.metadata.get(MODEL)
+        if part and (explained := _explained(error, part, f"{path}{name}.")).column:
+            return explained
     return _WrongCellError(None, text.partition("): ")[2] or text)
 
 

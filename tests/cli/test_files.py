@@ -140,6 +140,8 @@ OF_PAYOUTS: list[tuple[dict[str, str], str]] = [
         for one in ('{"size": 1}', "1")
     ),
     ({f"{BANK}.account_number": "1.2E+12"}, "account_number: a number whose last digits"),
+    ({"payer.date_of_birth": "2000-02-30"}, "line 3, column payer.date_of_birth: '2000-02-30' is"),
+    ({DOCUMENTS: '[{"file_type": 1}]'}, f"line 3, column {DOCUMENTS}.file_type: expected str"),
     ({"in_job": "night"}, "column in_job: this order is in job 'night'"),
     *(
         ({name: ACCOUNT}, f"line 1, column {name}: not known; a part has columns of its own")
