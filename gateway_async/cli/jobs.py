@@ -533,13 +533,14 @@ async def worker(
     queue: str = "gateway_async",
     given: options.Running = options.Running(),
     console: options.Shown,
-) -> None:
+) -> int:
     """Run slices of jobs that many machines share, until it is stopped.
 
     Example: `gateway-async worker --broker amqp://mq.example/ --journal
     postgresql://me@db.example/gateway`
 
-    The first signal lets the slices that run come to an end.
+    The first signal lets the slices that run come to an end, a second one breaks them off (exit
+    code 3).
 
     A rate is shared by all workers of this merchant, whatever machine they are on; it needs a
     journal on PostgreSQL. A deadline is each slice's.
@@ -578,16 +579,19 @@ async def worker(
     settings.open_journal()  # makes the folder of the usual one, for this user alone
     Workers(made, client, settings.journal)
     until = asyncio.Event()  # the slices that run come to an end
+    code = Exit.UNSETTLED  # if they are broken off
     console.note(f"working for queue {queue}")
     try:
         with stoppable(console, drain=until.set):
             await serve(made, until, slices_at_once=slices)
+            code = Exit.DONE
     except AMQPError as error:
         reason = type(error).__name__
         raise ConfigurationError(
             "--broker: it cannot be reached, or refuses the user, the virtual host or the "
             f"queue ({reason})"
         ) from None
+    return code
 
 
 async def watch(

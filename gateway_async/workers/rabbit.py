@@ -70,7 +70,8 @@ async def serve(
 
     Args:
         broker: The broker of some `Workers`, not started yet.
-        until: Ends it when it is set, once the slices that run are at their end.
+        until: Ends it when it is set, once the slices that run are at their end; a cancellation
+            breaks them off.
         slices_at_once: How many slices are run at once.
 
     Raises:
@@ -85,4 +86,14 @@ async def serve(
         try:
             await receiver.listen(until)
         finally:
+            if left := [task for task in asyncio.all_tasks() if _runs_slice(task)]:
+                for _ in range(2):  # the first lets a batch wait for what is in flight
+                    for task in left:
+                        task.cancel()
+                    await asyncio.sleep(0)
+                await asyncio.wait(left)
             await broker.shutdown()
+
+
+def _runs_slice(task: "asyncio.Task[Any]") -> bool:
+    return getattr(task.get_coro(), "__qualname__", "") == Receiver.callback.__qualname__

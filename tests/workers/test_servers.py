@@ -12,6 +12,7 @@ import pytest
 from gateway_async import NotSentError
 from gateway_async.journal import Journal
 from gateway_async.sandbox import Sandbox
+from gateway_async.sandbox.faults import Latency
 from gateway_async.workers.rate import SharedRate, shared_rate
 from tests.cli.running import Shell
 from tests.journal.tables import Tables
@@ -54,6 +55,21 @@ async def test_a_file_is_run_by_a_worker(shell: Shell) -> None:
                 worker.kill()
                 await worker.communicate()
     assert shell.effects() == {1}
+
+
+async def test_two_signals_break_slices_off_and_the_exit_code_says_so(shell: Shell) -> None:
+    shell.settings["GATEWAY_BROKER"] = server_url()
+    shell.sandbox.faults.add("*", Latency(seconds=3600))
+    async with own_queue() as name:
+        await shell("submit orders.csv --job month-end --slice-size 10 --yes")
+        worker, ended = await shell.under_way(f"worker --queue {name}", requests=3)
+        for _ in range(2):
+            worker.send_signal(signal.SIGINT)
+            await asyncio.sleep(0.1)
+        said = (await ended)[1].decode()
+    assert worker.returncode == 3, said
+    assert "unhandled" not in said
+    await shell("jobs list", 0, "30 new")
 
 
 async def test_workers_send_no_more_at_once_than_a_second_has(shell: Shell, postgres: str) -> None:
