@@ -479,13 +479,14 @@ def _changed(known: Known, new: Known, transition: Transition) -> Known:
         # A person's decision to send an order holds until its request ends.
         proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
         return new._replace(proof=proof, note=known.note)
+    is_decided = (known.state, known.proof) == (OrderState.NEW, Proof.BY_PERSON)
+    was_shown = known.proof == Proof.NEVER_SENT or is_decided  # to a person: the listed refund
     if transition is Transition.RESOLVE and new.state == OrderState.HELD:
         # What the gateway said, or lists, still tells the next look-up what may be concluded.
         text = _BEFORE.join(filter(None, (new.text, known.text)))
         new = known._replace(state=new.state, text=text, note=new.note)
-        proof = known.proof if known.proof == Proof.NEVER_SENT else proof
-    is_repeated = (known.state, known.proof) == (OrderState.NEW, Proof.BY_PERSON)
-    if new.state == OrderState.NEW and known.proof != Proof.NEVER_SENT and not is_repeated:
+        proof = Proof.NEVER_SENT if was_shown else proof
+    if new.state == OrderState.NEW and not was_shown:
         proof = ""  # no person was shown a refund that the gateway lists by now
     return new._replace(
         proof=proof,
