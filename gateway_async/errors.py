@@ -11,6 +11,7 @@
     │   ├── CertificateError          the gateway's TLS certificate is not valid
     │   └── NotDoneError              it may have been sent, and recovery proved it was not done
     ├── OutcomeUnknownError           it may have happened: never resend blindly
+    │   ├── PendingError              the gateway accepted it, and may still do it
     │   ├── ReplyUnreadableError      a reply came that is unreadable or unclear
     │   ├── ReplyTooLargeError        a reply came that is larger than `max_reply_bytes`
     │   ├── ReplyStatusError          a reply came with an HTTP status other than 200
@@ -149,6 +150,13 @@ class OutcomeUnknownError(_CodedError, _OnePaymentError):
         code: The gateway's code, or else its status, where a reply lists the order as neither done
             nor declined; else empty.
         text: The gateway's text there.
+    """
+
+
+class PendingError(OutcomeUnknownError):
+    """The reply has one of `Dialect.pending_statuses`: the gateway may still do it.
+
+    No look-up proves that it was not done.
     """
 
 

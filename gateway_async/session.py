@@ -221,7 +221,7 @@ class Session:
     gateway: str
     resending: set[tuple[str, str]] = attrs.field(factory=set, init=False)
     _glances: dict[str, Glance] = attrs.field(factory=dict, init=False)
-    _longest_lists: dict[str, int] = attrs.field(factory=dict, init=False)
+    _longest_lists: dict[str, int] = attrs.field(factory=dict)  # a copy shares it
 
     def glance(self, operation: Operation) -> Glance | None:
         """Return what was learnt of the usual replies to an operation.

@@ -14,6 +14,7 @@ from gateway_async.errors import (
     GatewayError,
     NotSentError,
     OutcomeUnknownError,
+    PendingError,
     RejectedError,
     ReplyUnreadableError,
 )
@@ -42,8 +43,6 @@ _NOT_ACCEPTED = "the gateway does not say that it accepted the request"
 _MAY_LACK_RECORDS = "the reply is full, and may lack records of this order"
 _NO_MEANING = "which stands neither in Dialect.found_query_results nor in absent_query_results"
 _NEVER_BLINDLY = "never send it again before you know"
-UNDECIDED = "the gateway is not done"
-"""How the error of a pending order begins; a journal keeps no more of its status."""
 SUCCEEDED: "Verdict" = (OutcomeStatus.SUCCEEDED, None)
 _ABSENT: "Verdict" = (OutcomeStatus.ABSENT, None)
 
@@ -211,7 +210,7 @@ class Judge:
             error = RejectedError(f"the gateway declined: {said}", code=code, text=text)
             return OutcomeStatus.DECLINED, error
         if status in self.dialect.pending_statuses:
-            pending = OutcomeUnknownError(f"{UNDECIDED}: {said}", code=code, text=text)
+            pending = PendingError(f"the gateway is not done: {said}", code=code, text=text)
             return OutcomeStatus.UNKNOWN, pending
         if status in done or status in declined:
             problem = f"{field} and text contradict each other: {said}"

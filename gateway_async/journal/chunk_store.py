@@ -481,11 +481,12 @@ def _changed(known: Known, new: Known, transition: Transition) -> Known:
         return new._replace(proof=proof, note=known.note)
     is_decided = (known.state, known.proof) == (OrderState.NEW, Proof.BY_PERSON)
     was_shown = known.proof == Proof.NEVER_SENT or is_decided  # to a person: the listed refund
-    if transition is Transition.RESOLVE and new.state == OrderState.HELD:
-        # What the gateway said, or lists, still tells the next look-up what may be concluded.
+    if transition is Transition.RESOLVE and new.state in {OrderState.HELD, OrderState.NEW}:
+        # What the gateway said, or lists, still counts where it is decided otherwise later.
         text = _BEFORE.join(filter(None, (new.text, known.text)))
         new = known._replace(state=new.state, text=text, note=new.note)
-        proof = Proof.NEVER_SENT if was_shown else proof
+    if was_shown and new.state == OrderState.HELD:
+        proof = Proof.NEVER_SENT
     if new.state == OrderState.NEW and not was_shown:
         proof = ""  # no person was shown a refund that the gateway lists by now
     return new._replace(

@@ -19,6 +19,7 @@ from gateway_async.errors import (
     NotDoneError,
     NotSentError,
     OutcomeUnknownError,
+    PendingError,
     RejectedError,
 )
 from gateway_async.journal.states import UNFINISHED, OrderState, Proof, status_of
@@ -61,6 +62,7 @@ class Known(NamedTuple):
         listed_reference: Of a refund that is held as alike, the reference of the one that the
             gateway lists.
         listed_date: Likewise, its date in ISO format; empty if that cannot be read.
+        is_pending: Whether the gateway said that it may still do it.
     """
 
     state: str
@@ -75,6 +77,7 @@ class Known(NamedTuple):
     sent: str = ""
     listed_reference: str = ""
     listed_date: str = ""
+    is_pending: bool = False
 
 
 def known_of(state: OrderState, error: GatewayError | None) -> Known:
@@ -87,6 +90,7 @@ def known_of(state: OrderState, error: GatewayError | None) -> Known:
         code=getattr(error, "code", ""),
         text=said if is_rejected else str(error or ""),
         said="" if is_rejected else said,
+        is_pending=isinstance(error, PendingError),
     )
 
 
@@ -259,7 +263,8 @@ def _error_of(job_order: JobOrder) -> GatewayError | None:
         return RejectedError(text or "the gateway declined it", code=known.code, text=said)
     if job_order.status is OutcomeStatus.UNKNOWN:
         default = _IN_FLIGHT if job_order.state is OrderState.INTENT else "its outcome is not known"
-        return OutcomeUnknownError(text or default, code=known.code, text=known.said)
+        kind = PendingError if known.is_pending else OutcomeUnknownError
+        return kind(text or default, code=known.code, text=known.said)
     if job_order.state is OrderState.NEW:
         return NotSentError(text or "the job has not come to it yet")
     if known.proof == Proof.NOT_DONE:

@@ -15,7 +15,7 @@ from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.chunks import AnsweredChunk
 from gateway_async.batching.results import BatchResult, Results
 from gateway_async.batching.sender import look_up
-from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
+from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError, PendingError
 from gateway_async.models.orders import OutcomeStatus, marked, reference_of
 from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS
@@ -54,6 +54,7 @@ _NO_CONTROL = (
     "not listed; recover it together with one that succeeded; of a job, look it up in the merchant "
     "portal and decide (`resolve`)"
 )
+_MAY_BE_CUT = "as many records as ever came are listed, so the list may be cut short"
 _ASKED_AT_ONCE = 90
 _MAY_BE_DONE = frozenset(OutcomeStatus) - {OutcomeStatus.NOT_SENT}
 _WORTH_SAYING_SECONDS = 1.0
@@ -201,7 +202,8 @@ class Recovery:
             middle = len(names) // 2
             lookups = await self._ask(operation, names[:middle])
             return lookups | await self._ask(operation, names[middle:])
-        lookups = _read_lookups(result, control)
+        shared = LookupResult(problem=_MAY_BE_CUT) if is_cut else _judge_reply(result, control)
+        lookups = _read_lookups(result, shared)
         if is_refund and self._control is None:
             # A transaction whose refunds are listed now is the control of the look-ups to come.
             controls = (ControlRefund(name) for name, lookup in lookups.items() if lookup.listed)
@@ -257,9 +259,9 @@ class Recovery:
         )
 
 
-def _read_lookups(result: BatchResult[Any, Any], control: ControlRefund | None) -> "Lookups":
-    """Read what one look-up says of each transaction."""
-    shared, lookups = _judge_reply(result, control), {}
+def _read_lookups(result: BatchResult[Any, Any], shared: LookupResult) -> "Lookups":
+    """Read what one look-up says of each transaction; `shared` holds of all of them."""
+    lookups = {}
     for outcome in result:
         # A refund that is listed was made, also where others of its transaction may be missing.
         is_read = outcome.status is OutcomeStatus.SUCCEEDED or result.record_class is RefundRecord
@@ -328,5 +330,5 @@ def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
         cause = before.rpartition(_BEFORE)[2]  # an earlier recovery's proof is stale, too
         text = f"recovery proved that it was not done: {evidence.reason}{_BEFORE}{cause}"
         return attrs.evolve(outcome, status=evidence.status, error=NotDoneError(text, **said))
-    text = f"{before}{_NOT_SETTLED}{evidence.reason}"
-    return attrs.evolve(outcome, error=OutcomeUnknownError(text, **said))
+    kind = PendingError if unsettled.is_pending else OutcomeUnknownError
+    return attrs.evolve(outcome, error=kind(f"{before}{_NOT_SETTLED}{evidence.reason}", **said))

@@ -20,7 +20,7 @@ from gateway_async import (
     Dialect,
     GatewayError,
     OutcomeStatus,
-    OutcomeUnknownError,
+    PendingError,
     RecoveryPolicy,
     RejectedError,
     ReplyEnvelope,
@@ -77,11 +77,11 @@ ITEMS: dict[str, Row] = {
         "code 2001: no go on with",
     ),
     "pending": (
-        *({"status": "3", "text": "P1:wait"}, OutcomeUnknownError),
+        *({"status": "3", "text": "P1:wait"}, PendingError),
         *("the gateway is not done", "_status '3'", "wait"),
     ),
     "pending, another amount": (
-        *({"status": "3", "amount": "0.00"}, OutcomeUnknownError),
+        *({"status": "3", "amount": "0.00"}, PendingError),
         "the gateway is not done",
     ),
     "no meaning names what gives it one": (

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from gateway_async import Dialect, EvidenceError, OutcomeUnknownError, RefundOrder
+from gateway_async import Dialect, EvidenceError, OutcomeUnknownError, PendingError, RefundOrder
 from gateway_async.errors import AlikeRefundError
 from gateway_async.journal import Journal, OrderState
 from gateway_async.journal.database import Transaction
@@ -132,9 +132,12 @@ async def test_a_job_does_not_send_again_what_the_gateway_has_not_decided_on(
     gateway = client_over(transport, policy=EACH_ALONE, recovery=RESENDING, dialect=dialect)
     await gateway.refund([first, second], job=journal.job("job"))
     await gateway.resume(journal.job("job"))
-    await journal.resolve("job", second, "unknown", "the gateway was asked")
-    result = await gateway.resume(journal.job("job"))
-    assert statuses(result) == [SUCCEEDED, UNKNOWN]
+    await journal.resolve("job", second, "not_sent", "it is not in the portal")
+    await journal.resolve("job", second, "unknown", "; recovery does not settle it: a mistake")
+    for _ in range(2):
+        result = await gateway.resume(journal.job("job"))
+        assert statuses(result) == [SUCCEEDED, UNKNOWN]
+        assert isinstance(result[1].error, PendingError)
     assert sum(asked.operation.name == "refund" for asked in transport.asked) == 2
 
 

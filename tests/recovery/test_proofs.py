@@ -158,6 +158,11 @@ BY_REFERENCE: dict[str, tuple[Listed, Listed, OutcomeStatus]] = {
         [listed(1, refund_reference_id="T1-01  ")],
         NOT_SENT,
     ),
+    "so many before that the list may be cut": (
+        [listed(number) for number in range(9)],
+        [listed(number) for number in range(9)],
+        UNKNOWN,
+    ),
     "before, and another of the same reference": ([listed(1)], [listed(1), listed(1)], UNKNOWN),
     # A gateway that cuts a list short, and does not say so, hid it before.
     "one of an earlier year, not listed before": ([], [listed(1, refund_date=LONG_AGO)], UNKNOWN),
