@@ -28,7 +28,6 @@ from gateway_async.errors import (
     NotificationError as NotificationError,
     NotSentError as NotSentError,
     OutcomeUnknownError as OutcomeUnknownError,
-    PendingError as PendingError,
     RejectedError as RejectedError,
     ReplyStatusError as ReplyStatusError,
     ReplyTooLargeError as ReplyTooLargeError,

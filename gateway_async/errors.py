@@ -11,7 +11,6 @@
     │   ├── CertificateError          the gateway's TLS certificate is not valid
     │   └── NotDoneError              it may have been sent, and recovery proved it was not done
     ├── OutcomeUnknownError           it may have happened: never resend blindly
-    │   ├── PendingError              the gateway accepted it, and may still do it
     │   ├── ReplyUnreadableError      a reply came that is unreadable or unclear
     │   ├── ReplyTooLargeError        a reply came that is larger than `max_reply_bytes`
     │   ├── ReplyStatusError          a reply came with an HTTP status other than 200
@@ -33,6 +32,7 @@ a class or function is called with out of tracebacks.
 import contextlib
 import functools
 import traceback
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -150,14 +150,12 @@ class OutcomeUnknownError(_CodedError, _OnePaymentError):
         code: The gateway's code, or else its status, where a reply lists the order as neither done
             nor declined; else empty.
         text: The gateway's text there.
+        is_pending: Whether the gateway accepted it and may still do it, by one of
+            `Dialect.pending_statuses` or HTTP status 202: then no look-up proves that it was not
+            done.
     """
 
-
-class PendingError(OutcomeUnknownError):
-    """The reply has one of `Dialect.pending_statuses`: the gateway may still do it.
-
-    No look-up proves that it was not done.
-    """
+    is_pending: bool = False
 
 
 class ReplyUnreadableError(OutcomeUnknownError):
@@ -180,6 +178,7 @@ class ReplyStatusError(OutcomeUnknownError):
         self, message: str = "", *, status: int = 0, retry_after_seconds: float | None = None
     ) -> None:
         super().__init__(message)
+        self.is_pending: bool = status == HTTPStatus.ACCEPTED
         self.status = status
         self.retry_after_seconds = retry_after_seconds
 

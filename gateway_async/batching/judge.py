@@ -14,7 +14,6 @@ from gateway_async.errors import (
     GatewayError,
     NotSentError,
     OutcomeUnknownError,
-    PendingError,
     RejectedError,
     ReplyUnreadableError,
 )
@@ -120,9 +119,13 @@ class Judge:
         denial = self._find_denial(payload)
         missing = self._judge_missing(payload, denial)
         pending = self.dialect.pending_statuses
+        # An item that names no order, or two, may be about any that has none of its own.
+        stray: list[Item] = [one for one in unexpected if isinstance(one, dict)]
+        stray += [one for position in conflicts for one in found[position]]
         verdicts: list[Verdict] = []
         for position, (order, items) in enumerate(zip(orders, found, strict=True)):
-            if pending and (waiting := self._find_pending(items)):  # whatever else they say
+            own = stray if position in conflicts or not items else items
+            if pending and (waiting := self._find_pending(own)):  # whatever else they say
                 verdicts.append(self._judge_status(waiting))
             elif items and markers and _shows_another(markers[position], items[0]):
                 verdicts.append(_unreadable(_OTHERS_MARKER))
@@ -149,7 +152,7 @@ class Judge:
             and all(items[0] is item for items, item in zip(found, listed, strict=True)),
         )
 
-    def _find_pending(self, items: "tuple[Item, ...]") -> "Item | None":
+    def _find_pending(self, items: "Sequence[Item]") -> "Item | None":
         """Return an item by which the gateway is not done, if there is one."""
         field, pending = self.operation.status_field, self.dialect.pending_statuses
         return next((one for one in items if message(one.get(field)) in pending), None)
@@ -210,7 +213,8 @@ class Judge:
             error = RejectedError(f"the gateway declined: {said}", code=code, text=text)
             return OutcomeStatus.DECLINED, error
         if status in self.dialect.pending_statuses:
-            pending = PendingError(f"the gateway is not done: {said}", code=code, text=text)
+            pending = OutcomeUnknownError(f"the gateway is not done: {said}", code=code, text=text)
+            pending.is_pending = True
             return OutcomeStatus.UNKNOWN, pending
         if status in done or status in declined:
             problem = f"{field} and text contradict each other: {said}"

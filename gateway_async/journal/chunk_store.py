@@ -478,7 +478,7 @@ def _changed(known: Known, new: Known, transition: Transition) -> Known:
     if transition in {Transition.INTEND, Transition.RETRACT}:
         # A person's decision to send an order holds until its request ends.
         proof = Proof.BY_PERSON if known.proof == Proof.BY_PERSON else ""
-        return new._replace(proof=proof, note=known.note)
+        return new._replace(proof=proof, note=known.note, is_pending=known.is_pending)
     is_decided = (known.state, known.proof) == (OrderState.NEW, Proof.BY_PERSON)
     was_shown = known.proof == Proof.NEVER_SENT or is_decided  # to a person: the listed refund
     if transition is Transition.RESOLVE and new.state in {OrderState.HELD, OrderState.NEW}:

@@ -19,7 +19,6 @@ from gateway_async.errors import (
     NotDoneError,
     NotSentError,
     OutcomeUnknownError,
-    PendingError,
     RejectedError,
 )
 from gateway_async.journal.states import UNFINISHED, OrderState, Proof, status_of
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from gateway_async.signing import Credentials
 
 HELD_UNTIL = "it is held until you decide whether it is to be sent (`resolve`)"
+_PENDING = "the gateway is not done: "
 _IN_FLIGHT = "it was in flight when its process ended, or still is"
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
@@ -90,7 +90,7 @@ def known_of(state: OrderState, error: GatewayError | None) -> Known:
         code=getattr(error, "code", ""),
         text=said if is_rejected else str(error or ""),
         said="" if is_rejected else said,
-        is_pending=isinstance(error, PendingError),
+        is_pending=getattr(error, "is_pending", False),
     )
 
 
@@ -263,8 +263,9 @@ def _error_of(job_order: JobOrder) -> GatewayError | None:
         return RejectedError(text or "the gateway declined it", code=known.code, text=said)
     if job_order.status is OutcomeStatus.UNKNOWN:
         default = _IN_FLIGHT if job_order.state is OrderState.INTENT else "its outcome is not known"
-        kind = PendingError if known.is_pending else OutcomeUnknownError
-        return kind(text or default, code=known.code, text=known.said)
+        error = OutcomeUnknownError(text or default, code=known.code, text=known.said)
+        error.is_pending = known.is_pending or _PENDING in text  # earlier, the text alone said so
+        return error
     if job_order.state is OrderState.NEW:
         return NotSentError(text or "the job has not come to it yet")
     if known.proof == Proof.NOT_DONE:

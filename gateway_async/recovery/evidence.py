@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from gateway_async.batching.results import BatchResult
-from gateway_async.errors import ConfigurationError, InvalidOrderError, PendingError
+from gateway_async.errors import ConfigurationError, InvalidOrderError
 from gateway_async.models.orders import ANY_MARKER, OutcomeStatus, count_statuses, reference_of
 from gateway_async.operations import OPERATIONS
 from gateway_async.outcomes import ListedOutcomes, Outcome
@@ -114,7 +114,7 @@ class Unsettled:
     @property
     def is_pending(self) -> bool:
         """Whether its reply said that the gateway may still do it."""
-        return isinstance(self.outcome.error, PendingError)
+        return getattr(self.outcome.error, "is_pending", False)
 
     def is_shown_by(self, record: "RefundRecord", dialect: "Dialect") -> bool:
         """Say whether a record shows a done refund of its amount."""

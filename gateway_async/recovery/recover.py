@@ -15,7 +15,7 @@ from gateway_async.batching.batch import plain_batch
 from gateway_async.batching.chunks import AnsweredChunk
 from gateway_async.batching.results import BatchResult, Results
 from gateway_async.batching.sender import look_up
-from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError, PendingError
+from gateway_async.errors import ConfigurationError, NotDoneError, OutcomeUnknownError
 from gateway_async.models.orders import OutcomeStatus, marked, reference_of
 from gateway_async.models.records import RefundRecord
 from gateway_async.operations import OPERATIONS
@@ -330,5 +330,6 @@ def _settled(unsettled: "Unsettled") -> "Outcome[Any, Any]":
         cause = before.rpartition(_BEFORE)[2]  # an earlier recovery's proof is stale, too
         text = f"recovery proved that it was not done: {evidence.reason}{_BEFORE}{cause}"
         return attrs.evolve(outcome, status=evidence.status, error=NotDoneError(text, **said))
-    kind = PendingError if unsettled.is_pending else OutcomeUnknownError
-    return attrs.evolve(outcome, error=kind(f"{before}{_NOT_SETTLED}{evidence.reason}", **said))
+    error = OutcomeUnknownError(f"{before}{_NOT_SETTLED}{evidence.reason}", **said)
+    error.is_pending = unsettled.is_pending
+    return attrs.evolve(outcome, error=error)

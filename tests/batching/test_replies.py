@@ -20,7 +20,7 @@ from gateway_async import (
     Dialect,
     GatewayError,
     OutcomeStatus,
-    PendingError,
+    OutcomeUnknownError,
     RecoveryPolicy,
     RejectedError,
     ReplyEnvelope,
@@ -77,11 +77,11 @@ ITEMS: dict[str, Row] = {
         "code 2001: no go on with",
     ),
     "pending": (
-        *({"status": "3", "text": "P1:wait"}, PendingError),
+        *({"status": "3", "text": "P1:wait"}, OutcomeUnknownError),
         *("the gateway is not done", "_status '3'", "wait"),
     ),
     "pending, another amount": (
-        *({"status": "3", "amount": "0.00"}, PendingError),
+        *({"status": "3", "amount": "0.00"}, OutcomeUnknownError),
         "the gateway is not done",
     ),
     "no meaning names what gives it one": (
@@ -146,6 +146,13 @@ async def test_each_item_is_judged_by_itself(operation: str) -> None:
     error: Any = result[[*rows].index("pending")].error
     assert (error.code, error.text) == ("P1", "wait")
     assert result.unexpected.count == 0
+
+
+async def test_a_pending_item_that_names_two_orders_leaves_both_pending() -> None:
+    first, second = orders = orders_for("refund", made_up(2))
+    item = item_of("refund", first, order_no=second.order_no, refund_status="3")
+    result = await judged("refund", orders, [item], DECLINES)
+    assert [getattr(outcome.error, "is_pending", False) for outcome in result] == [True, True]
 
 
 # Which item is about which order: the table of faults has more

@@ -15,11 +15,11 @@ from gateway_async.errors import JobBusyError, JournalError, LeaseLostError
 from gateway_async.jobs import work
 from gateway_async.journal import Journal, OrderState, leases
 from gateway_async.journal.leases import Lease
-from gateway_async.journal.rows import noted
-from gateway_async.journal.states import Proof
+from gateway_async.journal.rows import Known, noted
+from gateway_async.journal.states import Proof, Transition
 from gateway_async.sandbox import faults
 from tests.jobs.conftest import Shop
-from tests.journal.tables import MERCHANT, Tables, on_a_file, submitted
+from tests.journal.tables import MERCHANT, Tables, kept, on_a_file, submitted
 from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.interruptions import until
 from tests.support.memory import Asked, HttpRequest, client_over, listing
@@ -385,3 +385,21 @@ async def test_what_an_operator_decides_meanwhile_is_not_proved_again(shop: Shop
     assert shop.effects([order, single]) == [1, 0]
     assert statuses(result) == [UNKNOWN, SUCCEEDED, NOT_SENT]
     assert [known.note for known in shop.tables.known()] == ["", "it is this one", ""]
+
+
+@pytest.mark.parametrize("fields", [{"is_pending": True}, {"text": "the gateway is not done: 'P'"}])
+async def test_a_pending_order_stays_so_until_its_next_request_ends(
+    journal: Journal, tables: Tables, fields: dict[str, Any]
+) -> None:
+    """Whatever is decided; an earlier release noted it by its text alone."""
+    job = await submitted(journal)
+    tables.put(4, state="unknown", **fields)
+    await journal.resolve("job", 4, "not_sent", "a mistake")
+    lease = await job.take(MERCHANT)
+    if "text" not in fields:  # that of a new request replaces it
+        retracted = {4: Known(OrderState.NEW)}
+        await lease.change("intend", lambda orders: orders.intend((4,), ""))
+        await lease.change("retract", lambda o: o.change(Transition.RETRACT, retracted))
+    await lease.release()
+    await journal.resolve("job", 4, "unknown", "it is under way")
+    assert getattr((await kept(journal))[4].error, "is_pending", False)

@@ -26,6 +26,7 @@ from tests.support.books import NOT_SENT, SUCCEEDED, UNKNOWN, statuses
 from tests.support.collaborators import Limiter
 from tests.support.memory import (
     Asked,
+    HttpResponse,
     MemoryTransport,
     client_over,
     listing,
@@ -232,9 +233,19 @@ async def test_a_refusal_that_recovery_settles_keeps_what_the_gateway_said() -> 
     assert settled.reply is result[1].reply
 
 
+UNDECIDED = {"refund_status": "2", "refund_reference_id": ""}
+PENDING: list[dict[str, Any] | HttpResponse] = [
+    {},
+    {"transaction_id": "its own"},
+    {"transaction_id": "T1", "order_no": "O1", "refund_amount": "0.00"},
+    HttpResponse(202, {}, b""),
+]
+
+
+@pytest.mark.parametrize("said", PENDING, ids=range(len(PENDING)))
 @pytest.mark.parametrize("sent", [AGAIN, MARKER])
 async def test_a_refund_that_the_gateway_has_not_decided_on_is_not_proved_absent(
-    sent: RecoveryPolicy,
+    sent: RecoveryPolicy, said: dict[str, Any] | HttpResponse
 ) -> None:
     """It answered so, by a status of `Dialect.pending_statuses`: it may list the refund later."""
     books, asked_for = Books([[], [], [], [], [listed(1, refund_reason="OWN")]]), list[str]()
@@ -244,7 +255,9 @@ async def test_a_refund_that_the_gateway_has_not_decided_on_is_not_proved_absent
         if asked.operation.name == "refund":
             asked_for.extend(asked.transactions)
             if asked.transactions == ["T1"]:
-                return refund_done(asked, refund_status="2", refund_reference_id="")
+                if isinstance(said, HttpResponse):
+                    return said
+                return refund_done(asked, **{**UNDECIDED, **said})
         return reply
 
     recovery = attrs.evolve(sent, resend_absent=True)
@@ -267,7 +280,7 @@ async def test_a_refund_that_is_listed_is_the_lost_one_before_one_that_is_not_de
         reply = books(asked)
         is_undecided = asked.operation.name == "refund" and reply is not LOST
         if is_undecided and asked.transactions == ["T1"]:
-            return refund_done(asked, refund_status="2", refund_reference_id="")
+            return refund_done(asked, **UNDECIDED)
         return reply
 
     policy = attrs.evolve(ONE_BY_ONE, duplicates="allow")
@@ -294,7 +307,7 @@ async def test_a_recovery_that_is_cut_off_keeps_what_came_of_a_resend(
             return reply
         if error is asyncio.CancelledError:
             task.cancel()
-        return refund_done(asked, refund_status="2", refund_reference_id="")
+        return refund_done(asked, **UNDECIDED)
 
     def leave(_: int) -> None:
         if asked_for == ["T0", "T1", "T1"] and error is LookupError:
