@@ -541,7 +541,8 @@ class GatewayClient(Unpicklable):
         """Pay out funds to a beneficiary (section 4, row 10); errors as for `pay_direct`.
 
         Returns:
-            The gateway's result; a failed payout is a result too, and no error.
+            The gateway's result; a failed payout is a result too, and no error, unless it was sent
+            again (`Dialect.payout_deduplicates`): the first attempt may have been paid.
         """
         result: PayoutResult = await self._pay("payout", request)
         return result

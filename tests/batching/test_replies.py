@@ -196,6 +196,14 @@ async def test_an_object_stands_for_a_list_of_one() -> None:
     assert (outcome.status, outcome.items) == (SUCCEEDED, (item,))
 
 
+async def test_an_order_is_pending_if_one_of_its_items_is() -> None:
+    (order,) = refunds(1)
+    items = [item_of("refund", order), item_of("refund", order, refund_status="3")]
+    for listed in (items, items[::-1]):
+        (outcome,) = await judged("refund", [order], listed, DECLINES)
+        assert type(outcome.error) is PendingError
+
+
 async def test_an_order_number_that_two_orders_share_names_neither() -> None:
     orders = orders_for("refund", made_up(2), order_no="same")
     items = [item_of("refund", order, transaction_id=None) for order in orders]

@@ -176,14 +176,17 @@ async def test_while_another_process_has_the_job_nothing_is_called_not_sent(shel
     assert shell.sandbox.requests["refund"] == 1
 
 
-async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(shell: Shell) -> None:
+@pytest.mark.parametrize("command", ["search-refunds", "refund --yes"])
+async def test_outcomes_that_cannot_be_put_in_place_are_told_by_the_exit_code(
+    shell: Shell, command: str
+) -> None:
     shell.refunds(3)
     shell.sandbox.faults.add("*", Latency(seconds=0.5))
-    line = "search-refunds orders.csv --out out.csv"
-    process, ended = await shell.under_way(line)
+    process, ended = await shell.under_way(f"{command} orders.csv --out out.csv")
     (shell.folder / "out.csv").mkdir()
     said = (await ended)[1].decode()
     assert (process.returncode, "the outcomes cannot be written: Is a dir" in said) == (3, True)
+    assert "outcomes were read" not in said  # all of them were
     assert names(shell.folder) == ["orders.csv", "out.csv"]
 
 

@@ -342,6 +342,20 @@ async def test_a_refusal_may_be_because_an_earlier_send_was_done(refusal: dict[s
     assert len(transport.asked) == 4
 
 
+@pytest.mark.parametrize("said", [DONE, {"status": "PENDING"}])
+async def test_a_payout_that_is_sent_again_and_not_refused_has_a_result(said: Any) -> None:
+    def answer(asked: Asked) -> dict[str, Any]:
+        if len(transport.asked) == 1:
+            raise OutcomeUnknownError("the reply was lost")
+        return {**asked.fields, **said}
+
+    transport = MemoryTransport(answer)
+    dialect = attrs.evolve(DIALECT, payout_deduplicates=True)
+    client = client_over(transport, dialect=dialect, retry=QUICK)
+    assert (await client.payout(payout_request())).status == said["status"]
+    assert len(transport.asked) == 2
+
+
 # The life of a client
 
 

@@ -15,6 +15,7 @@ from gateway_async import (
     AlikeRefundError,
     BatchPolicy,
     Dialect,
+    InvalidOrderError,
     NotDoneError,
     NotSentError,
     OutcomeStatus,
@@ -323,6 +324,17 @@ async def test_a_recovery_that_is_cut_off_keeps_what_came_of_a_resend(
     again = await client_over(answer, **settings).recover(raised.value.outcome)  # type: ignore[attr-defined]  # ours
     assert statuses(again) == [SUCCEEDED, UNKNOWN]
     assert asked_for == ["T0", "T1", "T1"]
+
+
+async def test_what_cannot_be_written_to_be_sent_again_stays_unknown() -> None:
+    books, again = Books([[]]), attrs.evolve(AGAIN, resend_absent=True)
+    gateway = client_over(
+        books, policy=ONE_BY_ONE, recovery=again, dialect=Dialect(amount_places=3)
+    )
+    result = await gateway.refund([CONTROL, attrs.evolve(ORDER, refund_amount="0.001")])
+    with pytest.raises(InvalidOrderError, match="with 2 decimal places") as raised:
+        await client_over(books, recovery=again).recover(result)
+    assert statuses(raised.value.outcome) == [SUCCEEDED, UNKNOWN]  # type: ignore[attr-defined]  # ours
 
 
 DECLINED, ELSE, DONE = (listed(n, refund_status=f"{n}", refund_reason="OWN") for n in (0, 2, 1))
