@@ -454,8 +454,8 @@ class GatewayClient(Unpicklable):
             InvalidOrderError: If it is given anything but outcomes.
             ConfigurationError: With `resend_absent`, while another call recovers the same orders.
             asyncio.CancelledError: If the caller is cancelled. Its `outcome` is what was given,
-                with the outcomes of orders that were sent again: recover that. What a collaborator
-                of yours raises has one, too.
+                with the outcomes of orders that were sent again: recover that. With
+                `resend_absent`, what a collaborator of yours raises has one, too.
         """
         self._check_open()
         return await Recovery(self._session, self._batch_policy(None)).recover(outcomes)

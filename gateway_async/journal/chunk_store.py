@@ -483,7 +483,7 @@ def _changed(known: Known, new: Known, transition: Transition) -> Known:
     was_shown = known.proof == Proof.NEVER_SENT or is_decided  # to a person: the listed refund
     if transition is Transition.RESOLVE and new.state in {OrderState.HELD, OrderState.NEW}:
         # What the gateway said, or lists, still counts where it is decided otherwise later.
-        text = _BEFORE.join(filter(None, (new.text, known.text)))
+        text = _BEFORE.join(filter(None, (new.text, known.text.rpartition(_BEFORE)[2])))
         new = known._replace(state=new.state, text=text, note=new.note)
     if was_shown and new.state == OrderState.HELD:
         proof = Proof.NEVER_SENT

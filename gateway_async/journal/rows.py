@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from gateway_async.signing import Credentials
 
 HELD_UNTIL = "it is held until you decide whether it is to be sent (`resolve`)"
-_PENDING = "the gateway is not done: "
 _IN_FLIGHT = "it was in flight when its process ended, or still is"
 _NO_TEXT = str.maketrans(dict.fromkeys([0, *range(0xD800, 0xE000)], "\ufffd"))
 
@@ -264,7 +263,7 @@ def _error_of(job_order: JobOrder) -> GatewayError | None:
     if job_order.status is OutcomeStatus.UNKNOWN:
         default = _IN_FLIGHT if job_order.state is OrderState.INTENT else "its outcome is not known"
         error = OutcomeUnknownError(text or default, code=known.code, text=known.said)
-        error.is_pending = known.is_pending or _PENDING in text  # earlier, the text alone said so
+        error.is_pending = known.is_pending
         return error
     if job_order.state is OrderState.NEW:
         return NotSentError(text or "the job has not come to it yet")

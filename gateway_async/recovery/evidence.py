@@ -31,6 +31,7 @@ RECOVERABLE = tuple(row for row in OPERATIONS.values() if row.recovered_by)
 
 _DONE, _NOT_DONE = OutcomeStatus.SUCCEEDED, OutcomeStatus.NOT_SENT
 _UNKNOWN = OutcomeStatus.UNKNOWN
+_PENDING_WORDS = "the gateway is not done: "
 _ZONES_DIFFER_SECONDS = 24 * 3600
 """The dates of the gateway may be of another time zone than the dialect says."""
 
@@ -114,7 +115,8 @@ class Unsettled:
     @property
     def is_pending(self) -> bool:
         """Whether its reply said that the gateway may still do it."""
-        return getattr(self.outcome.error, "is_pending", False)
+        error = self.outcome.error  # in journals and pickles of before, its words alone say so
+        return getattr(error, "is_pending", False) or _PENDING_WORDS in str(error)
 
     def is_shown_by(self, record: "RefundRecord", dialect: "Dialect") -> bool:
         """Say whether a record shows a done refund of its amount."""

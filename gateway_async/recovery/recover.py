@@ -113,7 +113,8 @@ class Recovery:
                     await self._resend(operation, changed, again)
         except BaseException as error:  # with what was sent again, and not with its last request
             sent = {one: new for one, new in again.items() if new.status in _MAY_BE_DONE}
-            vars(error)["outcome"] = self._merged(result, sent)
+            if resent or isinstance(error, asyncio.CancelledError):
+                vars(error)["outcome"] = self._merged(result, sent)
             raise
         finally:
             self._session.resending.difference_update(resent)
@@ -235,9 +236,11 @@ class Recovery:
             await batch
         finally:  # also if it is cancelled, or a collaborator raised
             self.counts.add_requests(batch.progress)
+            result: Iterable[Outcome[Any, Any]] = ()
             with contextlib.suppress(RuntimeError):  # an order cannot be written: nothing was sent
-                each = zip(absent, batch.result, strict=True)
-                again |= {one: _as_given(outcome, one.outcome) for one, outcome in each}
+                result = batch.result
+            for one, outcome in zip(absent, result, strict=False):
+                again[one] = _as_given(outcome, one.outcome)
 
     def _merged(self, result: BatchResult[Any, Any], changed: "Changed") -> BatchResult[Any, Any]:
         """Return a result with the outcomes that changed in the place of unknown ones."""

@@ -19,6 +19,7 @@ from gateway_async import (
     NotDoneError,
     NotSentError,
     OutcomeStatus,
+    OutcomeUnknownError,
     RecoveryPolicy,
     RefundOrder,
     RetryPolicy,
@@ -271,6 +272,16 @@ async def test_a_refund_that_the_gateway_has_not_decided_on_is_not_proved_absent
         waiting = await gateway.recover(waiting)
     assert statuses(waiting) == [SUCCEEDED] * 2
     assert asked_for == ["T0", "T1"]
+
+
+async def test_the_words_of_an_earlier_release_say_that_an_order_is_pending() -> None:
+    policy = attrs.evolve(ONE_BY_ONE, duplicates="reject")
+    gateway = client_over(Books([[]]), policy=policy, recovery=AGAIN)
+    first, second = await gateway.refund([CONTROL, ORDER])
+    error = OutcomeUnknownError("decided: later; before: the gateway is not done: refund_status 2")
+    assert statuses(await gateway.recover([first, second])) == [SUCCEEDED, NOT_SENT]
+    earlier = attrs.evolve(second, error=error)
+    assert statuses(await gateway.recover([first, earlier])) == [SUCCEEDED, UNKNOWN]
 
 
 async def test_a_refund_that_is_listed_is_the_lost_one_before_one_that_is_not_decided_on() -> None:
