@@ -5,6 +5,7 @@ Recovery goes by their references. One that is like an order of the chunk shows 
 be done already, by a run of which neither this process nor its journal knows.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from gateway_async.batching.chunks import AnsweredChunk, Chunk, FailedChunk
@@ -82,7 +83,10 @@ async def _find_barred(
         if index not in own_refunds:
             continue
         references, others = own_refunds[index]
-        foreign = [one for one in alike if reference_of(one) not in references]
+        named = {(reference_of(r), r.refund_amount, r.refund_date) for r in outcome.record or ()}
+        times = Counter(reference for reference, *_ in named)
+        own = {one for one in references if times[one] == 1}  # two that share one may be anyone's
+        foreign = [one for one in alike if reference_of(one) not in own]
         unexplained = foreign[others:]  # so many of them may be ours
         if unexplained:
             barred[place] = _alike_error(unexplained[0], recorder.alike_advice)

@@ -68,6 +68,25 @@ async def test_replies_that_are_lost_stop_a_job_over_all_of_its_rounds(journal: 
 
 
 @on_a_file
+async def test_a_reference_that_two_refunds_share_is_not_taken_for_the_jobs_own(
+    journal: Journal,
+) -> None:
+    first = refunds(1)[0]
+    second = attrs.evolve(first, refund_amount="0.50")
+    made: list[dict[str, Any]] = []
+
+    def answer(asked: Asked) -> Any:
+        item = {**asked.done()["refund_orders"][0], "refund_reference_id": "-"}
+        made.extend([item, {**item, "refund_amount": "0.50"}])  # the other one by a portal
+        return reply_to("refund", made[:1])
+
+    policy = attrs.evolve(EACH_ALONE, duplicates="serialize")
+    gateway = client_over(listing(made, answer), policy=policy, recovery=AT_ONCE)
+    result = await gateway.refund([first, second], job=journal.job("job"))
+    assert isinstance(result[1].error, AlikeRefundError)
+
+
+@on_a_file
 async def test_no_order_follows_one_of_its_payment_that_is_held(journal: Journal) -> None:
     """Another order, which is sent again, brings a second round to the job."""
     first, second, third = refunds(3)
