@@ -178,9 +178,9 @@ class Request(Generic[T]):
         fields: The fields without identity and signature, as text, ready for the wire.
         decode: Reads the body of a reply with HTTP status 200, or raises `ReplyUnreadableError` or
             `RejectedError`.
-        find_refusal: Returns an error for a reply that does not say that it was done, or is under
-            way, or None. Called if an earlier attempt was sent: that one may have succeeded, and
-            this one been refused for that reason.
+        find_refusal: Returns the error of a reply that refuses it, or may do so by a status without
+            a meaning; else None. Called if an earlier attempt was sent: that one may have
+            succeeded, and this one been refused for that reason.
         is_verbatim: Whether its reply is passed on as it came: a page repeats the signature.
     """
 
@@ -234,9 +234,9 @@ class Session:
         return self._glances.setdefault(operation.name, Glance(operation))
 
     def may_be_cut(self, look_up: Operation, listed: int) -> bool:
-        """Return whether a list of so many records may lack some: no longer one came before.
+        """Return whether a list may be cut short: it has ten records or more, and none had more.
 
-        A gateway may list fewer than 100 records, but it lists ten.
+        A gateway may list fewer than 100 records; one that lists fewer than ten is not expected.
         """
         longest = self._longest_lists.get(look_up.name, _SURELY_LISTED)
         self._longest_lists[look_up.name] = max(longest, listed)

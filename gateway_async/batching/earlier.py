@@ -85,7 +85,7 @@ async def _find_barred(
         references, others = own_refunds[index]
         named = {(reference_of(r), r.refund_amount, r.refund_date) for r in outcome.record or ()}
         times = Counter(reference for reference, *_ in named)
-        own = {one for one in references if times[one] == 1}  # two that share one may be anyone's
+        own = {one for one in references if times[one] == 1}  # what two share names neither
         foreign = [one for one in alike if reference_of(one) not in own]
         unexplained = foreign[others:]  # so many of them may be ours
         if unexplained:
@@ -149,7 +149,7 @@ def list_alike(
         dialect: What declined is, and the gateway's clock.
         since: From when on a date is recent, in seconds since the epoch.
     """
-    amounts = order.refund_amount, -order.refund_amount  # some gateways list what is given back so
+    amounts = order.refund_amount, -order.refund_amount  # it may be listed as a negative one
     return [
         record
         for record in listed

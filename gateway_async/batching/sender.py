@@ -246,9 +246,9 @@ class Sender:
 
     def _may_lack(self, judgement: Judgement) -> bool:
         """Return whether a reply may lack records, which smaller chunks would bring."""
-        if judgement.truncated or not self.in_halves or judgement.unexpected:
-            return judgement.truncated
-        return self.session.may_be_cut(self.operation, sum(map(len, judgement.items)))
+        listed = sum(map(len, judgement.items))
+        is_short = self.in_halves and self.session.may_be_cut(self.operation, listed)
+        return judgement.truncated or is_short
 
     def _request(self, chunk: "Chunk") -> Request[Reading]:
         """Write the request of a chunk."""

@@ -115,7 +115,7 @@ class Unsettled:
     @property
     def is_pending(self) -> bool:
         """Whether its reply said that the gateway may still do it."""
-        error = self.outcome.error  # in journals and pickles of before, its words alone say so
+        error = self.outcome.error  # journals and pickles of earlier releases have its words alone
         return getattr(error, "is_pending", False) or _PENDING_WORDS in str(error)
 
     def is_shown_by(self, record: "RefundRecord", dialect: "Dialect") -> bool:

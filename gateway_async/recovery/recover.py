@@ -54,7 +54,7 @@ _NO_CONTROL = (
     "not listed; recover it together with one that succeeded; of a job, look it up in the merchant "
     "portal and decide (`resolve`)"
 )
-_MAY_BE_CUT = "as many records as ever came are listed, so the list may be cut short"
+_MAY_BE_CUT = "no longer list came before, so this one may be cut short"
 _ASKED_AT_ONCE = 90
 _MAY_BE_DONE = frozenset(OutcomeStatus) - {OutcomeStatus.NOT_SENT}
 _WORTH_SAYING_SECONDS = 1.0
@@ -111,7 +111,7 @@ class Recovery:
             if resent:
                 for operation in RECOVERABLE:
                     await self._resend(operation, changed, again)
-        except BaseException as error:  # with what was sent again, and not with its last request
+        except BaseException as error:  # its `outcome` would be that of a look-up, or of the resend
             sent = {one: new for one, new in again.items() if new.status in _MAY_BE_DONE}
             if resent or isinstance(error, asyncio.CancelledError):
                 vars(error)["outcome"] = self._merged(result, sent)
